@@ -1,0 +1,198 @@
+"""The broker's picture of the cluster: live brokers, topics, partitions and their leaders.
+
+Rules
+1. The picture is an immutable `MetadataSnapshot`; a push (UpdateMetadata) builds the next one and replaces it whole.
+   A request takes `cache.snapshot` once and answers everything from it, so its answer is consistent.
+2. Only `apply_update_metadata` changes the cache.
+3. A client is told the address a broker advertises for the listener *its request came in on* (KIP-103); a broker
+   that does not have that listener is invisible to it.
+
+Threads: any thread reads; the handler that runs UpdateMetadata writes.
+
+Source: KRaftMetadataCache (Kafka 4.3), ZkMetadataCache (Kafka 3.9, for the meaning of the push).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.common.ids import ZERO_UUID
+from barnabas.common.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
+
+NO_LEADER = -1
+LEADER_DURING_DELETE = -2
+UPDATE_TYPE_FULL = 2
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+
+
+class Node(NamedTuple):
+    """A broker as one listener's clients see it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Endpoint(NamedTuple):
+    """One advertised listener of a broker."""
+
+    host: str
+    port: int
+    security_protocol: int
+
+
+class BrokerInfo(NamedTuple):
+    """A live (registered and unfenced) broker."""
+
+    id: int
+    rack: str | None
+    endpoints: Mapping[str, Endpoint]
+
+    def node(self, listener_name: str) -> Node | None:
+        """Its address for the clients of `listener_name`, or None if it has no such listener."""
+        endpoint = self.endpoints.get(listener_name)
+        return None if endpoint is None else Node(self.id, endpoint.host, endpoint.port, self.rack)
+
+
+class PartitionInfo(NamedTuple):
+    """What the controller last said of a partition; `leader` is NO_LEADER when there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+class TopicInfo(NamedTuple):
+    """A topic and its partitions by index."""
+
+    name: str
+    id: bytes
+    partitions: Mapping[int, PartitionInfo]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether Kafka itself owns the topic."""
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSnapshot:
+    """One consistent picture; never changed once made."""
+
+    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
+    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
+    topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id
+    controller_id: int = -1
+
+    def topic_id(self, name: str) -> bytes:
+        """The topic's id, or ZERO_UUID if unknown."""
+        topic = self.topics.get(name)
+        return ZERO_UUID if topic is None else topic.id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id, or None if unknown."""
+        return self.topic_names.get(topic_id)
+
+    def partition(self, tp: TopicPartition) -> PartitionInfo | None:
+        """The partition's state, or None if unknown."""
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
+    def partition_count(self, name: str) -> int | None:
+        """The number of partitions of a topic, or None if unknown."""
+        topic = self.topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
+    def node(self, broker_id: int, listener_name: str) -> Node | None:
+        """The address of a live broker for the clients of a listener."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.node(listener_name)
+
+    def nodes(self, listener_name: str) -> list[Node]:
+        """Every live broker that has the listener, by id."""
+        found = (self.brokers[broker_id].node(listener_name) for broker_id in sorted(self.brokers))
+        return [node for node in found if node is not None]
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker is registered and unfenced."""
+        return broker_id in self.brokers
+
+    def random_broker_id(self) -> int:
+        """A live broker to name as "controller" to clients, as KRaft brokers do; -1 if none is alive."""
+        return random.choice(list(self.brokers)) if self.brokers else -1  # noqa: S311 - no secret
+
+
+class MetadataCache:
+    """Holder of the current snapshot."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # serialises writers only
+        self.snapshot = MetadataSnapshot()  # replaced whole under _lock
+
+    def apply_update_metadata(self, request: UpdateMetadataRequest) -> set[str]:
+        """Replace the snapshot by one that includes the push; returns the names of topics that appeared, changed or vanished.
+
+        A FULL push forgets every topic that it does not name; a partition whose leader is LEADER_DURING_DELETE is
+        removed, and its topic with the last partition.
+        """
+        with self._lock:
+            old = self.snapshot
+            full = request.type == UPDATE_TYPE_FULL
+            topics: dict[str, TopicInfo] = {} if full else dict(old.topics)
+            changed = set(old.topics) if full else set()
+            for state in request.topic_states:
+                changed.add(state.topic_name)
+                topic = _next_topic(topics.get(state.topic_name), state)
+                if topic.partitions:
+                    topics[topic.name] = topic
+                else:
+                    topics.pop(topic.name, None)
+            self.snapshot = MetadataSnapshot(
+                brokers={broker.id: _broker_info(broker) for broker in request.live_brokers},
+                topics=topics,
+                topic_names={topic.id: name for name, topic in topics.items() if topic.id != ZERO_UUID},
+                controller_id=request.controller_id,
+            )
+            return changed
+
+    def nodes_of(self, broker_ids: Iterable[int], listener_name: str) -> list[Node]:
+        """The live ones of these brokers, as clients of the listener see them (KIP-951's node endpoints)."""
+        snapshot = self.snapshot
+        found = (snapshot.node(broker_id, listener_name) for broker_id in broker_ids)
+        return [node for node in found if node is not None]
+
+
+def _broker_info(broker) -> BrokerInfo:  # type: ignore[no-untyped-def]
+    endpoints = {e.listener: Endpoint(e.host, e.port, e.security_protocol) for e in broker.endpoints}
+    return BrokerInfo(broker.id, broker.rack, endpoints)
+
+
+def _next_topic(topic: TopicInfo | None, state) -> TopicInfo:  # type: ignore[no-untyped-def]
+    """The topic after the push; one that was re-created under another id starts empty."""
+    keeps = topic is not None and topic.id == state.topic_id
+    partitions = dict(topic.partitions) if topic is not None and keeps else {}
+    for p in state.partition_states:
+        if p.leader == LEADER_DURING_DELETE:
+            partitions.pop(p.partition_index, None)
+        else:
+            partitions[p.partition_index] = PartitionInfo(
+                p.partition_index, p.leader, p.leader_epoch, p.zk_version,
+                tuple(p.isr), tuple(p.replicas), tuple(p.offline_replicas),
+            )  # fmt: skip
+    return TopicInfo(state.topic_name, state.topic_id, partitions)
