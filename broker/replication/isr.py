@@ -1,0 +1,148 @@
+"""The arithmetic of replication, without lock, clock or log: who is in sync, and how far everything is safe.
+
+Terms: LEO is the next offset a replica will write, HW the next offset that may yet be lost (so all below is safe);
+both are exclusive. The *maximal* ISR is the committed one plus replicas whose expansion is in flight: while the
+controller may or may not have accepted a change, the high watermark must count on the larger set.
+
+Source: Kafka's Partition.maybeIncrementLeaderHW, Replica.updateFetchStateOrThrow, PartitionState (4.3); KIP-497.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+UNKNOWN_OFFSET = -1
+
+
+class ReplicaState(NamedTuple):
+    """What a leader knows of a follower from its fetches. Times are monotonic milliseconds."""
+
+    broker_id: int
+    log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    last_caught_up_ms: int = 0
+    last_fetch_ms: int = 0
+    last_fetch_leader_log_end_offset: int = 0  # the leader's LEO at the follower's last fetch
+    broker_epoch: int = -1  # as its fetches say (KIP-903)
+
+    def is_caught_up(self, leader_log_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
+        """Whether it has everything, or had everything at a moment within the lag allowed."""
+        return self.log_end_offset == leader_log_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
+
+
+def next_replica_state(
+    state: ReplicaState,
+    *,
+    fetch_offset: int,
+    log_start_offset: int,
+    now_ms: int,
+    leader_log_end_offset: int,
+    broker_epoch: int,
+) -> ReplicaState:
+    """The follower's state after a fetch from `fetch_offset`.
+
+    It caught up now if it asks for the leader's end; it caught up at its previous fetch if it asks for what was the
+    end then (a busy leader always moves on in between).
+    """
+    if fetch_offset >= leader_log_end_offset:
+        caught_up_ms = max(state.last_caught_up_ms, now_ms)
+    elif fetch_offset >= state.last_fetch_leader_log_end_offset:
+        caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)
+    else:
+        caught_up_ms = state.last_caught_up_ms
+    return ReplicaState(
+        broker_id=state.broker_id,
+        log_end_offset=fetch_offset,
+        log_start_offset=log_start_offset,
+        last_caught_up_ms=caught_up_ms,
+        last_fetch_ms=max(state.last_fetch_ms, now_ms),
+        last_fetch_leader_log_end_offset=max(leader_log_end_offset, state.last_fetch_leader_log_end_offset),
+        broker_epoch=max(broker_epoch, state.broker_epoch),
+    )
+
+
+def reset_replica_state(
+    state: ReplicaState, *, now_ms: int, leader_log_end_offset: int, is_new_leader: bool, is_in_sync: bool
+) -> ReplicaState:
+    """The follower's state at the start of a leader epoch: a member of the ISR gets the full lag time to show itself."""
+    caught_up_ms = now_ms if is_in_sync else 0
+    if is_new_leader:
+        return ReplicaState(
+            state.broker_id,
+            last_caught_up_ms=caught_up_ms,
+            last_fetch_ms=caught_up_ms,
+            last_fetch_leader_log_end_offset=leader_log_end_offset if is_in_sync else 0,
+        )
+    return state._replace(last_caught_up_ms=caught_up_ms)
+
+
+def next_high_watermark(
+    *,
+    current: int,
+    leader_log_end_offset: int,
+    followers: Iterable[ReplicaState],
+    maximal_isr: Collection[int],
+    joining: Collection[int] = (),
+) -> int:
+    """The high watermark that these log ends allow: the least LEO of leader and maximal ISR, never less than `current`.
+
+    `joining` are followers outside the ISR that are caught up and eligible: waiting for them too keeps the watermark
+    from running away from one that is about to join.
+    """
+    lowest = leader_log_end_offset
+    for follower in followers:
+        if follower.log_end_offset < lowest and (
+            follower.broker_id in maximal_isr or follower.broker_id in joining
+        ):
+            lowest = follower.log_end_offset
+    return max(current, lowest)
+
+
+def joining_replicas(
+    followers: Iterable[ReplicaState],
+    *,
+    isr: Collection[int],
+    leader_log_end_offset: int,
+    now_ms: int,
+    lag_max_ms: int,
+) -> frozenset[int]:
+    """The followers outside the ISR that are caught up."""
+    return frozenset(
+        f.broker_id
+        for f in followers
+        if f.broker_id not in isr and f.is_caught_up(leader_log_end_offset, now_ms, lag_max_ms)
+    )
+
+
+def is_expandable(
+    follower: ReplicaState, *, isr: Collection[int], high_watermark: int, leader_epoch_start_offset: int | None
+) -> bool:
+    """Whether the follower may be proposed for the ISR: it has all that is safe, and has joined this leader's epoch."""
+    return (
+        follower.broker_id not in isr
+        and follower.log_end_offset >= high_watermark
+        and leader_epoch_start_offset is not None
+        and follower.log_end_offset >= leader_epoch_start_offset
+    )
+
+
+def out_of_sync_replicas(
+    followers: Iterable[ReplicaState],
+    *,
+    isr: Collection[int],
+    leader_log_end_offset: int,
+    now_ms: int,
+    lag_max_ms: int,
+) -> frozenset[int]:
+    """The members of the ISR that have not been caught up for longer than the lag allowed."""
+    return frozenset(
+        f.broker_id
+        for f in followers
+        if f.broker_id in isr and not f.is_caught_up(leader_log_end_offset, now_ms, lag_max_ms)
+    )
+
+
+def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:
+    """`min.insync.replicas`, but never more than there are replicas (KIP-966)."""
+    return min(min_insync_replicas, replica_count)
