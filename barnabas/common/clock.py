@@ -1,0 +1,74 @@
+"""Time: the only module that reads a clock.
+
+Rules
+1. Nothing else in the project calls the `time` module; everything takes a `Clock`, so that tests can move time.
+2. Wall time is for what is stored or shown (timestamps of records, log lines); durations and deadlines use the
+   monotonic readings, which never jump.
+
+Threads: any thread may read any clock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+
+class Clock(Protocol):
+    """Where a component reads the time."""
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since the epoch."""
+
+    def monotonic_ns(self) -> int:
+        """Return nanoseconds of a clock that never goes back; only differences mean something."""
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds of the same clock as `monotonic_ns`."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    __slots__ = ()
+
+    monotonic_ns = staticmethod(time.monotonic_ns)
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // NS_PER_MS
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // NS_PER_MS
+
+
+class FakeClock:
+    """A clock that moves only when a test says so."""
+
+    def __init__(self, wall_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000_000) -> None:
+        self._lock = threading.Lock()
+        self._wall_ns = wall_ms * NS_PER_MS  # guarded by: _lock
+        self._monotonic_ns = monotonic_ms * NS_PER_MS  # guarded by: _lock
+
+    def wall_ms(self) -> int:
+        return self._wall_ns // NS_PER_MS
+
+    def monotonic_ns(self) -> int:
+        return self._monotonic_ns
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ns // NS_PER_MS
+
+    def advance_ms(self, ms: int) -> None:
+        """Move both readings forward by `ms` milliseconds."""
+        self.advance_ns(ms * NS_PER_MS)
+
+    def advance_ns(self, ns: int) -> None:
+        """Move both readings forward by `ns` nanoseconds."""
+        assert ns >= 0, "a clock does not go back"
+        with self._lock:
+            self._wall_ns += ns
+            self._monotonic_ns += ns

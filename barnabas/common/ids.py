@@ -1,0 +1,45 @@
+"""Uuids the way Kafka writes them: 16 raw bytes on the wire, 22 characters of url-safe base64 in text.
+
+Source: Kafka's `Uuid` class: no padding; `AAAAAAAAAAAAAAAAAAAAAA` is the zero id and `AAAAAAAAAAAAAAAAAAAAAQ` names
+the metadata topic, so neither is ever drawn, nor one whose text would begin with a dash (command lines dislike it).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+
+UUID_SIZE = 16
+UUID_TEXT_LENGTH = 22
+
+ZERO_UUID = bytes(UUID_SIZE)
+ONE_UUID = bytes(UUID_SIZE - 1) + b"\x01"
+METADATA_TOPIC_ID = ONE_UUID
+
+
+def random_uuid() -> bytes:
+    """Draw a fresh id (version 4), never one of the reserved ones."""
+    while True:
+        drawn = uuid.uuid4().bytes
+        if drawn not in (ZERO_UUID, ONE_UUID) and not uuid_to_string(drawn).startswith("-"):
+            return drawn
+
+
+def uuid_to_string(value: bytes) -> str:
+    """Write 16 raw bytes as Kafka prints them."""
+    assert len(value) == UUID_SIZE
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
+
+
+def uuid_from_string(text: str) -> bytes:
+    """Read Kafka's text form; raises ValueError for anything that is not one."""
+    if len(text) > UUID_TEXT_LENGTH + 2:
+        raise ValueError(f"not a uuid: {text[:UUID_TEXT_LENGTH]!r}... is too long")
+    try:
+        value = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"not a uuid: {text!r}") from error
+    if len(value) != UUID_SIZE:
+        raise ValueError(f"not a uuid: {text!r} has {len(value)} bytes, not {UUID_SIZE}")
+    return value

@@ -1,0 +1,69 @@
+"""Threads that carry a name, and that never die unseen.
+
+Rules
+1. Every thread of a process is a `ServiceThread`: Python knows it by Kafka's full name, the OS (`top -H`, gdb) by a
+   short one, since Linux keeps 15 characters.
+2. A target that raises is a bug of ours: the traceback is logged and the process' fatal handler is told.
+
+Threads: `set_fatal_handler` is called once, by main, before the first thread starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+OS_NAME_LENGTH_MAX = 15
+
+log = logging.getLogger("barnabas.threads")
+
+FatalHandler = Callable[[str, BaseException], None]
+
+_fatal_handler: FatalHandler | None = None  # fixed before start
+
+
+def set_fatal_handler(handler: FatalHandler | None) -> None:
+    """Say what happens when a thread dies of an uncaught exception; called with the thread's name and the error."""
+    global _fatal_handler
+    _fatal_handler = handler
+
+
+def set_os_thread_name(name: str) -> None:
+    """Give the calling thread the name that `top -H` shows, cut to 15 characters; does nothing where unsupported."""
+    path = f"/proc/self/task/{threading.get_native_id()}/comm"
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_WRONLY)
+        try:
+            os.write(fd, name[:OS_NAME_LENGTH_MAX].encode("ascii", "replace"))
+        finally:
+            os.close(fd)
+
+
+class ServiceThread(threading.Thread):
+    """A named thread with one job.
+
+    `name` is Kafka's full thread name; `os_name` the short form (15 characters) for the OS. Not a daemon unless asked:
+    whoever starts it stops it.
+    """
+
+    def __init__(
+        self, name: str, os_name: str, target: Callable[[], None], *, daemon: bool = False
+    ) -> None:
+        super().__init__(name=name, daemon=daemon)
+        self._os_name = os_name  # fixed before start
+        self._job: Callable[[], None] | None = target  # owner: this thread, once started
+
+    def run(self) -> None:
+        set_os_thread_name(self._os_name)
+        job = self._job
+        assert job is not None, "a thread runs once"
+        self._job = None
+        try:
+            job()
+        except BaseException as error:
+            log.critical("thread %s died of an uncaught exception", self.name, exc_info=error)
+            if _fatal_handler is not None:
+                _fatal_handler(self.name, error)

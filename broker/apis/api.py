@@ -1,0 +1,56 @@
+"""A row of an API table: everything the rest of the house asks about an API key.
+
+The TABLE of a process (`broker/apis/table.py`, `controller/apis/table.py`) maps keys to rows; the dispatch of the
+handlers, ApiVersions, the metrics and the documentation are derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Message
+    from broker.answers import Answer
+    from broker.request_channel import Request
+
+Handle: TypeAlias = "Callable[[Any, Request], Answer]"
+ErrorResponse: TypeAlias = "Callable[[Message, int, int, str | None], Message]"
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API key as this process serves it.
+
+    `versions` is inclusive. `operation` and `resource` are the names of the AclOperation and ResourceType that an
+    authorizer will ask about ("" = decided per item by the API itself). `advertised` False: accepted, but not listed by
+    ApiVersions (the controller's pushes). `error_response(request message, version, code, message)` builds the answer
+    for an error that concerns the whole request; None derives it from the response's schema.
+    """
+
+    key: int
+    name: str
+    versions: tuple[int, int]
+    handle: Handle
+    operation: str = ""
+    resource: str = ""
+    advertised: bool = True
+    error_response: ErrorResponse | None = None
+
+    def supports(self, version: int) -> bool:
+        """Tell whether a request of this version may be decoded and handled."""
+        return self.versions[0] <= version <= self.versions[1]
+
+
+Table: TypeAlias = Mapping[int, Api]
+
+
+def make_table(*rows: Api) -> dict[int, Api]:
+    """Build a table, in order of keys; two rows for one key are a mistake of ours."""
+    table: dict[int, Api] = {}
+    for row in sorted(rows, key=lambda row: row.key):
+        assert row.key not in table, f"two rows for API key {row.key}"
+        assert row.versions[0] <= row.versions[1], f"{row.name} has an empty version range"
+        table[row.key] = row
+    return table

@@ -1,0 +1,388 @@
+"""The two queues between network processors and request handlers, and the request that travels through them.
+
+    processor --put--> RequestQueue (bounded) --get--> handler --put--> ResponseQueue (one a processor) --> processor
+
+Rules
+1. The request queue is bounded (queued.max.requests): a full one blocks the processor, which is the back-pressure.
+2. A response queue never blocks its putter. Muting bounds it already: a connection has one request in progress. Were it
+   to block: 1. all handlers wait for a processor to take responses; 2. the processor waits for room in the request
+   queue. Neither would ever go on.
+3. Wake-ups are the dear part (each hands the interpreter lock around), so they are rationed:
+   - a handler that finishes takes the next request itself; a sleeping one is woken only if no handler is awake, or if
+     none came to take for `STALL_NS` while requests wait (they are all blocked or slow): one more each time;
+   - a processor is woken only when it sleeps in its selector, once, however many responses follow.
+   Nobody may be forgotten: a processor that goes to sleep while requests wait looks again after `STALL_NS`
+   (`wake_if_stalled`).
+
+Threads: `Request` belongs to one thread at a time, whoever took it from a queue; the queues are for any thread.
+Source: Kafka's RequestChannel (4.3).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from barnabas.protocol.headers import RequestHeader
+    from barnabas.protocol.schema import Message
+    from broker.apis.api import Api
+
+STALL_NS = 500_000
+STALL_S = STALL_NS / 1e9
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+class FileRegion(Protocol):
+    """Part of an open file that a processor sends without copying it (storage's FileSlice)."""
+
+    size: int
+    position: int
+
+    def fileno(self) -> int:
+        """Return the descriptor of the open file."""
+
+    def read(self) -> bytes:
+        """Return the bytes, for transports that cannot send from a file."""
+
+
+Part: TypeAlias = "bytes | bytearray | memoryview | FileRegion"
+
+
+@dataclass(slots=True, frozen=True)
+class RequestContext:
+    """Where a request came from and on whose behalf; shared by all requests of a connection."""
+
+    listener_name: str
+    security_protocol: str
+    client_address: str
+    client_port: int
+    connection_id: str
+    principal: str = ANONYMOUS
+    is_privileged_listener: bool = False
+
+
+class Action(IntEnum):
+    """What the processor does with an answered request."""
+
+    SEND = 0
+    NO_OP = 1
+    CLOSE = 2
+    SEND_AND_CLOSE = 3
+
+
+class Request:
+    """One request on its way; every time is in nanoseconds of the monotonic clock, 0 while unknown."""
+
+    __slots__ = (
+        "action",
+        "api",
+        "api_local_done_ns",
+        "api_remote_done_ns",
+        "api_throttle_ms",
+        "buffer",
+        "client_software_name",
+        "client_software_version",
+        "connection",
+        "context",
+        "dequeued_ns",
+        "error_codes",
+        "header",
+        "message",
+        "metric_suffix",
+        "moved",
+        "parts",
+        "processor",
+        "received_ns",
+        "response_dequeued_ns",
+        "response_size_bytes",
+        "sent_ns",
+        "size_bytes",
+    )
+
+    header: RequestHeader  # set by the handler before the API sees the request
+    message: Any  # the decoded body, likewise
+    api: Api | None
+
+    def __init__(self, connection: Any, processor: Any, context: RequestContext, buffer: memoryview) -> None:
+        # Set by the processor.
+        self.connection = connection
+        self.processor = processor
+        self.context = context
+        self.buffer: memoryview | None = buffer  # the frame without its size, writable; dropped when answered
+        self.size_bytes = len(buffer)
+        self.received_ns = 0  # the frame was complete
+        # Set by the handler and the API.
+        self.api = None
+        self.moved: list[Hashable] = []  # keys whose purgatories the handler wakes once the API has returned
+        self.metric_suffix = ""  # an API with kinds (FetchConsumer, FetchFollower) counts a request under these too
+        self.error_codes: Sequence[int] | None = None  # of the answer, when the API knows them; else they are looked up
+        self.client_software_name = ""  # told by ApiVersions
+        self.client_software_version = ""
+        self.dequeued_ns = 0  # a handler took it
+        self.api_local_done_ns = 0  # the API returned
+        self.api_remote_done_ns = 0  # the answer was known
+        # Set by whoever answers; read by the processor.
+        self.action = Action.NO_OP
+        self.parts: list[Any] | None = None  # what to send, size included
+        self.response_size_bytes = 0
+        self.api_throttle_ms = 0  # how long the connection stays muted after the answer
+        self.response_dequeued_ns = 0  # the processor took the answer
+        self.sent_ns = 0  # its last byte was given to the kernel
+
+    @classmethod
+    def for_message(cls, header: RequestHeader, message: Message, context: RequestContext) -> Request:
+        """Make a request that did not come in as a frame of its own (the inner one of an Envelope, tests)."""
+        request = cls(None, None, context, memoryview(b""))
+        request.header = header
+        request.message = message
+        return request
+
+    @property
+    def listener_name(self) -> str:
+        return self.context.listener_name
+
+    @property
+    def security_protocol(self) -> str:
+        return self.context.security_protocol
+
+    @property
+    def client_address(self) -> str:
+        return self.context.client_address
+
+    @property
+    def connection_id(self) -> str:
+        return self.context.connection_id
+
+    @property
+    def principal(self) -> str:
+        return self.context.principal
+
+    @property
+    def client_id(self) -> str | None:
+        return self.header.client_id
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the live page shows of a request."""
+        header = getattr(self, "header", None)
+        return {
+            "api": self.api.name if self.api is not None else None,
+            "version": header.api_version if header is not None else None,
+            "correlation_id": header.correlation_id if header is not None else None,
+            "client_id": header.client_id if header is not None else None,
+            "connection": self.context.connection_id,
+            "size_bytes": self.size_bytes,
+            "received_ns": self.received_ns,
+        }
+
+
+Wake: TypeAlias = Callable[[], None]
+
+
+class RequestQueue(queue.Queue[Any]):
+    """The bounded queue of requests, with rationed wake-ups (rule 3).
+
+    Holds `Request`s, and None as the sentinel that ends one handler.
+    """
+
+    def __init__(self, maxsize: int) -> None:
+        super().__init__(maxsize)
+        self._sleepers: list[threading.Lock] = []  # guarded by: mutex; a held lock for each sleeping handler
+        self._handler_count = 0  # guarded by: mutex
+        self._last_take_ns = 0  # guarded by: mutex; when a handler last took, or another was woken
+        self._waiting_putters = 0  # guarded by: mutex
+
+    def add_handlers(self, count: int) -> None:
+        """Announce that `count` more (or fewer) handlers will call `get`."""
+        with self.mutex:
+            self._handler_count += count
+
+    def put_all(self, requests: Iterable[Request]) -> None:
+        """Add requests in order, waiting for room as often as needed."""
+        for request in requests:
+            self.put(request)
+
+    def put(self, item: Request | None, block: bool = True, timeout: float | None = None) -> None:
+        """Add one; waits for room unless told otherwise, and wakes a handler if none will come by itself."""
+        with self.mutex:
+            if item is not None and 0 < self.maxsize <= len(self.queue):
+                self._wait_for_room_locked(block, timeout)
+            self.queue.append(item)
+            sleeper = self._sleeper_to_wake_locked() if self._sleepers else None
+        if sleeper is not None:
+            sleeper.release()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Request | None:
+        """Take the next request, sleeping until there is one; raises queue.Empty when told not to wait."""
+        while True:
+            with self.mutex:
+                if self.queue:
+                    item: Request | None = self.queue.popleft()
+                    self._last_take_ns = time.monotonic_ns()
+                    if self._waiting_putters:
+                        self.not_full.notify()
+                    return item
+                if not block:
+                    raise queue.Empty
+                sleeper = threading.Lock()
+                sleeper.acquire()
+                self._sleepers.append(sleeper)
+            if not sleeper.acquire(timeout=-1 if timeout is None else timeout):
+                self._give_up_sleeping(sleeper)
+
+    def wake_if_stalled(self) -> None:
+        """Wake one more handler when requests wait and none is being taken."""
+        if not self.queue:
+            return
+        with self.mutex:
+            sleeper = self._sleeper_to_wake_locked() if self.queue and self._sleepers else None
+        if sleeper is not None:
+            sleeper.release()
+
+    def has_waiting(self) -> bool:
+        """Tell whether requests wait, at a glance."""
+        return bool(self.queue)
+
+    def sleeping_handlers(self) -> int:
+        """Return how many handlers sleep."""
+        return len(self._sleepers)
+
+    def waiting(self) -> list[Request]:
+        """Return a snapshot of the waiting requests, oldest first."""
+        with self.mutex:
+            return [request for request in self.queue if request is not None]
+
+    def _wait_for_room_locked(self, block: bool, timeout: float | None) -> None:
+        self._waiting_putters += 1
+        try:
+            while len(self.queue) >= self.maxsize:
+                if not block or not self.not_full.wait(STALL_S if timeout is None else timeout):
+                    if not block or timeout is not None:
+                        raise queue.Full
+                    if self._sleepers and (sleeper := self._sleeper_to_wake_locked()) is not None:
+                        sleeper.release()
+        finally:
+            self._waiting_putters -= 1
+
+    def _sleeper_to_wake_locked(self) -> threading.Lock | None:
+        """Choose the handler that fell asleep last (its caches are warm), if one must be woken at all."""
+        if len(self._sleepers) < self._handler_count:  # somebody is awake
+            now_ns = time.monotonic_ns()
+            if now_ns - self._last_take_ns < STALL_NS:
+                return None
+            self._last_take_ns = now_ns
+        return self._sleepers.pop()
+
+    def _give_up_sleeping(self, sleeper: threading.Lock) -> None:
+        """End a timed wait; the handler may have been woken at the same moment, then it looks once more."""
+        with self.mutex:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+                raise queue.Empty
+
+
+class ResponseQueue(queue.Queue[Any]):
+    """Answered requests on their way to one processor; never blocks its putter (rule 2)."""
+
+    def __init__(self, wake: Wake) -> None:
+        super().__init__()
+        self._wake = wake  # fixed before start; makes the processor's selector return
+        self._is_asleep = False  # guarded by: mutex; the processor is in its selector, or about to be
+
+    def put(self, item: Request, block: bool = True, timeout: float | None = None) -> None:
+        """Add one and wake the processor if it sleeps."""
+        if self.add(item):
+            self._wake()
+
+    def add(self, item: Request) -> bool:
+        """Add one; true when the caller must call `wake` (soon: nobody else will)."""
+        with self.mutex:
+            self.queue.append(item)
+            must_wake = self._is_asleep
+            self._is_asleep = False
+        return must_wake
+
+    def wake(self) -> None:
+        """Make the processor's selector return."""
+        self._wake()
+
+    def interrupt(self) -> None:
+        """Wake the processor for another reason than a response (a connection, a shutdown), if it sleeps."""
+        with self.mutex:
+            must_wake = self._is_asleep
+            self._is_asleep = False
+        if must_wake:
+            self._wake()
+
+    def may_sleep(self) -> bool:
+        """Announce that the processor goes to sleep; false when answers are there already."""
+        with self.mutex:
+            self._is_asleep = not self.queue
+            return self._is_asleep
+
+    def stay_awake(self) -> None:
+        """Announce that the processor is up: responses need no wake-up from now on."""
+        if self._is_asleep:
+            with self.mutex:
+                self._is_asleep = False
+
+    def take_all(self) -> list[Request]:
+        """Take everything there is."""
+        if not self.queue:
+            return []
+        with self.mutex:
+            taken = list(self.queue)
+            self.queue.clear()
+        return taken
+
+
+class RequestChannel:
+    """The request queue and the response queue of every processor."""
+
+    def __init__(self, queued_max_requests: int) -> None:
+        self.requests = RequestQueue(queued_max_requests)  # fixed before start
+        self._lock = threading.Lock()
+        self._responses: dict[int, ResponseQueue] = {}  # guarded by: _lock; by processor id
+
+    def add_processor(self, processor_id: int, responses: ResponseQueue) -> None:
+        with self._lock:
+            assert processor_id not in self._responses, f"two processors with id {processor_id}"
+            self._responses[processor_id] = responses
+
+    def remove_processor(self, processor_id: int) -> None:
+        with self._lock:
+            self._responses.pop(processor_id, None)
+
+    def request_queue_size(self) -> int:
+        return self.requests.qsize()
+
+    def response_queue_size(self) -> int:
+        """Return how many responses wait, over all processors."""
+        return sum(self.response_queue_sizes().values())
+
+    def response_queue_sizes(self) -> dict[int, int]:
+        """Return how many responses wait for each processor."""
+        with self._lock:
+            queues = dict(self._responses)
+        return {processor_id: responses.qsize() for processor_id, responses in queues.items()}
+
+    def describe(self) -> dict[str, Any]:
+        """Return a snapshot of the queues, for the live page."""
+        return {
+            "request_queue": {
+                "capacity": self.requests.maxsize,
+                "requests": [request.describe() for request in self.requests.waiting()],
+                "sleeping_handlers": self.requests.sleeping_handlers(),
+            },
+            "response_queues": self.response_queue_sizes(),
+        }

@@ -1,0 +1,258 @@
+"""Hierarchical timing wheel: adding and cancelling a timeout costs the same however many there are.
+
+Theory
+A wheel is a ring of buckets, each one tick wide; a task goes into the bucket that its expiration falls into. What lies
+beyond the ring goes to an overflow wheel, whose tick is the whole ring below. Example with tick 1 ms and 20 buckets, at
+time 0: a task due at 7 is in bucket [7,8) of the first wheel; one due at 45 in [40,60) of the second (tick 20); one due
+at 700 in [400,800) of the third (tick 400). When the clock reaches 40, bucket [40,60) is emptied and its tasks are added
+again: the one due at 45 now lands in the first wheel. So a task moves down at most once a level, and time advances
+from bucket to bucket through a heap of the non-empty ones, not tick by tick.
+
+Rules
+1. A task expires in [expiration, expiration + tick): never early.
+2. A bucket is in the heap exactly once for each expiration it was given while holding tasks.
+3. Expired tasks run on the thread that called `advance`, holding no lock of the timer.
+
+Threads: `Timer.add`, `cancel` and `len` from any; `advance` and `wait_and_advance` from the one reaper.
+Source: Kafka's TimingWheel, TimerTaskList and SystemTimer (4.3). Different: one short lock guards the wheels (Kafka's
+read-write lock lets adders run side by side, which costs more in Python than it gives), buckets are dicts, and the
+reaper sleeps until the next bucket is due rather than 200 ms at a time, so an idle process does not tick.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+from collections.abc import Callable
+
+from barnabas.common.clock import Clock
+
+log = logging.getLogger("barnabas.timer")
+
+TICK_MS = 1
+WHEEL_SIZE = 20
+
+
+class TimerTask:
+    """Something to run once, `delay_ms` after it was added to a timer, unless cancelled before."""
+
+    __slots__ = ("_bucket", "delay_ms", "expiration_ms")
+
+    def __init__(self, delay_ms: int) -> None:
+        self.delay_ms = delay_ms  # fixed before start
+        self.expiration_ms = -1  # guarded by: the timer's lock
+        self._bucket: Bucket | None = None  # guarded by: the timer's lock
+
+    def run(self) -> None:
+        """Do what is due; on the reaper's thread, holding no lock of the timer."""
+        raise NotImplementedError
+
+
+class CallbackTask(TimerTask):
+    """A task that calls a function."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, delay_ms: int, callback: Callable[[], object]) -> None:
+        super().__init__(delay_ms)
+        self._callback = callback  # fixed before start
+
+    def run(self) -> None:
+        self._callback()
+
+
+class Bucket:
+    """The tasks of one tick of one wheel. Guarded by the timer's lock."""
+
+    __slots__ = ("expiration_ms", "tasks")
+
+    def __init__(self) -> None:
+        self.expiration_ms = -1  # start of the tick that the tasks fall into
+        self.tasks: dict[TimerTask, None] = {}  # insertion-ordered set
+
+    def set_expiration(self, expiration_ms: int) -> bool:
+        """Take the bucket for a tick; true when it is a new one, i.e. the bucket must be queued."""
+        if self.expiration_ms == expiration_ms:
+            return False
+        assert not self.tasks, "a bucket is reused only after it was flushed"
+        self.expiration_ms = expiration_ms
+        return True
+
+
+class TimingWheel:
+    """One level. Guarded by the timer's lock.
+
+    Invariant: `current_ms` is a multiple of `tick_ms`, and tasks of this wheel are due in
+    [current_ms + tick_ms, current_ms + interval_ms).
+    """
+
+    __slots__ = ("_buckets", "_overflow", "_queue", "current_ms", "interval_ms", "tick_ms", "wheel_size")
+
+    def __init__(self, tick_ms: int, wheel_size: int, start_ms: int, queue: BucketQueue) -> None:
+        assert tick_ms > 0
+        assert wheel_size > 1
+        self.tick_ms = tick_ms
+        self.wheel_size = wheel_size
+        self.interval_ms = tick_ms * wheel_size
+        self.current_ms = start_ms - start_ms % tick_ms
+        self._queue = queue
+        self._buckets = [Bucket() for _ in range(wheel_size)]
+        self._overflow: TimingWheel | None = None  # made when first needed
+
+    def add(self, task: TimerTask) -> bool:
+        """Put the task where it belongs; false when it is due already."""
+        expiration_ms = task.expiration_ms
+        if expiration_ms < self.current_ms + self.tick_ms:
+            return False
+        if expiration_ms >= self.current_ms + self.interval_ms:
+            if self._overflow is None:
+                self._overflow = TimingWheel(self.interval_ms, self.wheel_size, self.current_ms, self._queue)
+            return self._overflow.add(task)
+        tick = expiration_ms // self.tick_ms
+        bucket = self._buckets[tick % self.wheel_size]
+        if bucket.set_expiration(tick * self.tick_ms):
+            self._queue.push(bucket)
+        bucket.tasks[task] = None
+        task._bucket = bucket
+        return True
+
+    def advance(self, time_ms: int) -> None:
+        """Move the wheel, and those above it, to the tick that `time_ms` falls into."""
+        if time_ms >= self.current_ms + self.tick_ms:
+            self.current_ms = time_ms - time_ms % self.tick_ms
+            if self._overflow is not None:
+                self._overflow.advance(self.current_ms)
+
+
+class BucketQueue:
+    """Buckets in order of expiration. Guarded by the timer's lock."""
+
+    __slots__ = ("_heap", "_sequence")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Bucket]] = []
+        self._sequence = 0  # breaks ties, so that buckets need no order
+
+    def push(self, bucket: Bucket) -> None:
+        self._sequence += 1
+        heapq.heappush(self._heap, (bucket.expiration_ms, self._sequence, bucket))
+
+    def next_expiration_ms(self) -> int | None:
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ms: int) -> Bucket | None:
+        """Take the first bucket whose tick has begun, if any."""
+        if self._heap and self._heap[0][0] <= now_ms:
+            return heapq.heappop(self._heap)[2]
+        return None
+
+
+class Timer:
+    """Runs tasks when they are due, on the thread that advances it."""
+
+    def __init__(self, clock: Clock, tick_ms: int = TICK_MS, wheel_size: int = WHEEL_SIZE) -> None:
+        self._clock = clock
+        self._changed = threading.Condition(threading.Lock())  # an earlier bucket was queued, or closing
+        self._queue = BucketQueue()  # guarded by: _changed
+        self._wheel = TimingWheel(
+            tick_ms, wheel_size, clock.monotonic_ms(), self._queue
+        )  # guarded by: _changed
+        self._task_count = 0  # guarded by: _changed
+        self._wakeup_ms: int | None = None  # guarded by: _changed; when the sleeping reaper gets up by itself
+        self._is_sleeping = False  # guarded by: _changed
+        self._is_closed = False  # guarded by: _changed
+
+    def __len__(self) -> int:
+        """Return how many tasks wait."""
+        return self._task_count
+
+    def add(self, task: TimerTask) -> None:
+        """Start the task's delay; one that is due already runs at once, on the calling thread."""
+        with self._changed:
+            assert task._bucket is None, "a task is added once"
+            now_ms = self._clock.monotonic_ms()
+            if self._queue.next_expiration_ms() is None:
+                self._wheel.advance(now_ms)  # Why: idle wheels lag behind, and the task would climb to a far level.
+            task.expiration_ms = now_ms + task.delay_ms
+            is_waiting = self._wheel.add(task)
+            if is_waiting:
+                self._task_count += 1
+                self._wake_reaper_if_earlier_locked()
+        if not is_waiting:
+            task.run()
+
+    def cancel(self, task: TimerTask) -> bool:
+        """Forget the task; false when it is not waiting (it ran, or runs now, or was never added)."""
+        if task._bucket is None:  # Why: most operations complete before they were ever timed.
+            return False
+        with self._changed:
+            bucket = task._bucket
+            if bucket is None:
+                return False
+            del bucket.tasks[task]
+            task._bucket = None
+            self._task_count -= 1
+            return True
+
+    def advance(self) -> int:
+        """Run everything that is due now; return how many tasks ran."""
+        ran = 0
+        while due := self._take_due():
+            for task in due:
+                try:
+                    task.run()
+                except Exception:  # Why: one task's mistake must not leave the others waiting for ever.
+                    log.exception("a timed task failed: %r", task)
+            ran += len(due)
+        return ran
+
+    def wait_and_advance(self, timeout_ms: int) -> int:
+        """Sleep until something is due (at most `timeout_ms`), then run it; return how many tasks ran."""
+        with self._changed:
+            if self._is_closed:
+                return 0
+            now_ms = self._clock.monotonic_ms()
+            next_ms = self._queue.next_expiration_ms()
+            wait_ms = timeout_ms if next_ms is None else min(timeout_ms, next_ms - now_ms)
+            if wait_ms > 0:
+                self._wakeup_ms = now_ms + wait_ms
+                self._is_sleeping = True
+                self._changed.wait(wait_ms / 1000)
+                self._is_sleeping = False
+        return self.advance()
+
+    def close(self) -> None:
+        """Let a sleeping reaper go; tasks still waiting are dropped."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _wake_reaper_if_earlier_locked(self) -> None:
+        if not self._is_sleeping:
+            return
+        next_ms = self._queue.next_expiration_ms()
+        if next_ms is not None and self._wakeup_ms is not None and next_ms < self._wakeup_ms:
+            self._wakeup_ms = next_ms
+            self._changed.notify()
+
+    def _take_due(self) -> list[TimerTask]:
+        """Empty every bucket whose tick has begun; tasks of upper wheels move down, the due ones are returned."""
+        due: list[TimerTask] = []
+        with self._changed:
+            now_ms = self._clock.monotonic_ms()
+            while (bucket := self._queue.pop_due(now_ms)) is not None:
+                self._wheel.advance(bucket.expiration_ms)
+                self._flush_locked(bucket, due)
+        return due
+
+    def _flush_locked(self, bucket: Bucket, due: list[TimerTask]) -> None:
+        tasks = list(bucket.tasks)
+        bucket.tasks.clear()
+        bucket.expiration_ms = -1
+        for task in tasks:
+            task._bucket = None
+            if not self._wheel.add(task):
+                self._task_count -= 1
+                due.append(task)
+
