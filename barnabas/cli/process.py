@@ -1,0 +1,39 @@
+"""`barnabas broker FILE` and `barnabas controller FILE`: one process from a Kafka-style server.properties."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+_FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+_OVERRIDE = click.option("--override", multiple=True, metavar="KEY=VALUE", help="A property that wins over the file's.")
+
+
+def _become(module: str, file: Path, overrides: tuple[str, ...]) -> NoReturn:
+    """Replace this process: the server then holds no command-line library. -P: a user's own `broker.py` cannot shadow
+    ours.
+    """
+    arguments = [sys.executable, "-P", "-m", module, str(file)]
+    for override in overrides:
+        arguments += ["--override", override]
+    os.execv(sys.executable, arguments)
+
+
+@click.command()
+@_FILE
+@_OVERRIDE
+def broker(file: Path, override: tuple[str, ...]) -> None:
+    """Run one broker from FILE until SIGTERM (a controlled shutdown) or SIGINT."""
+    _become("broker.main", file, override)
+
+
+@click.command()
+@_FILE
+@_OVERRIDE
+def controller(file: Path, override: tuple[str, ...]) -> None:
+    """Run the controller from FILE until SIGTERM or SIGINT."""
+    _become("controller.main", file, override)

@@ -1,0 +1,26 @@
+"""What a process tells the kernel about itself.
+
+A child of a local cluster must not outlive its supervisor, whatever ends that one (SIGKILL too). Linux sends a
+process the signal that it asked for when the thread that started it ends: prctl(PR_SET_PDEATHSIG), prctl(2). The
+supervisor names itself in an environment variable, since the child has to ask and has to notice if the parent was
+gone before it could.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+PARENT_PID_VARIABLE = "BARNABAS_SUPERVISOR_PID"
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_supervisor() -> None:
+    """Ask for SIGTERM at the supervisor's end, if this process has one; end at once if it is gone already."""
+    supervisor = os.environ.pop(PARENT_PID_VARIABLE, None)
+    if supervisor is None:
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != int(supervisor):
+        raise SystemExit(f"the supervisor {supervisor} of this process is gone")

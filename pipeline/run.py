@@ -1,0 +1,264 @@
+"""The main job: a cluster, the two streaming jobs on it at the same time, the audit, and what there is to see.
+
+`make run` calls this. Each job is a process of its own, as it would be on a real platform; this one draws the
+progress from the JSON lines that they print. Exit code 0 only if the audit found nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+TOPICS = {"flights": 6, "delays": 6}
+console = Console()
+
+
+class RunError(Exception):
+    """One line that says which part failed and where its log is."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A Spark job as a child process; its JSON lines arrive in `reports`, None at its end."""
+
+    name: str
+    process: subprocess.Popen[str]
+    log: Path
+    reports: queue.Queue[tuple[str, dict[str, object] | None]] = field(repr=False)
+
+    def read(self) -> None:
+        """Runs on a thread of its own until the process closes its output."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with contextlib.suppress(json.JSONDecodeError):
+                self.reports.put((self.name, json.loads(line)))
+        self.process.wait()
+        self.reports.put((self.name, None))
+
+    def stop(self) -> None:
+        """End the job and the JVM that belongs to it."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.wait()
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of the pipeline in `work_dir`."""
+
+    work_dir: Path
+    bootstrap: str
+    months: int
+    reports: queue.Queue[tuple[str, dict[str, object] | None]] = field(default_factory=queue.Queue)
+    jobs: dict[str, Job] = field(default_factory=dict)
+
+    def start(self, name: str, *extra: str) -> Job:
+        """Start `python -m pipeline.NAME`; what it prints on stderr goes to its log."""
+        log = self.work_dir / f"{name}.log"
+        command = [sys.executable, "-m", f"pipeline.{name}", "--bootstrap", self.bootstrap]
+        command += ["--work-dir", str(self.work_dir), "--months", str(self.months), *extra]
+        with log.open("ab") as errors:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, cwd=checkout()
+            )
+        job = Job(name, process, log, self.reports)
+        self.jobs[name] = job
+        threading.Thread(target=job.read, name=f"{name}-output", daemon=True).start()
+        return job
+
+    def stream(self) -> None:
+        """Run ingest and delays side by side until both have worked in every flight."""
+        until = self.work_dir / "ingest.done"
+        until.unlink(missing_ok=True)
+        with progress_bars() as bars:
+            tasks = {name: bars.add_task(f"{name}: starting Spark", total=None) for name in ("ingest", "delays")}
+            self.start("ingest")
+            self.start("delays", "--until", str(until))
+            running = set(tasks)
+            for name, report in iter(self.reports.get, None):
+                if report is None:
+                    self._check_end(name)
+                    bars.update(tasks[name], description=f"{name}: done", total=1, completed=1)
+                    running.remove(name)
+                    if name == "ingest":
+                        until.touch()
+                    if not running:
+                        return
+                else:
+                    show_progress(bars, tasks[name], name, report)
+
+    def audit(self) -> list[dict[str, object]]:
+        """Run the audit; return the tables that it reports. Raises RunError if it found something."""
+        tables = []
+        with progress_bars() as bars:
+            task = bars.add_task("audit: starting Spark", total=None)
+            self.start("audit")
+            for name, report in iter(self.reports.get, None):
+                if report is None:
+                    self._check_end(name)
+                    return tables
+                if "routes" in report:
+                    tables.append(report)
+                else:
+                    bars.update(task, description=f"audit: {report['step']}, {report['records']} records")
+        return tables
+
+    def _check_end(self, name: str) -> None:
+        job = self.jobs[name]
+        if job.process.returncode:
+            last = [line for line in job.log.read_text(errors="replace").splitlines() if line.strip()]
+            raise RunError(f"{name} failed: {last[-1] if last else 'no output'} (all of it in {job.log})")
+
+    def stop(self) -> None:
+        """End whatever still runs."""
+        for job in self.jobs.values():
+            job.stop()
+
+
+def checkout() -> Path:
+    """The directory that holds the `pipeline` package."""
+    return Path(__file__).resolve().parent.parent
+
+
+@contextlib.contextmanager
+def progress_bars() -> Iterator[Progress]:
+    """Bars on a terminal; on a pipe rich prints them once, at the end."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as bars:
+        yield bars
+
+
+def show_progress(bars: Progress, task: TaskID, name: str, report: dict[str, object]) -> None:
+    """Bring one bar up to the job's last report."""
+    if name == "ingest":
+        done, total = int(str(report["done"])), int(str(report["total"]))
+        bars.update(task, description=f"ingest: week {done}", completed=done, total=total)
+    else:
+        bars.update(task, description=f"delays: batch {report['batch']}, {report['groups']} groups changed")
+
+
+@contextlib.contextmanager
+def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str, str]]:
+    """Run `barnabas up`, yield the fields of its ready line, stop it at the end unless it is to be kept."""
+    command = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--brokers", str(arguments.brokers)]
+    command += ["--port", str(arguments.port), "--data-dir", str(work_dir / "cluster")]
+    log = work_dir / "cluster.log"
+    with log.open("ab") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        if words[:1] != ["ready"]:
+            process.wait()
+            raise RunError(f"the cluster did not start: {(log.read_text().splitlines() or ['no output'])[-1]}")
+        yield {**dict(word.split("=", 1) for word in words[1:]), "pid": str(process.pid)}
+    except BaseException:
+        arguments.keep = False
+        raise
+    finally:
+        if not arguments.keep and process.poll() is None:
+            process.terminate()
+            process.wait()
+
+
+def create_topics(bootstrap: str, replicas: int) -> None:
+    """Create the pipeline's topics with the command that a person would use."""
+    for topic, partitions in TOPICS.items():
+        command = [sys.executable, "-P", "-m", "barnabas.cli", "topic", "create", topic, "--bootstrap", bootstrap]
+        command += ["--partitions", str(partitions), "--replication-factor", str(replicas)]
+        if replicas >= 3:
+            command += ["--config", "min.insync.replicas=2"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def show_routes(report: dict[str, object]) -> None:
+    """Print one of the two route tables."""
+    table = Table(title=f"The {report['title']} routes out of New York, 2013", title_justify="left")
+    for column in ("from", "to", "airport"):
+        table.add_column(column)
+    for column in ("flights", "mean delay (min)"):
+        table.add_column(column, justify="right")
+    routes = report["routes"]
+    assert isinstance(routes, list)
+    for route in routes:
+        delay = f"{route['mean_delay']:.1f}"
+        table.add_row(route["origin"], route["dest"], route["name"], f"{route['flights']:,}", delay)
+    console.print(table)
+
+
+def show_places(fields: dict[str, str], work_dir: Path, kept: bool) -> None:
+    """Say where everything is."""
+    table = Table(show_header=False, box=None)
+    table.add_row("Parquet", str(work_dir / "parquet" / "delays"))
+    table.add_row("topics", f"{', '.join(TOPICS)} in {work_dir / 'cluster'}")
+    state = "" if kept else " (stopped now; make run KEEP=1 leaves it up)"
+    table.add_row("brokers", fields["bootstrap"] + state)
+    pages = [f"http://{address}/metrics" for address in fields["metrics"].split(",") if address]
+    table.add_row("metrics", " ".join(pages))
+    if kept:
+        table.add_row("stop it", f"kill {fields['pid']}")
+    console.print(table)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The options; `make run` sets them from its variables."""
+    parser = argparse.ArgumentParser(
+        prog="pipeline.run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--port", type=int, default=9092)
+    parser.add_argument("--work-dir", type=Path, default=checkout() / "data" / "run")
+    parser.add_argument("--months", type=int, default=12)
+    parser.add_argument("--keep", action="store_true", help="leave the cluster up")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of `python -m pipeline.run`; returns the exit code."""
+    arguments = parse(argv)
+    work_dir: Path = arguments.work_dir.absolute()
+    shutil.rmtree(work_dir, ignore_errors=True)
+    work_dir.mkdir(parents=True)
+    try:
+        with cluster(arguments, work_dir) as fields:
+            console.print(f"cluster ready: {fields['bootstrap']}")
+            create_topics(fields["bootstrap"], min(3, arguments.brokers))
+            run = Run(work_dir, fields["bootstrap"], arguments.months)
+            try:
+                run.stream()
+                tables = run.audit()
+            finally:
+                run.stop()
+            for table in tables:
+                show_routes(table)
+            console.print("audit passed: each flight exactly once, every figure equal to the source's")
+            show_places(fields, work_dir, arguments.keep)
+    except RunError as error:
+        print(f"make run: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

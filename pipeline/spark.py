@@ -1,0 +1,118 @@
+"""What the Spark jobs share: the session, the Kafka options and the shape of the records."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+
+FLIGHT = StructType(
+    [
+        StructField("flight_id", StringType()),
+        StructField("event_time", TimestampType()),
+        StructField("carrier", StringType()),
+        StructField("flight", IntegerType()),
+        StructField("tailnum", StringType()),
+        StructField("origin", StringType()),
+        StructField("dest", StringType()),
+        StructField("dep_delay", IntegerType()),
+        StructField("arr_delay", IntegerType()),
+        StructField("air_time", IntegerType()),
+        StructField("distance", IntegerType()),
+    ]
+)
+HOUR_FORMAT = "yyyy-MM-dd'T'HH:mm:ss'Z'"
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """The options that every job has."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--bootstrap", required=True, help="host:port of a broker")
+    parser.add_argument("--work-dir", type=Path, required=True, help="where input files, checkpoints and Parquet live")
+    parser.add_argument("--months", type=int, default=12, help="how many months of 2013 to take (1-12)")
+    return parser
+
+
+def session(name: str) -> SparkSession:
+    """A local Spark session with the Kafka connector, in UTC; it dies with this process on SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    spark = (
+        SparkSession.builder.appName(name)
+        .master(os.environ.get("SPARK_MASTER", "local[2]"))
+        .config("spark.jars.packages", CONNECTOR)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def read_topic(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
+    """Everything that the topic holds now, as a batch."""
+    return (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("endingOffsets", "latest")
+        .option("includeHeaders", "true")
+        .load()
+    )
+
+
+def write_topic(frame: DataFrame, bootstrap: str, topic: str) -> None:
+    """Produce the rows (key, value and perhaps headers); returns when every one is acknowledged by all in-sync
+    replicas.
+    """
+    (
+        frame.write.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.acks", "all")
+        .option("kafka.enable.idempotence", "true")
+        .option("kafka.compression.type", "lz4")
+        .option("includeHeaders", "true")
+        .option("topic", topic)
+        .save()
+    )
+
+
+def flights_of(records: DataFrame) -> DataFrame:
+    """The flights inside the values of Kafka records."""
+    return records.select(f.from_json(f.col("value").cast("string"), FLIGHT).alias("flight")).select("flight.*")
+
+
+def batch_header(batch_id: int) -> f.Column:
+    """The header that ties a record to the micro-batch that wrote it, so that a repeated batch can find its own
+    records.
+    """
+    return f.array(f.struct(f.lit("batch").alias("key"), f.lit(str(batch_id)).cast("binary").alias("value")))
+
+
+def of_batch(batch_id: int) -> f.Column:
+    """A condition: this record carries the header of that micro-batch."""
+    return f.exists("headers", lambda h: (h["key"] == "batch") & (h["value"].cast("string") == str(batch_id)))
+
+
+def report(**progress: object) -> None:
+    """One line of JSON on stdout: whoever started the job draws the progress bar."""
+    print(json.dumps(progress), flush=True)
+
+
+def await_end(query: StreamingQuery) -> None:
+    """Wait for a bounded query; a failed one raises its StreamingQueryException."""
+    query.awaitTermination()
