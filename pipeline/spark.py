@@ -116,3 +116,13 @@ def report(**progress: object) -> None:
 def await_end(query: StreamingQuery) -> None:
     """Wait for a bounded query; a failed one raises its StreamingQueryException."""
     query.awaitTermination()
+
+
+def main() -> None:
+    """`python -m pipeline.spark`: resolve the connector into the local cache, so that later starts are quick and quiet."""
+    with session("barnabas-setup") as spark:
+        spark.range(1).count()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+# `make run` runs the main job, `make test` passes the tests; both do all the set-up. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BROKERS ?= 1
+PORT ?= 9092
+MONTHS ?= 12
+WORK_DIR ?= data/run
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java run up test lint types unit clients crash pipeline-test bench golden format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/installed $(VENV)/connector ## the virtual environment with every dependency, and Spark's Kafka connector
+
+$(VENV)/installed: setup.cfg pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Barnabas needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test,dev,pipeline]'
+	touch $@
+
+# Resolved once and before any job: two jobs that resolve at the same time would race for the same cache.
+$(VENV)/connector: pipeline/spark.py | $(VENV)/installed java
+	$(BIN)/python -m pipeline.spark
+	touch $@
+
+java:
+	@./tools/ensure-java
+
+run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up; BROKERS, PORT, MONTHS, WORK_DIR)
+	$(BIN)/python -m pipeline.run --brokers $(BROKERS) --port $(PORT) --months $(MONTHS) --work-dir $(WORK_DIR) \
+		$(if $(KEEP),--keep)
+
+up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
+	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
+
+test: lint types unit clients crash pipeline-test ## everything that must pass
+
+lint: $(VENV)/installed ## style, imports between packages, bans
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed ## strict static types
+	$(BIN)/mypy
+
+unit: $(VENV)/installed ## the tests that mirror the packages
+	$(BIN)/pytest -q tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline
+
+clients: $(VENV)/installed java ## real clients and Apache Kafka's own tools against a real cluster
+	$(BIN)/pytest -q tests/clients
+
+crash: $(VENV)/installed ## processes killed under load; nothing acknowledged may be lost
+	$(BIN)/pytest -q tests/crash
+
+pipeline-test: setup ## the Spark pipeline, killed half-way and started again
+	$(BIN)/pytest -q tests/pipeline
+
+bench: $(VENV)/installed java ## Barnabas and Apache Kafka in one run, as ratios
+	$(BIN)/python -m benchmarks
+
+format: $(VENV)/installed ## lay the source out
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) build dist data *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
