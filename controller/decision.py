@@ -1,0 +1,94 @@
+"""What a decision gets and gives: the two values between the event thread and the pure modules.
+
+A decision is a function `(view, request) -> Decision`. It reads the view and changes nothing; the event thread appends
+the records, applies them and answers with the response once they are durable. An error that concerns a whole request
+is raised as `ApiError`; one that concerns an item is a code inside the response.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
+
+R = TypeVar("R")
+
+MAX_RECORDS_PER_USER_OP: Final = 10_000  # QuorumController.MAX_RECORDS_PER_USER_OP
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[R]):
+    """Records to append as one atomic batch (maybe none), and the response once they are committed."""
+
+    records: Sequence[Any]
+    response: R
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a decision may read.
+
+    `image` includes records that are appended but not yet committed (nothing said about them leaves the process
+    before they are). `next_offset` is the offset that the first record of this decision will get.
+    """
+
+    image: Image
+    config: Any  # barnabas.config.Config of the controller process
+    rng: random.Random = field(default_factory=random.Random)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next record."""
+        return self.image.offset + 1
+
+    def topic_setting(self, topic: str, key: str) -> str | None:
+        """The raw dynamic value of a topic key: the topic's own or the brokers' default; None: as configured."""
+        value = self.image.resource_configs(TOPIC_RESOURCE, topic).get(key)
+        if value is None:
+            value = self.image.resource_configs(BROKER_RESOURCE, "").get(key)
+        return value
+
+    def unclean_election_enabled(self, topic: str) -> bool:
+        """Whether data may be given up to get a leader for this topic."""
+        value = self.topic_setting(topic, "unclean.leader.election.enable")
+        if value is None:
+            return bool(self.config.unclean_leader_election_enable)
+        return value.strip().lower() == "true"
+
+
+class Failure(NamedTuple):
+    """An error of one item of a request."""
+
+    code: ErrorCode
+    message: str | None = None
+
+    @classmethod
+    def of(cls, error: ApiError) -> Failure:
+        """The item's error for an exception; the code's own text when it has no message."""
+        return cls(error.code, str(error) or error.code.message)
+
+
+def check_batch_size(records: Sequence[Any]) -> None:
+    """Refuse a request that would write too much at once, as Kafka's bounded lists do."""
+    if len(records) > MAX_RECORDS_PER_USER_OP:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+
+
+def first_duplicates(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names given once, and names given more than once, both in order of first appearance."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return [n for n, count in counts.items() if count == 1], [n for n, count in counts.items() if count > 1]
+
+
+def merged(*maps: Mapping[str, str]) -> dict[str, str]:
+    """The maps laid upon each other, the later ones on top."""
+    result: dict[str, str] = {}
+    for one in maps:
+        result.update(one)
+    return result

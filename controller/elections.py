@@ -1,0 +1,252 @@
+"""Elections: from a partition's state and what is wanted of it to the one record that brings it there, or none.
+
+Rules
+1. A clean election takes a leader from the target ISR only, and keeps the current leader while it is acceptable.
+2. PREFERRED takes the first replica of the assignment if that is possible, else acts like rule 1.
+3. UNCLEAN takes, when rule 1 finds nobody, the first acceptable replica; the ISR becomes that replica alone and the
+   partition is marked RECOVERING: records that only others had are lost.
+4. The ISR never becomes empty: when its last member goes, the partition is leaderless and that member stays in the
+   ISR, for it alone has every acknowledged record.
+5. Naming a leader (even the same one) starts a new leader epoch; so does a replica's removal from the assignment.
+6. A reassignment is complete once every remaining replica is in the ISR.
+
+Threads: none; pure functions.
+
+Different from Apache Kafka: eligible leader replicas (KIP-966) are not kept; this is Kafka with
+`eligible.leader.replicas.version=0`.
+
+Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager.generateLeaderAndIsrUpdates
+(Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from barnabas.protocol.metadata_records import PartitionChangeRecord
+from controller.decision import View
+from controller.image import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_CHANGE,
+    RECOVERING,
+    UNASSIGNED_DIRECTORY,
+    Image,
+    Partition,
+    PartitionKey,
+)
+
+NO_BROKER: Final = -1
+
+Acceptable = Callable[[int], bool]
+
+
+class Election(Enum):
+    """How far an election may go (rules 1 to 3)."""
+
+    ONLINE = "online"
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a partition should become; None leaves a part as it is."""
+
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    recovery_state: int | None = None
+    election: Election = Election.ONLINE
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The parts of a target, all known."""
+
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    removing: tuple[int, ...]
+    adding: tuple[int, ...]
+
+
+def leader_acceptor(image: Image, partition: Partition, is_acceptable: Acceptable | None = None) -> Acceptable:
+    """Who may lead the partition: active brokers whose log directory of that partition is online."""
+    acceptable = image.is_active if is_acceptable is None else is_acceptable
+
+    def test(broker_id: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        return broker is not None and acceptable(broker_id) and broker.has_online_dir(partition.directory(broker_id))
+
+    return test
+
+
+def next_partition(
+    key: PartitionKey, partition: Partition, target: Target, is_acceptable: Acceptable
+) -> PartitionChangeRecord | None:
+    """The record that moves `partition` to `target`, electing a leader if one is needed; None when nothing changes."""
+    plan = _completed(
+        _Plan(
+            isr=partition.isr if target.isr is None else target.isr,
+            replicas=partition.replicas if target.replicas is None else target.replicas,
+            removing=partition.removing if target.removing is None else target.removing,
+            adding=partition.adding if target.adding is None else target.adding,
+        )
+    )
+    record = PartitionChangeRecord(partition_id=key.index, topic_id=key.topic_id)
+    leader, is_unclean = elect(partition, plan.isr, plan.replicas, target.election, is_acceptable)
+    if leader != partition.leader:
+        record.leader = leader
+        if is_unclean:
+            record.isr = [leader]
+            if partition.recovery_state != RECOVERING:
+                record.leader_recovery_state = RECOVERING
+    elif not set(partition.replicas) <= set(plan.replicas):
+        record.leader = partition.leader  # rule 5
+    if record.isr is None and plan.isr and plan.isr != partition.isr:  # rule 4
+        record.isr = list(plan.isr)
+    _set_assignment(record, partition, plan)
+    if target.recovery_state is not None and target.recovery_state != partition.recovery_state:
+        record.leader_recovery_state = target.recovery_state
+    return None if _is_nothing(record) else record
+
+
+def elect(
+    partition: Partition,
+    isr: tuple[int, ...],
+    replicas: tuple[int, ...],
+    election: Election,
+    is_acceptable: Acceptable,
+) -> tuple[int, bool]:
+    """The leader to have (NO_LEADER if there can be none), and whether taking it loses data (rules 1 to 3)."""
+
+    def is_clean(broker_id: int) -> bool:
+        return broker_id in isr and is_acceptable(broker_id)
+
+    if election is Election.PREFERRED and replicas and is_clean(replicas[0]):
+        return replicas[0], False
+    if is_clean(partition.leader):
+        return partition.leader, False
+    for replica in replicas:
+        if is_clean(replica):
+            return replica, False
+    if election is Election.UNCLEAN:
+        for replica in replicas:
+            if is_acceptable(replica):
+                return replica, True
+    return NO_LEADER, False
+
+
+def _completed(plan: _Plan) -> _Plan:
+    """The plan with its reassignment finished, if it can be (rule 6)."""
+    if not plan.removing and not plan.adding:
+        return plan
+    isr = tuple(r for r in plan.isr if r not in plan.removing)
+    replicas = tuple(r for r in plan.replicas if r not in plan.removing)
+    if not isr or not replicas or not set(replicas) <= set(isr):
+        return plan
+    return _Plan(isr, replicas, (), ())
+
+
+def _set_assignment(record: PartitionChangeRecord, partition: Partition, plan: _Plan) -> None:
+    if plan.replicas != partition.replicas:
+        record.replicas = list(plan.replicas)
+        if partition.directories:
+            record.directories = [
+                partition.directory(r) if r in partition.replicas else UNASSIGNED_DIRECTORY for r in plan.replicas
+            ]
+    if plan.removing != partition.removing:
+        record.removing_replicas = list(plan.removing)
+    if plan.adding != partition.adding:
+        record.adding_replicas = list(plan.adding)
+
+
+def _is_nothing(record: PartitionChangeRecord) -> bool:
+    return (
+        record.isr is None
+        and record.leader == NO_LEADER_CHANGE
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.leader_recovery_state == NO_RECOVERY_CHANGE
+        and record.directories is None
+    )
+
+
+# -- elections over many partitions
+
+
+def partitions_with_isr_member(image: Image, broker_id: int) -> Iterable[PartitionKey]:
+    """Every partition that has the broker in its ISR."""
+    return [PartitionKey(t.id, i) for t, i, p in image.each_partition() if broker_id in p.isr]
+
+
+def leaderless_partitions(image: Image) -> Iterable[PartitionKey]:
+    """Every partition without a leader."""
+    return [PartitionKey(t.id, i) for t, i, p in image.each_partition() if p.leader == NO_LEADER]
+
+
+def imbalanced_partitions(image: Image) -> Iterable[PartitionKey]:
+    """Every partition that is led by another than its preferred replica."""
+    return [PartitionKey(t.id, i) for t, i, p in image.each_partition() if p.leader != p.preferred_leader]
+
+
+def leader_and_isr_updates(
+    view: View, keys: Iterable[PartitionKey], *, broker_to_remove: int = NO_BROKER, broker_to_add: int = NO_BROKER
+) -> list[PartitionChangeRecord]:
+    """Changes that take one broker out of the ISRs, or let one lead that the image still shows as fenced."""
+    image = view.image
+
+    def is_acceptable(broker_id: int) -> bool:
+        return broker_id != broker_to_remove and (broker_id == broker_to_add or image.is_active(broker_id))
+
+    records = []
+    for key in keys:
+        topic = image.topics[key.topic_id]
+        partition = topic.partitions[key.index]
+        unclean = view.unclean_election_enabled(topic.name)
+        target = Target(
+            isr=tuple(r for r in partition.isr if r != broker_to_remove),
+            election=Election.UNCLEAN if unclean else Election.ONLINE,
+        )
+        record = next_partition(key, partition, target, leader_acceptor(image, partition, is_acceptable))
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def preferred_leader_updates(view: View, max_elections: int) -> list[PartitionChangeRecord]:
+    """Elections that bring leadership back to preferred replicas that are in their ISRs, at most so many."""
+    records: list[PartitionChangeRecord] = []
+    for key in imbalanced_partitions(view.image):
+        if len(records) >= max_elections:
+            break
+        partition = view.image.topics[key.topic_id].partitions[key.index]
+        record = next_partition(
+            key, partition, Target(election=Election.PREFERRED), leader_acceptor(view.image, partition)
+        )
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def unclean_updates(view: View, max_elections: int) -> list[PartitionChangeRecord]:
+    """Elections, at any price, for leaderless partitions of topics that allow it, at most so many."""
+    records: list[PartitionChangeRecord] = []
+    for key in leaderless_partitions(view.image):
+        if len(records) >= max_elections:
+            break
+        topic = view.image.topics[key.topic_id]
+        if not view.unclean_election_enabled(topic.name):
+            continue
+        partition = topic.partitions[key.index]
+        record = next_partition(
+            key, partition, Target(election=Election.UNCLEAN), leader_acceptor(view.image, partition)
+        )
+        if record is not None:
+            records.append(record)
+    return records
