@@ -1,0 +1,104 @@
+"""`barnabas config`: show and change the settings of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+
+from barnabas.cli.client import admin, bootstrap_option, kafka_errors, results
+from barnabas.cli.errors import UserError
+from barnabas.cli.output import json_option, show
+from barnabas.cli.up import key_value
+
+T = TypeVar("T")
+
+
+@click.group()
+def config() -> None:
+    """Show and change the settings of topics, brokers and groups."""
+
+
+def _resource_options(command: Callable[..., T]) -> Callable[..., T]:
+    for option, text in (
+        ("--group", "The settings of a consumer group."),
+        ("--broker", 'The settings of a broker, by its id; "" are the cluster\'s defaults.'),
+        ("--topic", "The settings of a topic."),
+    ):
+        command = click.option(option, help=text)(command)
+    return command
+
+
+def _resource(topic: str | None, broker: str | None, group: str | None, **kwargs: object) -> ConfigResource:
+    named = [
+        (kind, name)
+        for kind, name in ((ResourceType.TOPIC, topic), (ResourceType.BROKER, broker), (ResourceType.GROUP, group))
+        if name is not None
+    ]
+    if len(named) != 1:
+        raise UserError("say one of --topic, --broker and --group")
+    return ConfigResource(*named[0], **kwargs)
+
+
+@config.command("show")
+@_resource_options
+@click.option("--all", "everything", is_flag=True, help="Defaults too.")
+@bootstrap_option
+@json_option
+def show_config(
+    topic: str | None, broker: str | None, group: str | None, everything: bool, bootstrap: str, as_json: bool
+) -> None:
+    """Show the settings that differ from the defaults (or all of them), and where they come from."""
+    with kafka_errors(bootstrap):
+        (entries,) = results(admin(bootstrap).describe_configs([_resource(topic, broker, group)])).values()
+    rows = [
+        {
+            "key": entry.name,
+            "value": "(hidden)" if entry.is_sensitive else entry.value,
+            "source": ConfigSource(entry.source).name,
+            "read_only": entry.is_read_only,
+        }
+        for entry in sorted(entries.values(), key=lambda entry: str(entry.name))
+        if everything or entry.source != ConfigSource.DEFAULT_CONFIG.value
+    ]
+    show(rows, ("key", "value", "source"), as_json=as_json)
+
+
+@config.command("set")
+@_resource_options
+@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
+@bootstrap_option
+def set_config(
+    topic: str | None, broker: str | None, group: str | None, settings: tuple[str, ...], bootstrap: str
+) -> None:
+    """Change settings; they take effect at once and survive restarts."""
+    pairs = list(map(key_value, settings))
+    _alter(bootstrap, topic, broker, group, [(key, value, AlterConfigOpType.SET) for key, value in pairs])
+    click.echo(f"set {', '.join(key for key, _ in pairs)}")
+
+
+@config.command("unset")
+@_resource_options
+@click.argument("keys", nargs=-1, required=True)
+@bootstrap_option
+def unset_config(
+    topic: str | None, broker: str | None, group: str | None, keys: tuple[str, ...], bootstrap: str
+) -> None:
+    """Take settings back, so that the defaults hold again."""
+    _alter(bootstrap, topic, broker, group, [(key, None, AlterConfigOpType.DELETE) for key in keys])
+    click.echo(f"unset {', '.join(keys)}")
+
+
+def _alter(
+    bootstrap: str,
+    topic: str | None,
+    broker: str | None,
+    group: str | None,
+    changes: list[tuple[str, str | None, AlterConfigOpType]],
+) -> None:
+    entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]
+    resource = _resource(topic, broker, group, incremental_configs=entries)
+    with kafka_errors(bootstrap):
+        results(admin(bootstrap).incremental_alter_configs([resource]))

@@ -1,0 +1,148 @@
+"""`barnabas group`: list, describe, reset and delete consumer groups."""
+
+from __future__ import annotations
+
+import click
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, kafka_errors, results, settings
+from barnabas.cli.errors import UserError
+from barnabas.cli.output import json_option, show
+
+
+@click.group()
+def group() -> None:
+    """List, describe, reset and delete consumer groups."""
+
+
+@group.command("list")
+@bootstrap_option
+@json_option
+def list_groups(bootstrap: str, as_json: bool) -> None:
+    """List the groups with their states."""
+    with kafka_errors(bootstrap):
+        found = admin(bootstrap).list_consumer_groups(request_timeout=TIMEOUT_S).result()
+        for error in found.errors:
+            raise error
+    rows = [
+        {"group": each.group_id, "state": each.state.name, "type": each.type.name if each.type else None}
+        for each in sorted(found.valid, key=lambda each: each.group_id)
+    ]
+    show(rows, ("group", "state", "type"), as_json=as_json)
+
+
+@group.command()
+@click.argument("name")
+@bootstrap_option
+@json_option
+def describe(name: str, bootstrap: str, as_json: bool) -> None:
+    """Show the committed offset, the lag and the owner of each partition of the group NAME."""
+    with kafka_errors(bootstrap):
+        client = admin(bootstrap)
+        described = results(client.describe_consumer_groups([name]))[name]
+        owners = {
+            (tp.topic, tp.partition): member
+            for member in described.members
+            for tp in member.assignment.topic_partitions
+        }
+        committed = _committed(client, name)
+        ends = _ends(client, list(committed.keys() | owners.keys()))
+    rows = []
+    for topic, partition in sorted(ends):
+        offset, end = committed.get((topic, partition)), ends[topic, partition]
+        owner = owners.get((topic, partition))
+        rows.append(
+            {
+                "topic": topic,
+                "partition": partition,
+                "committed": offset,
+                "end": end,
+                "lag": None if offset is None else end - offset,
+                "member": owner.member_id if owner else None,
+                "host": owner.host if owner else None,
+            }
+        )
+    columns = ("topic", "partition", "committed", "end", "lag", "member", "host")
+    show(rows, columns, as_json=as_json, title=f"{name}: {described.state.name}")
+
+
+def _committed(client: AdminClient, name: str) -> dict[tuple[str, int], int]:
+    request = ConsumerGroupTopicPartitions(name)
+    found = results(client.list_consumer_group_offsets([request]))[name]
+    return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions if tp.error is None and tp.offset >= 0}
+
+
+def _ends(client: AdminClient, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    specs = {TopicPartition(topic, partition): OffsetSpec.latest() for topic, partition in keys}
+    return {(tp.topic, tp.partition): found.offset for tp, found in results(client.list_offsets(specs)).items()}
+
+
+@group.command("reset-offsets")
+@click.argument("name")
+@click.option("--topic", required=True, help="The topic whose offsets are reset.")
+@click.option("--to-earliest", "target", flag_value="earliest", help="To the first record.")
+@click.option("--to-latest", "target", flag_value="latest", help="To the end.")
+@click.option("--to-offset", type=click.IntRange(0), help="To this offset, within what there is.")
+@click.option("--to-timestamp", type=click.IntRange(0), metavar="MS", help="To the first record at or after this time.")
+@click.option("--execute", is_flag=True, help="Do it; else only show what would be done.")
+@bootstrap_option
+@json_option
+def reset_offsets(
+    name: str,
+    topic: str,
+    target: str | None,
+    to_offset: int | None,
+    to_timestamp: int | None,
+    execute: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Set where the (inactive) group NAME goes on in a topic."""
+    if sum(choice is not None for choice in (target, to_offset, to_timestamp)) != 1:
+        raise UserError("say one of --to-earliest, --to-latest, --to-offset and --to-timestamp")
+    with kafka_errors(bootstrap):
+        offsets = _targets(bootstrap, topic, target, to_offset, to_timestamp)
+        if execute:
+            request = ConsumerGroupTopicPartitions(name, offsets)
+            altered = results(admin(bootstrap).alter_consumer_group_offsets([request]))[name]
+            for tp in altered.topic_partitions:
+                if tp.error is not None:
+                    raise UserError(f"{tp.topic}-{tp.partition}: {tp.error.str()}")
+    rows = [{"topic": tp.topic, "partition": tp.partition, "new_offset": tp.offset} for tp in offsets]
+    show(rows, ("topic", "partition", "new_offset"), as_json=as_json)
+    if not execute and not as_json:
+        click.echo("nothing is changed yet: add --execute", err=True)
+
+
+def _targets(
+    bootstrap: str, topic: str, target: str | None, to_offset: int | None, to_timestamp: int | None
+) -> list[TopicPartition]:
+    client = Consumer(settings(bootstrap, **{"group.id": "barnabas-cli"}))
+    try:
+        found = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        if found.error is not None:
+            raise UserError(f"{topic}: {found.error.str()}")
+        partitions = [TopicPartition(topic, partition) for partition in sorted(found.partitions)]
+        bounds = [client.get_watermark_offsets(tp, timeout=TIMEOUT_S) for tp in partitions]
+        if to_timestamp is not None:
+            asked = [TopicPartition(topic, tp.partition, to_timestamp) for tp in partitions]
+            at_time = [tp.offset for tp in client.offsets_for_times(asked, timeout=TIMEOUT_S)]
+            chosen = [end if offset < 0 else offset for offset, (_, end) in zip(at_time, bounds, strict=True)]
+        elif to_offset is not None:
+            chosen = [min(max(to_offset, start), end) for start, end in bounds]
+        else:
+            chosen = [start if target == "earliest" else end for start, end in bounds]
+    finally:
+        client.close()
+    return [TopicPartition(topic, tp.partition, offset) for tp, offset in zip(partitions, chosen, strict=True)]
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True)
+@bootstrap_option
+def delete(names: tuple[str, ...], bootstrap: str) -> None:
+    """Delete inactive groups and their offsets."""
+    with kafka_errors(bootstrap):
+        results(admin(bootstrap).delete_consumer_groups(list(names)))
+    click.echo(f"deleted {', '.join(names)}")

@@ -1,0 +1,101 @@
+"""`barnabas topic`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+import click
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, kafka_errors, results
+from barnabas.cli.output import json_option, show
+from barnabas.cli.up import key_value
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), default=-1, help="Else num.partitions of the cluster.")
+@click.option("--replication-factor", type=click.IntRange(1), default=-1, help="Else default.replication.factor.")
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic setting.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
+@bootstrap_option
+def create(
+    name: str, partitions: int, replication_factor: int, configs: tuple[str, ...], if_not_exists: bool, bootstrap: str
+) -> None:
+    """Create the topic NAME."""
+    settings = dict(map(key_value, configs))
+    with kafka_errors(bootstrap):
+        try:
+            results(admin(bootstrap).create_topics([NewTopic(name, partitions, replication_factor, config=settings)]))
+        except KafkaException as error:
+            if not (if_not_exists and error.args[0].name() == "TOPIC_ALREADY_EXISTS"):
+                raise
+    click.echo(f"created {name}")
+
+
+@topic.command("list")
+@click.option("--internal", is_flag=True, help="The cluster's own topics too.")
+@bootstrap_option
+@json_option
+def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
+    """List the topics with their numbers of partitions and replicas."""
+    with kafka_errors(bootstrap):
+        topics = admin(bootstrap).list_topics(timeout=TIMEOUT_S).topics.values()
+    rows = [
+        {
+            "topic": found.topic,
+            "partitions": len(found.partitions),
+            "replicas": max((len(partition.replicas) for partition in found.partitions.values()), default=0),
+        }
+        for found in sorted(topics, key=lambda found: str(found.topic))
+        if internal or not str(found.topic).startswith("__")
+    ]
+    show(rows, ("topic", "partitions", "replicas"), as_json=as_json)
+
+
+@topic.command()
+@click.argument("names", nargs=-1, required=True)
+@bootstrap_option
+@json_option
+def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Show leader, replicas and in-sync replicas of each partition."""
+    with kafka_errors(bootstrap):
+        described = results(admin(bootstrap).describe_topics(TopicCollection(list(names))))
+    rows = [
+        {
+            "topic": found.name,
+            "partition": partition.id,
+            "leader": partition.leader.id if partition.leader else None,
+            "replicas": [node.id for node in partition.replicas],
+            "isr": [node.id for node in partition.isr],
+            "topic_id": str(found.topic_id),
+        }
+        for found in described.values()
+        for partition in found.partitions
+    ]
+    show(rows, ("topic", "partition", "leader", "replicas", "isr"), as_json=as_json)
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), required=True, help="How many there shall be.")
+@bootstrap_option
+def alter(name: str, partitions: int, bootstrap: str) -> None:
+    """Add partitions to NAME (its settings: barnabas config)."""
+    with kafka_errors(bootstrap):
+        results(admin(bootstrap).create_partitions([NewPartitions(name, partitions)]))
+    click.echo(f"{name} has {partitions} partitions")
+
+
+@topic.command()
+@click.argument("names", nargs=-1, required=True)
+@bootstrap_option
+def delete(names: tuple[str, ...], bootstrap: str) -> None:
+    """Delete topics and all that they hold."""
+    with kafka_errors(bootstrap):
+        results(admin(bootstrap).delete_topics(list(names)))
+    click.echo(f"deleted {', '.join(names)}")
