@@ -1,0 +1,113 @@
+"""Apache Kafka itself, from Maven Central: the reference that clients, tests and benchmarks compare with.
+
+`kafka_runtime()` resolves the jars once (tests/support/kafka_runtime/pom.xml says which) through the machine's own Maven
+settings and keeps them under the user's cache directory, beside the compiled ToolRunner. A second call finds them
+there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+_SOURCES = Path(__file__).parent / "kafka_runtime"
+
+
+class KafkaRuntimeError(Exception):
+    """Apache Kafka cannot be had on this machine; the message is one line that says what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRuntime:
+    """Where Apache Kafka's jars are, and the JVM that runs them."""
+
+    java: str
+    directory: Path
+
+    def command(self, main_class: str, *jvm_options: str) -> list[str]:
+        """The command line of a JVM that runs this class; the class's own arguments are to be appended."""
+        classpath = f"{self.directory / 'classes'}{os.pathsep}{self.directory / 'jars'}/*"
+        logging = f"-Dlog4j2.configurationFile={_SOURCES / 'log4j2.properties'}"
+        return [self.java, *jvm_options, logging, "-cp", classpath, main_class]
+
+
+def kafka_runtime() -> KafkaRuntime:
+    """Return the runtime, fetching it first if it is not there. Raises KafkaRuntimeError."""
+    java = _require("java")
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    directory = Path(home) / "barnabas" / f"kafka-{KAFKA_VERSION}-{_fingerprint()}"
+    if not directory.exists():
+        _build(directory)
+    return KafkaRuntime(java, directory)
+
+
+def _require(program: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        raise KafkaRuntimeError(
+            f"{program} is missing: install a JDK of version 17 or newer and Maven"
+            " (Debian: apt-get install default-jdk-headless maven)"
+        )
+    return path
+
+
+def _fingerprint() -> str:
+    """Changes whenever what is built would change."""
+    content = b"".join((_SOURCES / name).read_bytes() for name in ("pom.xml", "ToolRunner.java"))
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _build(directory: Path) -> None:
+    """Fetch and compile beside the final place, then rename: an interrupted build leaves nothing half done."""
+    maven, javac = _require("mvn"), _require("javac")
+    unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
+    unfinished.mkdir(parents=True)
+    try:
+        _fetch_jars(maven, unfinished / "jars")
+        _run([javac, "-cp", f"{unfinished / 'jars'}/*", "-d", str(unfinished / "classes"), _source("ToolRunner.java")])
+        unfinished.replace(directory)
+    except OSError:
+        if not directory.exists():  # else another process was faster, and its result is as good
+            raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _fetch_jars(maven: str, target: Path) -> None:
+    print(f"Apache Kafka {KAFKA_VERSION}: resolving its jars with Maven, once", file=sys.stderr, flush=True)
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
+    command = [maven, "-B", "-f", _source("pom.xml"), *goal]
+    output: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            output.append(line)
+            if line.startswith("Downloaded") and ".jar" in line:
+                print(f"  {sum('.jar' in seen for seen in output) // 2} jars", end="\r", file=sys.stderr, flush=True)
+    if child.returncode != 0:
+        errors = [line.strip() for line in output if line.startswith("[ERROR]")]
+        raise KafkaRuntimeError(f"Maven could not resolve Apache Kafka {KAFKA_VERSION}: {(errors or output)[0]}")
+    print(f"Apache Kafka {KAFKA_VERSION}: {len(list(target.iterdir()))} jars", file=sys.stderr, flush=True)
+
+
+def _source(name: str) -> str:
+    return str(_SOURCES / name)
+
+
+def _run(command: list[str]) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise KafkaRuntimeError(f"{Path(command[0]).name} failed: {result.stderr.strip() or result.stdout.strip()}")
+
+
+if __name__ == "__main__":
+    try:
+        print(kafka_runtime().directory)
+    except KafkaRuntimeError as error:
+        sys.exit(str(error))

@@ -1,0 +1,50 @@
+"""Child processes that cannot outlive whoever started them, and what a test reads off a process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def tied_to_parent(command: Sequence[str]) -> list[str]:
+    """The command line under which the kernel kills the program when the thread that started it ends, however it
+    ends.
+    """
+    setpriv = shutil.which("setpriv")  # util-linux: part of every Debian
+    return [setpriv, "--pdeathsig", "KILL", "--", *command] if setpriv else list(command)
+
+
+def end_process(child: subprocess.Popen[bytes], timeout_s: float = 15) -> None:
+    """End a child with SIGTERM, or SIGKILL if it does not listen, and wait until it is gone."""
+    if child.poll() is None:
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    child.wait()
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process has in RAM (VmRSS)."""
+    return int(_status(pid)["VmRSS"].split()[0]) * 1024
+
+
+def peak_resident_bytes(pid: int) -> int:
+    """The most memory that a process had in RAM (VmHWM)."""
+    return int(_status(pid)["VmHWM"].split()[0]) * 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time, user and system, that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}

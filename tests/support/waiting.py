@@ -1,0 +1,26 @@
+"""Waiting for something to become true, with a bound. Tests never sleep a fixed time."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+from typing import TypeVar
+
+from barnabas.common.clock import SystemClock
+
+POLL_MS = 10
+TIMEOUT_MS = 30_000
+
+T = TypeVar("T")
+
+
+def eventually(description: str, probe: Callable[[], T], timeout_ms: int = TIMEOUT_MS) -> T:
+    """Call the probe until its value is true and return that value. Raises AssertionError when time is up."""
+    clock = SystemClock()
+    end_ms = clock.monotonic_ms() + timeout_ms
+    while True:
+        value = probe()
+        if value:
+            return value
+        assert clock.monotonic_ms() < end_ms, f"not within {timeout_ms} ms: {description} (last: {value!r})"
+        select.select([], [], [], POLL_MS / 1000)

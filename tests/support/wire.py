@@ -1,0 +1,77 @@
+"""A bare connection that sends and receives frames: for requests that no client library would send."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+
+HOST = "127.0.0.1"
+_METADATA_KEY, _METADATA_VERSION = 3, 1
+_NO_TOPICS = struct.pack(">i", 0)
+
+
+class RawConnection:
+    """A TCP connection that speaks in frames (a 4-byte size, then that many bytes). Used by one thread."""
+
+    def __init__(self, port: int, host: str = HOST, timeout_s: float = 15) -> None:
+        self._socket = socket.create_connection((host, port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> RawConnection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send these bytes as they are."""
+        self._socket.sendall(data)
+
+    def send_frame(self, payload: bytes) -> None:
+        """Send a frame of this payload."""
+        self.send_bytes(struct.pack(">i", len(payload)) + payload)
+
+    def receive_frame(self) -> bytes | None:
+        """The payload of the next frame, or None if the other side closes or resets the connection instead."""
+        try:
+            size = self._receive(4)
+            return None if size is None else self._receive(struct.unpack(">i", size)[0])
+        except ConnectionError:
+            return None
+
+    def request(self, payload: bytes) -> bytes | None:
+        """Send a frame and return the payload of the answer, or None if the connection is closed instead."""
+        try:
+            self.send_frame(payload)
+        except ConnectionError:
+            return None
+        return self.receive_frame()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _receive(self, size: int) -> bytes | None:
+        received = bytearray()
+        while len(received) < size:
+            chunk = self._socket.recv(size - len(received))
+            if not chunk:
+                return None
+            received += chunk
+        return bytes(received)
+
+
+def request_header(api_key: int, api_version: int, correlation_id: int = 1) -> bytes:
+    """A request header of version 1 without a client id."""
+    return struct.pack(">hhih", api_key, api_version, correlation_id, -1)
+
+
+def is_serving(port: int) -> bool:
+    """Whether the broker on this port answers Metadata and lists at least one broker."""
+    try:
+        with RawConnection(port) as connection:
+            answer = connection.request(request_header(_METADATA_KEY, _METADATA_VERSION) + _NO_TOPICS)
+    except OSError:
+        return False
+    return answer is not None and struct.unpack_from(">i", answer, 4)[0] > 0
