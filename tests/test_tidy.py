@@ -1,0 +1,171 @@
+"""Taste, enforced: which package may import which, what may not be written, where tests belong.
+
+A rule is a row; every rule proves on an example of its own that it can fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("barnabas", "broker", "controller", "metrics")
+
+# A module may import from its own layer and from the layers that its row names: who is longest a prefix decides.
+MAY_IMPORT = {
+    "barnabas.protocol": (),
+    "barnabas.common": ("barnabas.protocol",),
+    "barnabas.config": ("barnabas.protocol", "barnabas.common"),
+    "metrics": ("barnabas.common", "barnabas.config"),
+    "barnabas.client": ("barnabas.protocol", "barnabas.common"),
+    "barnabas.cluster": ("barnabas.protocol", "barnabas.common", "barnabas.client"),
+    "barnabas.cli": ("barnabas", "broker.storage"),
+    "broker.storage": ("barnabas.protocol", "barnabas.common", "barnabas.config", "metrics"),
+    "broker.replication": ("barnabas", "metrics", "broker.storage", "broker"),
+    "broker.coordinators": ("barnabas", "metrics", "broker.storage", "broker.replication", "broker"),
+    "broker": ("barnabas", "metrics"),
+    "controller": ("barnabas", "metrics", "broker"),
+}
+# Lower layers of `broker` never reach up to these, whatever the row above says.
+UPPER = {
+    "broker.storage": ("broker.replication", "broker.coordinators", "broker.apis", "broker.main"),
+    "broker.replication": ("broker.coordinators", "broker.main", "broker.broker_server", "broker.apis.table"),
+    "broker.coordinators": ("broker.main", "broker.broker_server", "broker.apis.table"),
+    "controller": ("broker.replication", "broker.coordinators", "broker.main", "broker.broker_server"),
+}
+
+
+@dataclass(frozen=True)
+class Ban:
+    """Something that is not written here, what to write instead, and where it is allowed all the same."""
+
+    name: str
+    pattern: str
+    instead: str
+    allowed: tuple[str, ...]
+    example: str
+
+
+BANS = (
+    Ban(
+        "clock",
+        r"\btime\.(time|time_ns|monotonic|monotonic_ns|perf_counter)\(",
+        "barnabas.common.clock",
+        ("barnabas/common/clock.py",),
+        "now = time.time()",
+    ),
+    Ban("sleep", r"\btime\.sleep\(", "an event, a deadline or the scheduler", (), "time.sleep(1)"),
+    Ban("bare except", r"^\s*except:", "the exception that is expected", (), "    except:"),
+    Ban(
+        "open",
+        r"(?<![\w.])open\(",
+        "barnabas.common.files",
+        ("barnabas/common/files.py",),
+        "with open(path) as f:",
+    ),
+    Ban("unfinished", r"\b(TODO|FIXME|XXX)\b", "the finished thing", (), "# TODO later"),
+    Ban("print", r"(?<![\w.])print\(", "logging", ("barnabas/cli/", "/main.py"), "print('x')"),
+)
+
+
+def sources() -> Iterator[tuple[Path, str]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield path.relative_to(ROOT), path.read_text()
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def layer(module: str) -> str:
+    """The longest row of MAY_IMPORT that this module belongs to; `barnabas` itself belongs to none."""
+    return max((row for row in MAY_IMPORT if is_in(module, row)), key=len, default="")
+
+
+def is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def imports(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def broken_imports(module: str, source: str) -> list[str]:
+    """The imports of our own packages that the tables do not allow to this module."""
+    row = layer(module)
+    allowed = (row, *MAY_IMPORT.get(row, ()))
+    ours = [name for name in imports(source) if name.split(".")[0] in PACKAGES]
+    return [
+        name
+        for name in ours
+        if not any(is_in(name, package) for package in allowed)
+        or any(is_in(name, package) for package in UPPER.get(row, ()))
+    ]
+
+
+def broken_bans(ban: Ban, path: str, source: str) -> list[str]:
+    """The lines that break the ban."""
+    if any(part in path for part in ban.allowed):
+        return []
+    return [
+        f"{path}:{number}: {line.strip()}"
+        for number, line in enumerate(source.splitlines(), 1)
+        if re.search(ban.pattern, line)
+    ]
+
+
+def test_imports_go_one_way() -> None:
+    broken = {str(path): found for path, source in sources() if (found := broken_imports(module_name(path), source))}
+    assert broken == {}
+
+
+def test_the_import_rule_can_fail() -> None:
+    assert broken_imports("broker.storage.log", "from broker.replication.partition import Partition") != []
+    assert broken_imports("barnabas.protocol.codec", "import barnabas.common.clock") != []
+    assert broken_imports("metrics.http", "from broker.handlers import Handler") != []
+    assert broken_imports("broker.storage.log", "from barnabas.common.clock import Clock") == []
+
+
+@pytest.mark.parametrize("ban", BANS, ids=lambda ban: ban.name)
+def test_bans_hold(ban: Ban) -> None:
+    broken = [line for path, source in sources() for line in broken_bans(ban, str(path), source)]
+    assert broken == [], f"use {ban.instead}"
+
+
+@pytest.mark.parametrize("ban", BANS, ids=lambda ban: ban.name)
+def test_every_ban_can_fail(ban: Ban) -> None:
+    assert broken_bans(ban, "broker/x.py", ban.example) != []
+
+
+def test_locks_say_what_they_guard() -> None:
+    """A lock without a word on what it is for is a lock that somebody will hold too long."""
+    broken = []
+    for path, source in sources():
+        lines = source.splitlines()
+        for number, line in enumerate(lines):
+            if re.search(r"threading\.(R?Lock|Condition)\(", line):
+                around = lines[max(0, number - 3) : number + 1]
+                if not any("#" in near for near in around):
+                    broken.append(f"{path}:{number + 1}")
+    assert broken == []
+
+
+def test_test_files_mirror_modules() -> None:
+    """tests/broker/storage/test_log.py tests broker/storage/log.py (or the package or a topic named in its docstring)."""
+    strangers = []
+    for package in PACKAGES:
+        for path in (ROOT / "tests" / package).rglob("test_*.py"):
+            module = path.relative_to(ROOT / "tests").with_name(path.name.removeprefix("test_"))
+            if not (ROOT / module).exists() and ast.get_docstring(ast.parse(path.read_text())) is None:
+                strangers.append(str(path.relative_to(ROOT)))
+    assert strangers == []
