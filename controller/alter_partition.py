@@ -1,0 +1,146 @@
+"""AlterPartition: a leader proposes a new ISR for a partition; the controller accepts it or says why not.
+
+Rules
+1. Only the current leader, in its current leader epoch and knowing the current partition epoch, may change an ISR: two
+   changes can never be accepted upon the same state.
+2. A replica joins an ISR only while its broker is active and is the incarnation that the leader saw catching up; else
+   a broker that lost its disk could be taken for one that has the data (KIP-903).
+3. A change that completes a reassignment may move the leader; the proposer is then told NEW_LEADER_ELECTED.
+
+Threads: none; pure.
+
+Source: ReplicationControlManager.alterPartition (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import k56_alter_partition as wire
+from controller.broker_registry import check_broker_epoch
+from controller.decision import Decision, View
+from controller.elections import Election, Target, leader_acceptor, next_partition
+from controller.image import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Image, Partition, PartitionKey, Topic
+
+log = logging.getLogger("barnabas.controller.alter_partition")
+
+NO_EPOCH_CHECK = -1
+FIRST_VERSION_WITH_EPOCHS = 3
+
+
+def alter_partition(
+    view: View, request: wire.AlterPartitionRequest, version: int
+) -> Decision[wire.AlterPartitionResponse]:
+    """Decide each proposed ISR; raises STALE_BROKER_EPOCH for the request as a whole."""
+    check_broker_epoch(view.image, request.broker_id, request.broker_epoch)
+    records: list[Any] = []
+    response = wire.AlterPartitionResponse()
+    for asked in request.topics:
+        topic = view.image.topics.get(asked.topic_id)
+        answers = [
+            _failed(p.partition_index, ErrorCode.UNKNOWN_TOPIC_ID)
+            if topic is None
+            else _alter_one(view, request.broker_id, topic, p, version, records)
+            for p in asked.partitions
+        ]
+        response.topics.append(_response_topic(asked.topic_id, answers))
+    return Decision(records, response)
+
+
+def _alter_one(  # noqa: PLR0913
+    view: View, broker_id: int, topic: Topic, asked: Any, version: int, records: list[Any]
+) -> Any:
+    """Decide one partition: append its record, if any, and give its answer."""
+    partition = topic.partitions.get(asked.partition_index)
+    isr = proposed_isr(asked, version)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.NONE
+    if partition is not None:
+        error = validate(view.image, broker_id, partition, asked, isr)
+    if partition is None or error is not ErrorCode.NONE:
+        log.info(
+            "Rejecting AlterPartition of broker %d for %s-%d with %s: proposed %s, current state %s",
+            broker_id, topic.name, asked.partition_index, error.name, asked, partition,
+        )  # fmt: skip
+        return _failed(asked.partition_index, error)
+    unclean = view.unclean_election_enabled(topic.name)
+    key = PartitionKey(topic.id, asked.partition_index)
+    target = Target(
+        isr=tuple(replica for replica, _ in isr),
+        recovery_state=asked.leader_recovery_state,
+        election=Election.UNCLEAN if unclean else Election.ONLINE,
+    )
+    record = next_partition(key, partition, target, leader_acceptor(view.image, partition))
+    if record is not None:
+        records.append(record)
+        partition = partition.merge(record)
+        if record.leader not in (broker_id, NO_LEADER_CHANGE):
+            log.info("The new ISR of %s-%d completed a reassignment and moved its leader", topic.name, key.index)
+            return _failed(asked.partition_index, ErrorCode.NEW_LEADER_ELECTED)
+    return _succeeded(asked.partition_index, partition)
+
+
+def proposed_isr(asked: Any, version: int) -> list[tuple[int, int]]:
+    """The proposed members as (broker id, broker epoch; NO_EPOCH_CHECK before version 3)."""
+    if version < FIRST_VERSION_WITH_EPOCHS:
+        return [(broker_id, NO_EPOCH_CHECK) for broker_id in asked.new_isr]
+    return [(state.broker_id, state.broker_epoch) for state in asked.new_isr_with_epochs]
+
+
+def validate(
+    image: Image, broker_id: int, partition: Partition, asked: Any, isr: list[tuple[int, int]]
+) -> ErrorCode:
+    """Whether this broker may make this change now (rules 1 and 2)."""
+    epochs = (asked.leader_epoch, asked.partition_epoch)
+    if epochs[0] > partition.leader_epoch or epochs[1] > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if asked.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if asked.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    members = [replica for replica, _ in isr]
+    if not _is_possible_isr(partition, members, asked.leader_recovery_state):
+        return ErrorCode.INVALID_REQUEST
+    if not all(_is_eligible(image, replica, epoch) for replica, epoch in isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _is_possible_isr(partition: Partition, members: list[int], recovery_state: int) -> bool:
+    if not members or len(set(members)) != len(members) or not set(members) <= set(partition.replicas):
+        return False
+    if partition.leader not in members or recovery_state not in (RECOVERED, RECOVERING):
+        return False
+    if recovery_state == RECOVERING:
+        return len(members) == 1 and partition.recovery_state == RECOVERING
+    return True
+
+
+def _is_eligible(image: Image, broker_id: int, broker_epoch: int) -> bool:
+    """Rule 2."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or not broker.is_active:
+        return False
+    return broker_epoch in (NO_EPOCH_CHECK, broker.epoch)
+
+
+def _response_topic(topic_id: bytes, partitions: list[Any]) -> Any:
+    return wire.AlterPartitionResponse.TopicData(topic_id=topic_id, partitions=partitions)
+
+
+def _failed(index: int, error: ErrorCode) -> Any:
+    return wire.AlterPartitionResponse.PartitionData(partition_index=index, error_code=error)
+
+
+def _succeeded(index: int, partition: Partition) -> Any:
+    return wire.AlterPartitionResponse.PartitionData(
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=partition.recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
