@@ -1,0 +1,356 @@
+"""Files: the only module that opens one, so that tests can put memory or a failing disk underneath.
+
+Rules
+1. Every file of a data directory goes through a `FileSystem`; `OsFileSystem` is the real one, `MemoryFileSystem` and
+   `FaultyFileSystem` are in `barnabas/common/faulty_files.py`.
+2. A `FileHandle` is positional: `pread` and `pwrite` name their place, so threads share a handle without a seek between them.
+3. Closing gives up the handle's share of the descriptor. A `FileSlice` holds a share too, so a slice that is being sent stays
+   readable after its segment was closed, renamed or deleted; the last share to go closes the descriptor.
+4. What must survive a crash is written with `atomic_write` (temporary file, fsync, rename, fsync of the directory) or
+   fsynced by whoever needs it.
+
+Threads: any; a handle's owner (a log, under its lock) is its only writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+
+
+class Entry:
+    """A directory entry as plain values; `size` is in bytes, 0 for a directory."""
+
+    __slots__ = ("is_dir", "name", "size")
+
+    def __init__(self, name: str, is_dir: bool, size: int) -> None:
+        self.name = name
+        self.is_dir = is_dir
+        self.size = size
+
+
+class FileHandle(Protocol):
+    """An open file."""
+
+    @property
+    def path(self) -> str:
+        """The path it was opened by; it may have been renamed since."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`; raises OSError, part of the data may then be there."""
+
+    def truncate(self, size: int) -> None:
+        """Cut (or extend with zeros) to `size` bytes."""
+
+    def fsync(self) -> None:
+        """Make what was written survive a power cut."""
+
+    def size(self) -> int:
+        """Return the file's size in bytes."""
+
+    def preallocate(self, size: int) -> None:
+        """Reserve `size` bytes, reading as zeros."""
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        """Return a view of bytes on disk that keeps the file open."""
+
+    def close(self) -> None:
+        """Give up the descriptor; closing twice is fine."""
+
+
+class FileSlice(Protocol):
+    """`size` bytes from `position` of a file, to be sent without passing through user space."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+    def fileno(self) -> int:
+        """Return a descriptor for `os.sendfile`; valid as long as the slice lives."""
+
+    def read(self) -> bytes:
+        """Return the bytes, for callers that need them in memory."""
+
+
+class DirectoryLock(Protocol):
+    """A lock that other processes respect."""
+
+    def release(self) -> None:
+        """Let others in."""
+
+
+class FileSystem(Protocol):
+    """What storage asks of a disk. Paths are absolute strings; errors are OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> FileHandle:
+        """Open for reading and writing."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """Read a whole small file."""
+
+    def write_bytes(self, path: str, data: Buffer, *, sync: bool) -> None:
+        """Write a whole file in place (not atomic)."""
+
+    def atomic_write(self, path: str, data: Buffer) -> None:
+        """Replace a file so that a crash leaves the old or the new content, whole."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int:
+        """Return a file's size in bytes; raises FileNotFoundError."""
+
+    def mtime_ms(self, path: str) -> int:
+        """Return the last modification time in milliseconds since the epoch."""
+
+    def listdir(self, path: str) -> list[Entry]:
+        """Return what a directory holds, sorted by name."""
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its parents; it may exist."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Move atomically, replacing a file at `target`."""
+
+    def unlink(self, path: str) -> bool:
+        """Remove a file; False if there was none."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; nothing if it does not exist."""
+
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in a directory survive a power cut."""
+
+    def lock(self, path: str) -> DirectoryLock:
+        """Take the exclusive lock of a lock file; raises BlockingIOError if another process has it."""
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """Return (total, usable) bytes of the volume that holds `path`."""
+
+
+class _Descriptor:
+    """An OS descriptor that closes when the last handle or slice sharing it goes."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd  # fixed before start
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.close(self.fd)
+
+
+class OsFileSlice:
+    """A `FileSlice` of a real file."""
+
+    __slots__ = ("_descriptor", "position", "size")
+
+    def __init__(self, descriptor: _Descriptor, position: int, size: int) -> None:
+        self._descriptor = descriptor
+        self.position = position
+        self.size = size
+
+    def fileno(self) -> int:
+        return self._descriptor.fd
+
+    def read(self) -> bytes:
+        return _pread_fully(self._descriptor.fd, self.size, self.position)
+
+
+class OsFile:
+    """A `FileHandle` of a real file."""
+
+    __slots__ = ("_descriptor", "_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._descriptor: _Descriptor | None = _Descriptor(fd)  # owner: whoever closes
+        self._fd = fd  # -1 once closed
+
+    def pread(self, size: int, position: int) -> bytes:
+        # Why: the local keeps the descriptor's number from being reused while this thread reads from it.
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        return _pread_fully(descriptor.fd, size, position)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        written = os.pwrite(self._fd, data, position)
+        if written != len(data):
+            _pwrite_rest(self._fd, data, position, written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def fsync(self) -> None:
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        os.fsync(descriptor.fd)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def preallocate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        return OsFileSlice(descriptor, position, size)
+
+    def close(self) -> None:
+        self._fd = -1
+        self._descriptor = None
+
+
+def _pread_fully(fd: int, size: int, position: int) -> bytes:
+    data = os.pread(fd, size, position)
+    if len(data) == size or not data:
+        return data
+    parts = [data]
+    total = len(data)
+    while total < size:
+        data = os.pread(fd, size - total, position + total)
+        if not data:
+            break
+        parts.append(data)
+        total += len(data)
+    return b"".join(parts)
+
+
+def _pwrite_rest(fd: int, data: Buffer, position: int, written: int) -> None:
+    """Finish a short write (a nearly full disk, a signal)."""
+    view = memoryview(data)
+    while written < len(view):
+        count = os.pwrite(fd, view[written:], position + written)
+        if count == 0:
+            raise OSError(errno.EIO, "a write made no progress")
+        written += count
+
+
+class _OsLock:
+    """An flock on a lock file; the file stays."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsFileSystem:
+    """The machine's files."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> FileHandle:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def read_bytes(self, path: str) -> bytes:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return _pread_fully(fd, os.fstat(fd).st_size, 0)
+        finally:
+            os.close(fd)
+
+    def write_bytes(self, path: str, data: Buffer, *, sync: bool) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _pwrite_rest(fd, data, 0, 0)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def atomic_write(self, path: str, data: Buffer) -> None:
+        replace_atomically(self, path, data)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def mtime_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def listdir(self, path: str) -> list[Entry]:
+        entries = []
+        with os.scandir(path) as scan:
+            for found in scan:
+                try:
+                    is_dir = found.is_dir()
+                    entries.append(Entry(found.name, is_dir, 0 if is_dir else found.stat().st_size))
+                except FileNotFoundError:
+                    continue  # removed by another thread since
+        entries.sort(key=lambda entry: entry.name)
+        return entries
+
+    def mkdir(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> bool:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def remove_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def fsync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> DirectoryLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return _OsLock(fd)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        stats = os.statvfs(path)
+        return stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize
+
+
+def replace_atomically(fs: FileSystem, path: str, data: Buffer) -> None:
+    """Write `path`.tmp, fsync it, rename it over `path`, fsync the directory."""
+    temporary = path + ".tmp"
+    fs.write_bytes(temporary, data, sync=True)
+    fs.rename(temporary, path)
+    fs.fsync_dir(os.path.dirname(path))

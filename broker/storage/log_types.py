@@ -1,0 +1,163 @@
+"""What goes into a log and comes out of it: small values shared by storage and its callers.
+
+Offsets: `first_offset`/`last_offset` are inclusive; `log_end_offset`, `high_watermark` and `last_stable_offset` name the
+next offset (exclusive).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import NamedTuple, Protocol
+
+from barnabas.common.files import FileSlice
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+NO_EPOCH = -1
+UNKNOWN_POSITION = -1
+
+# Timestamps with a meaning of their own in ListOffsets.
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+
+
+class AppendOrigin(Enum):
+    """Who wrote the batch; decides which checks apply."""
+
+    CLIENT = "client"  # every check
+    COORDINATOR = "coordinator"  # may write control batches; sequences are not checked
+    REPLICATION = "replication"  # offsets and epochs are the leader's; checked for order only
+    RAFT_LEADER = "raft_leader"  # the metadata log: offsets are assigned by the controller
+
+
+class FetchIsolation(IntEnum):
+    """How far a reader may see."""
+
+    LOG_END = 0  # a follower
+    HIGH_WATERMARK = 1  # read_uncommitted
+    TXN_COMMITTED = 2  # read_committed
+
+
+class RecordError(NamedTuple):
+    """Why one record of a batch was refused; `batch_index` counts records from 0."""
+
+    batch_index: int
+    message: str | None
+
+
+class RecordValidationError(ApiError):
+    """A batch refused for the sake of some of its records (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class LogOffsetMetadata(NamedTuple):
+    """An offset and where its batch begins: byte `position` of the segment that starts at `segment_base_offset`.
+
+    A position of -1 says that only the offset is known.
+    """
+
+    offset: int
+    segment_base_offset: int = NO_OFFSET
+    position: int = UNKNOWN_POSITION
+
+
+class TimestampOffset(NamedTuple):
+    """An answer to a search by time; `leader_epoch` is -1 where unknown."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int = NO_EPOCH
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records a read_committed consumer must drop."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(slots=True)
+class LogAppendInfo:
+    """What an append did. `log_append_time_ms` is -1 unless the topic stamps records itself."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    record_count: int
+    size_in_bytes: int
+    leader_epoch: int
+    is_duplicate: bool = False
+
+
+@dataclass(slots=True)
+class FetchData:
+    """What a read found: whole batches from the one that holds `fetch_offset`; the last may be cut by `max_bytes`.
+
+    `slice` is None where there is nothing to read; it keeps its file open until dropped. `aborted_transactions` is None unless the reader is
+    read_committed.
+    """
+
+    fetch_offset: int
+    slice: FileSlice | None
+    size: int
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    aborted_transactions: list[AbortedTransaction] | None = field(default=None)
+
+
+class LogConfig(Protocol):
+    """The topic settings that storage reads; `barnabas.config.TopicConfig` has them (and more)."""
+
+    @property
+    def segment_bytes(self) -> int: ...
+    @property
+    def segment_ms(self) -> int: ...
+    @property
+    def segment_jitter_ms(self) -> int: ...
+    @property
+    def segment_index_bytes(self) -> int: ...
+    @property
+    def index_interval_bytes(self) -> int: ...
+    @property
+    def flush_messages(self) -> int: ...
+    @property
+    def flush_ms(self) -> int: ...
+    @property
+    def retention_bytes(self) -> int: ...
+    @property
+    def retention_ms(self) -> int: ...
+    @property
+    def file_delete_delay_ms(self) -> int: ...
+    @property
+    def max_message_bytes(self) -> int: ...
+    @property
+    def cleanup_policy(self) -> object: ...
+    @property
+    def compression_type(self) -> str: ...
+    @property
+    def compression_gzip_level(self) -> int: ...
+    @property
+    def compression_lz4_level(self) -> int: ...
+    @property
+    def compression_zstd_level(self) -> int: ...
+    @property
+    def preallocate(self) -> bool: ...
+    @property
+    def message_timestamp_type(self) -> str: ...
+    @property
+    def message_timestamp_before_max_ms(self) -> int: ...
+    @property
+    def message_timestamp_after_max_ms(self) -> int: ...
