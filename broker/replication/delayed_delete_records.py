@@ -1,0 +1,59 @@
+"""DelayedDeleteRecords: a DeleteRecords request waiting until every live replica has deleted as far as asked.
+
+Source: Kafka's DelayedDeleteRecords (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from broker.purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from barnabas.common.topic_partition import TopicPartition
+    from broker.purgatory import Outcome
+    from broker.replication.replica_manager import ReplicaManager
+
+NO_LOW_WATERMARK = -1
+
+LowWatermarks = dict["TopicPartition", "tuple[ErrorCode, int]"]
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """`respond(results)` builds the answer from (error, low watermark) of each awaited partition."""
+
+    __slots__ = ("_manager", "_pending", "_respond", "_results")
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        pending: Mapping[TopicPartition, int],
+        delay_ms: int,
+        respond: Callable[[LowWatermarks], Outcome],
+    ) -> None:
+        super().__init__(delay_ms)
+        self._manager = manager  # fixed before start
+        self._pending = dict(pending)  # guarded by: lock; the low watermark that each must reach
+        self._results: LowWatermarks = {}  # guarded by: lock
+        self._respond = respond  # fixed before start
+
+    def try_complete(self) -> bool:
+        """Complete when each partition's low watermark has come up, or it has failed."""
+        for tp, required_offset in list(self._pending.items()):
+            try:
+                low_watermark = self._manager.partition(tp).low_watermark()
+            except ApiError as error:
+                self._results[tp] = (error.code, NO_LOW_WATERMARK)
+            else:
+                if low_watermark < required_offset:
+                    continue
+                self._results[tp] = (ErrorCode.NONE, low_watermark)
+            del self._pending[tp]
+        return not self._pending and self.force_complete()
+
+    def response(self) -> Outcome:
+        """Answer; whatever is pending now has run out of time."""
+        late = dict.fromkeys(self._pending, (ErrorCode.REQUEST_TIMED_OUT, NO_LOW_WATERMARK))
+        return self._respond({**late, **self._results})

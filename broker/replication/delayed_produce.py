@@ -1,0 +1,69 @@
+"""DelayedProduce: an acks=all request waiting for its batches to be on all in-sync replicas.
+
+States of a partition: pending (appended, not yet safe) -> acknowledged, or failed (no longer leader; ISR too small).
+The request is answered when none is pending (A: high watermark passed; B: leadership lost; C: an error), or when its
+time is up: then the pending ones say REQUEST_TIMED_OUT though they may still become safe.
+
+Source: Kafka's DelayedProduce (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from broker.purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from barnabas.common.topic_partition import TopicPartition
+    from broker.purgatory import Outcome
+    from broker.replication.replica_manager import ReplicaManager
+
+Pending = dict["TopicPartition", int]  # the offset (exclusive) that must be safe
+Errors = dict["TopicPartition", ErrorCode]
+
+
+class DelayedProduce(DelayedOperation):
+    """`respond(errors)` builds the answer: `errors` has an entry for each awaited partition that failed."""
+
+    __slots__ = ("_errors", "_manager", "_pending", "_respond")
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        pending: Iterable[tuple[TopicPartition, int]],
+        delay_ms: int,
+        respond: Callable[[Errors], Outcome],
+    ) -> None:
+        super().__init__(delay_ms)
+        self._manager = manager  # fixed before start
+        self._pending: Pending = dict(pending)  # guarded by: lock
+        self._errors: Errors = {}  # guarded by: lock
+        self._respond = respond  # fixed before start
+
+    def try_complete(self) -> bool:
+        """Complete when no partition is pending any more."""
+        for tp, required_offset in list(self._pending.items()):
+            is_done, error = self._look_at(tp, required_offset)
+            if is_done or error != ErrorCode.NONE:
+                del self._pending[tp]
+                if error != ErrorCode.NONE:
+                    self._errors[tp] = error
+        return not self._pending and self.force_complete()
+
+    def _look_at(self, tp: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
+        try:
+            return self._manager.partition(tp).has_reached(required_offset)
+        except ApiError as error:
+            return False, error.code
+
+    def response(self) -> Outcome:
+        """Answer; whatever is pending now has run out of time."""
+        errors = dict.fromkeys(self._pending, ErrorCode.REQUEST_TIMED_OUT)
+        return self._respond({**errors, **self._errors})
+
+    def on_expiration(self) -> None:
+        """Count the partitions that did not make it."""
+        for tp in self._pending:
+            self._manager.count_produce_expiration(tp)
