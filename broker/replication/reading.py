@@ -138,7 +138,7 @@ def read_one(
             log.warning("fetch of %s from offset %d failed: %s", item.tp, item.fetch_offset, error.code.name)
             stats.all_topics.failed_fetch(1)
             topic_stats.failed_fetch(1)
-        return _failed(manager, item, error.code)
+        return ReadResult(error.code)
 
 
 def _read_partition(
@@ -179,8 +179,3 @@ def _read_partition(
     return ReadResult(
         ErrorCode.NONE, data, data.high_watermark, data.last_stable_offset, data.log_start_offset
     )
-
-
-def _failed(manager: ReplicaManager, item: FetchItem, error: ErrorCode) -> ReadResult:
-    """A partition's error; a client out of range is told the log's start, so that it can reset."""
-    return ReadResult(error)

@@ -1,0 +1,324 @@
+"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, so that requests and answers carry changes only.
+
+    request (session id, epoch)   meaning                                                  context
+    (any, -1)                     no session wanted; close this one if there is one        SESSIONLESS
+    (any, 0)                      everything is named; open a session if there is room     FULL
+    (id, n > 0)                   changes since epoch n-1 of this session                  INCREMENTAL
+    unknown id                    FETCH_SESSION_ID_NOT_FOUND; wrong n: INVALID_FETCH_SESSION_EPOCH
+
+Rules
+1. A session's epoch counts its requests; it moves on when a request is accepted, and an answer that finds it moved on
+   further says INVALID_FETCH_SESSION_EPOCH.
+2. An incremental answer names a partition only if something changed: records, watermarks, an error, a redirection.
+   A partition with records goes to the end of the order, so that all get their turn under the size limit.
+3. Topic ids name topics from version 13 on; a session never mixes both ways (FETCH_SESSION_TOPIC_ID_ERROR).
+4. The cache has a bound. A full one evicts a session that was not used for `eviction_ms`; else, for a newcomer that is
+   larger, one that had its share of time (a follower's newcomer may take any consumer's).
+
+Threads: any handler. `FetchSessions._lock` guards the cache; a session's own lock its partitions (taken inside).
+Source: Kafka's FetchSession.scala (4.3); KIP-516 for topic ids.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from barnabas.common.ids import ZERO_UUID
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from broker.replication.reading import FetchItem
+from metrics import catalogue
+
+if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
+    from metrics.registry import Registry
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+SESSION_ID_MAX = 2**31 - 1
+TOPIC_IDS_FROM = 13
+
+Key = tuple[Any, int]  # (topic name or id, partition)
+Answered = list[tuple[FetchItem, Any]]  # with the response's PartitionData
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch after this one; the largest is followed by 1."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+class CachedPartition:
+    """What a session knows of a partition: what the client asked last, and what it was told last."""
+
+    __slots__ = ("high_watermark", "item", "log_start_offset")
+
+    def __init__(self, item: FetchItem) -> None:
+        self.item = item  # guarded by: the session's lock
+        self.high_watermark = -1  # guarded by: the session's lock; as last told
+        self.log_start_offset = -1  # guarded by: the session's lock; as last told
+
+    def note(self, data: Any) -> bool:
+        """Remember what the client is told; returns whether it must be told."""
+        is_changed = (
+            data.high_watermark != self.high_watermark
+            or data.log_start_offset != self.log_start_offset
+            or data.error_code != 0
+            or data.preferred_read_replica != -1
+            or has_records(data)
+            or data.diverging_epoch.epoch != -1
+        )
+        # Why -1 after an error: its end is news too, even if the watermark is what it was.
+        self.high_watermark = -1 if data.error_code else data.high_watermark
+        self.log_start_offset = data.log_start_offset
+        return is_changed
+
+
+def has_records(data: Any) -> bool:
+    """Whether the partition's answer carries bytes."""
+    records = data.records
+    if not records:
+        return False
+    return bool(getattr(records, "size", 1))
+
+
+class Session:
+    """A client's set of partitions, in the order in which they are served next."""
+
+    __slots__ = ("by_key", "created_ms", "epoch", "id", "is_privileged", "last_used_ms", "lock", "uses_topic_ids")
+
+    def __init__(self, session_id: int, *, is_privileged: bool, uses_topic_ids: bool, now_ms: int) -> None:
+        self.id = session_id  # fixed before start
+        self.is_privileged = is_privileged  # fixed before start; a follower's
+        self.uses_topic_ids = uses_topic_ids  # fixed before start
+        self.created_ms = now_ms  # fixed before start
+        self.lock = threading.Lock()
+        self.last_used_ms = now_ms  # guarded by: the cache's lock
+        self.epoch = 1  # guarded by: lock; of the request expected next
+        self.by_key: dict[Key, CachedPartition] = {}  # guarded by: lock
+
+    def key(self, item: FetchItem) -> Key:
+        """How this session names a partition."""
+        return (item.topic_id if self.uses_topic_ids else item.tp.topic), item.tp.partition
+
+    def update(self, changed: Iterable[FetchItem], forgotten: Iterable[Key]) -> None:
+        """Take over what an incremental request says (lock held)."""
+        for item in changed:
+            cached = self.by_key.get(self.key(item))
+            if cached is None:
+                self.by_key[self.key(item)] = CachedPartition(item)
+            else:
+                cached.item = item
+        for key in forgotten:
+            self.by_key.pop(key, None)
+
+    def items(self, topic_name: Callable[[bytes], str | None]) -> list[FetchItem]:
+        """What is to be read (lock held); names that were unknown are looked up again."""
+        result = []
+        for cached in self.by_key.values():
+            if not cached.item.tp.topic:
+                cached.item = resolve(cached.item, topic_name)
+            result.append(cached.item)
+        return result
+
+
+def resolve(item: FetchItem, topic_name: Callable[[bytes], str | None]) -> FetchItem:
+    """The item with its topic's name, if the id is known by now."""
+    name = topic_name(item.topic_id)
+    return item if name is None else item._replace(tp=TopicPartition(name, item.tp.partition))
+
+
+class FetchContext:
+    """One request's view of its session: what to read, then what to answer. `error` ends it before anything is read."""
+
+    __slots__ = ("error", "items", "session_id")
+
+    def __init__(self, items: Sequence[FetchItem] = (), error: ErrorCode = ErrorCode.NONE, session_id: int = 0) -> None:
+        self.items = items
+        self.error = error
+        self.session_id = session_id
+
+    def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
+        """Decide what to tell: (error, session id, the partitions to name)."""
+        return ErrorCode.NONE, INVALID_SESSION_ID, answered
+
+
+def _is_inconsistent(answered: Answered) -> bool:
+    return any(data.error_code == ErrorCode.INCONSISTENT_TOPIC_ID for _, data in answered)
+
+
+class FullContext(FetchContext):
+    """Everything is named; the answer opens a session if the cache has room."""
+
+    __slots__ = ("_cache", "_is_follower", "_uses_topic_ids")
+
+    def __init__(
+        self, cache: FetchSessions, items: Sequence[FetchItem], *, is_follower: bool, uses_topic_ids: bool
+    ) -> None:
+        super().__init__(items)
+        self._cache = cache
+        self._is_follower = is_follower
+        self._uses_topic_ids = uses_topic_ids
+
+    def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
+        if _is_inconsistent(answered):
+            return ErrorCode.INCONSISTENT_TOPIC_ID, INVALID_SESSION_ID, []
+        session_id = self._cache.create(
+            answered, is_privileged=self._is_follower, uses_topic_ids=self._uses_topic_ids
+        )
+        return ErrorCode.NONE, session_id, answered
+
+
+class IncrementalContext(FetchContext):
+    """Changes to a session that exists."""
+
+    __slots__ = ("_epoch", "_session")
+
+    def __init__(self, session: Session, items: Sequence[FetchItem], epoch: int) -> None:
+        super().__init__(items, session_id=session.id)
+        self._session = session
+        self._epoch = epoch  # of the session after this request was accepted
+
+    def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
+        session = self._session
+        with session.lock:
+            if session.epoch != self._epoch:
+                return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
+            if _is_inconsistent(answered):
+                return ErrorCode.INCONSISTENT_TOPIC_ID, session.id, []
+            told: Answered = []
+            for item, data in answered:
+                key = session.key(item)
+                cached = session.by_key.get(key)
+                if cached is None or not cached.note(data):
+                    continue
+                told.append((item, data))
+                if has_records(data):
+                    del session.by_key[key]
+                    session.by_key[key] = cached
+            return ErrorCode.NONE, session.id, told
+
+
+class FetchSessions:
+    """The cache of sessions."""
+
+    def __init__(self, clock: Clock, registry: Registry, *, slots: int = 1000, eviction_ms: int = 120_000) -> None:
+        self._clock = clock  # fixed before start
+        self._slots = slots  # fixed before start (max.incremental.fetch.session.cache.slots)
+        self._eviction_ms = eviction_ms  # fixed before start
+        self._lock = threading.Lock()  # before a session's lock
+        self._sessions: dict[int, Session] = {}  # guarded by: _lock; least recently used first
+        self._evictions = registry.meter(catalogue.INCREMENTAL_FETCH_SESSION_EVICTIONS_PER_SEC)
+        registry.gauge(catalogue.NUM_INCREMENTAL_FETCH_SESSIONS, lambda: len(self._sessions))
+        registry.gauge(catalogue.NUM_INCREMENTAL_FETCH_PARTITIONS_CACHED, self.partition_count)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def partition_count(self) -> int:
+        """Partitions in all sessions."""
+        return sum(len(session.by_key) for session in list(self._sessions.values()))
+
+    def context(
+        self,
+        version: int,
+        session_id: int,
+        epoch: int,
+        items: Sequence[FetchItem],
+        forgotten: Sequence[Key],
+        topic_name: Callable[[bytes], str | None],
+        *,
+        is_follower: bool,
+    ) -> FetchContext:
+        """Find out what a request means. `items` with an unknown topic id have the topic name ""."""
+        uses_topic_ids = version >= TOPIC_IDS_FROM
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != INVALID_SESSION_ID:
+                with self._lock:
+                    self._sessions.pop(session_id, None)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(items)
+            return FullContext(self, items, is_follower=is_follower, uses_topic_ids=uses_topic_ids)
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is None:
+                return FetchContext(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            with session.lock:
+                if session.epoch != epoch:
+                    return FetchContext(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session_id)
+                if session.uses_topic_ids != uses_topic_ids:
+                    return FetchContext(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, session_id=session_id)
+                session.update(items, forgotten)
+                if not session.by_key:
+                    del self._sessions[session_id]
+                    return FetchContext()
+                session.epoch = next_epoch(epoch)
+                self._touch(session)
+                return IncrementalContext(session, session.items(topic_name), session.epoch)
+
+    def create(self, answered: Answered, *, is_privileged: bool, uses_topic_ids: bool) -> int:
+        """Open a session for what was just answered; INVALID_SESSION_ID if there is no room."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            if len(self._sessions) >= self._slots and not self._evict(is_privileged, len(answered), now_ms):
+                return INVALID_SESSION_ID
+            session = Session(
+                self._new_id(), is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+            )
+            for item, data in answered:
+                cached = CachedPartition(item)
+                cached.note(data)
+                session.by_key[session.key(item)] = cached
+            self._sessions[session.id] = session
+            return session.id
+
+    def _touch(self, session: Session) -> None:
+        session.last_used_ms = self._clock.monotonic_ms()
+        self._sessions.pop(session.id)
+        self._sessions[session.id] = session
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = random.randint(1, SESSION_ID_MAX)  # noqa: S311 - no secret
+            if session_id not in self._sessions:
+                return session_id
+
+    def _evict(self, is_privileged: bool, size: int, now_ms: int) -> bool:
+        """Make room for a newcomer of `size` partitions, if rule 4 allows."""
+        victim = next(iter(self._sessions.values()), None)
+        if victim is None:
+            return False
+        if now_ms - victim.last_used_ms <= self._eviction_ms:
+            victim = self._smallest_evictable(is_privileged, now_ms)
+            if victim is None or (is_privileged, size) < (victim.is_privileged, len(victim.by_key)):
+                return False
+        del self._sessions[victim.id]
+        self._evictions.mark()
+        return True
+
+    def _smallest_evictable(self, is_privileged: bool, now_ms: int) -> Session | None:
+        candidates = [
+            s
+            for s in self._sessions.values()
+            if now_ms - s.created_ms > self._eviction_ms or (is_privileged and not s.is_privileged)
+        ]
+        return min(candidates, key=lambda s: (s.is_privileged, len(s.by_key), s.id), default=None)
+
+
+def item_of(topic: Any, partition: Any, name: str) -> FetchItem:
+    """A FetchItem from a request's topic and partition; `name` is "" if the topic id is unknown."""
+    return FetchItem(
+        TopicPartition(name, partition.partition),
+        getattr(topic, "topic_id", ZERO_UUID),
+        partition.fetch_offset,
+        partition.partition_max_bytes,
+        partition.current_leader_epoch,
+        partition.last_fetched_epoch,
+        partition.log_start_offset,
+    )

@@ -1,0 +1,243 @@
+"""Applying the controller's push: which partitions this broker leads, follows, or no longer holds.
+
+Rules
+1. Pushes are applied one at a time, in the order of their connection, under `_lock` (before any partition's lock).
+2. A push of an older controller or for an older incarnation of this broker is refused whole; a partition state with an
+   older leader epoch is refused alone.
+3. A FULL LeaderAndIsr is the whole truth: a log that it does not name, or names under another topic id, belongs to a
+   topic that was deleted while this broker was away, and is deleted.
+4. Coordinators and waiters are told afterwards, holding no lock of a partition.
+
+Threads: the handlers that run LeaderAndIsr and StopReplica.
+Source: Kafka 3.9's ReplicaManager.becomeLeaderOrFollower and stopReplicas; 4.3's LogManager for stray logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.common.ids import ZERO_UUID
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from broker.replication.partition import LeadershipChange, Partition
+
+if TYPE_CHECKING:
+    from broker.replication.high_watermarks import HighWatermarks
+    from broker.replication.replica_manager import ReplicaManager
+    from broker.storage.log import Log
+
+log = logging.getLogger("barnabas.state-change")
+
+TYPE_FULL = 2
+
+TopicState = tuple[str, bytes, Sequence[Any]]  # name, id, LeaderAndIsrPartitionStates
+PartitionErrors = dict[TopicPartition, ErrorCode]
+
+
+class Fetchers(Protocol):
+    """The threads that fetch from leaders."""
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        """Start (or go on) fetching these from the leaders in their roles."""
+
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        """Stop fetching these; nothing of them is appended once this has returned."""
+
+
+class Leadership:
+    """Applies pushes to the partitions of `manager`."""
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        high_watermarks: HighWatermarks,
+        topic_config: Callable[[str], Any],
+        fetchers: Fetchers,
+    ) -> None:
+        self._manager = manager  # fixed before start
+        self._high_watermarks = high_watermarks  # fixed before start
+        self._topic_config = topic_config  # fixed before start
+        self._fetchers = fetchers  # fixed before start
+        self._lock = threading.Lock()  # one push at a time
+        self._controller_epoch = -1  # guarded by: _lock
+        self.broker_epoch = -1  # set by the lifecycle thread at each registration
+
+    def check_epochs(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
+        """Whether the sender may still command this incarnation of the broker.
+
+        A broker epoch above ours is right: the controller knows of our registration before its answer reaches us.
+        """
+        if broker_epoch not in (-1, self.broker_epoch) and broker_epoch < self.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        with self._lock:
+            if controller_epoch < self._controller_epoch:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            self._controller_epoch = controller_epoch
+        return ErrorCode.NONE
+
+    def apply(self, topics: Sequence[TopicState], *, is_full: bool) -> PartitionErrors:
+        """Become leader and follower as the topics' states say; returns an error (or NONE) for each partition."""
+        errors: PartitionErrors = {}
+        led: list[tuple[TopicPartition, int]] = []
+        followed: list[Partition] = []
+        with self._lock:
+            if is_full:
+                self._delete_strays(topics)
+            for name, topic_id, states in topics:
+                for state in states:
+                    tp = TopicPartition(name, state.partition_index)
+                    try:
+                        self._apply_one(tp, topic_id, state, led, followed)
+                        errors[tp] = ErrorCode.NONE
+                    except ApiError as error:
+                        log.warning("push for %s refused: %s", tp, error.code.name)
+                        errors[tp] = error.code
+            self._fetchers.forget([tp for tp, _ in led])
+            self._fetchers.follow(followed)
+        self._tell(led, followed)
+        return errors
+
+    def stop(self, stops: Iterable[tuple[TopicPartition, int, bool]]) -> PartitionErrors:
+        """Hold these partitions no more, given as (partition, leader epoch or -2 for deletion, delete its log?)."""
+        errors: PartitionErrors = {}
+        stopped: list[TopicPartition] = []
+        with self._lock:
+            for tp, leader_epoch, delete in stops:
+                partition = self._manager.find(tp)
+                if partition is not None and 0 <= leader_epoch < partition.leader_epoch:
+                    errors[tp] = ErrorCode.FENCED_LEADER_EPOCH
+                    continue
+                errors[tp] = self._stop_one(tp, delete=delete)
+                stopped.append(tp)
+        self._tell_stopped(stopped)
+        return errors
+
+    def resign_all(self) -> None:
+        """Stop serving every partition: the broker is shutting down."""
+        with self._lock:
+            partitions = self._manager.partitions()
+            self._fetchers.forget([p.tp for p in partitions])
+            for partition in partitions:
+                partition.resign()
+
+    # Under the lock
+
+    def _apply_one(
+        self, tp: TopicPartition, topic_id: bytes, state: Any, led: list[tuple[TopicPartition, int]], followed: list[Partition]
+    ) -> None:
+        manager = self._manager
+        partition = manager.find(tp)
+        if partition is not None and topic_id not in (ZERO_UUID, partition.topic_id):
+            log.warning("%s is another topic now: deleting the replica of the old one", tp)
+            self._stop_one(tp, delete=True)
+            partition = None
+        if manager.broker_id not in state.replicas:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition is not None and state.leader_epoch < partition.leader_epoch:
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+        is_added = partition is None
+        if partition is None:
+            partition = Partition(
+                tp, topic_id, manager.broker_id, manager.clock,
+                replica_lag_time_max_ms=manager.config.replica_lag_time_max_ms,
+                is_eligible=lambda broker_id: manager.metadata_cache.snapshot.is_alive(broker_id),
+            )  # fmt: skip
+        change = _change_of(state)
+        try:
+            self._become(partition, change, led, followed)
+        except (ApiError, OSError) as error:
+            log.error("%s is offline: %s", tp, error)
+            manager.mark_offline(tp)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        if is_added:
+            manager.add(partition)
+
+    def _become(
+        self, partition: Partition, change: LeadershipChange, led: list[tuple[TopicPartition, int]], followed: list[Partition]
+    ) -> None:
+        def get_log() -> Log:
+            return self._open_log(partition, is_new=change.is_new)
+
+        if change.leader_id == self._manager.broker_id:
+            if partition.make_leader(change, get_log):
+                led.append((partition.tp, change.leader_epoch))
+        else:
+            was_leader = partition.is_leader
+            if partition.make_follower(change, get_log) or was_leader:
+                followed.append(partition)
+
+    def _open_log(self, partition: Partition, *, is_new: bool) -> Log:
+        """The partition's log, found or made, its high watermark as the checkpoint remembers it."""
+        log_manager = self._manager.log_manager
+        opened = log_manager.get_or_create_log(
+            partition.tp, partition.topic_id, self._topic_config(partition.tp.topic), is_new
+        )
+        remembered = self._high_watermarks.restored(opened, partition.tp)
+        if remembered > opened.high_watermark:
+            opened.update_high_watermark(min(remembered, opened.log_end_offset))
+        return opened
+
+    def _stop_one(self, tp: TopicPartition, *, delete: bool) -> ErrorCode:
+        self._fetchers.forget([tp])
+        partition = self._manager.remove(tp)
+        if partition is not None:
+            partition.resign()
+        if delete and self._manager.log_manager.get_log(tp) is not None:
+            try:
+                self._manager.log_manager.delete_log(tp)
+            except (ApiError, OSError) as error:
+                log.error("cannot delete the log of %s: %s", tp, error)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _delete_strays(self, topics: Sequence[TopicState]) -> None:
+        ids = {
+            TopicPartition(name, state.partition_index): topic_id
+            for name, topic_id, states in topics
+            for state in states
+        }
+        for stray in list(self._manager.log_manager.all_logs()):
+            tp = stray.topic_partition
+            expected = ids.get(tp)
+            if expected is None or (stray.topic_id not in (None, ZERO_UUID) and expected != stray.topic_id):
+                log.warning("deleting stray log %s: its topic is gone or another now", tp)
+                self._stop_one(tp, delete=True)
+
+    # After it
+
+    def _tell(self, led: list[tuple[TopicPartition, int]], followed: list[Partition]) -> None:
+        for listener in self._manager.listeners:
+            for tp, leader_epoch in led:
+                listener.on_leadership(tp, leader_epoch)
+            for partition in followed:
+                listener.on_resignation(partition.tp, partition.leader_epoch)
+        for tp, _ in led:
+            self._manager.complete_delayed(tp)
+        for partition in followed:
+            self._manager.complete_delayed(partition.tp)
+
+    def _tell_stopped(self, stopped: list[TopicPartition]) -> None:
+        for tp in stopped:
+            for listener in self._manager.listeners:
+                listener.on_resignation(tp, None)
+            self._manager.complete_delayed(tp)
+        held = {p.tp.topic for p in self._manager.partitions()}
+        for topic in {tp.topic for tp in stopped} - held:
+            self._manager.stats.remove(topic)
+
+
+def _change_of(state: Any) -> LeadershipChange:
+    return LeadershipChange(
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        isr=tuple(state.isr),
+        replicas=tuple(state.replicas),
+        adding_replicas=tuple(state.adding_replicas),
+        removing_replicas=tuple(state.removing_replicas),
+        leader_recovery_state=state.leader_recovery_state,
+        is_new=state.is_new,
+    )
