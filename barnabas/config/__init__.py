@@ -1,0 +1,10 @@
+"""Settings: THE table of keys (`keys.py`), and `Config`, which holds the values of one process."""
+
+from __future__ import annotations
+
+from barnabas.config.config import Config, topic_config
+from barnabas.config.errors import ConfigError
+from barnabas.config.listeners import Listener
+from barnabas.config.overridable import GroupConfig, TopicConfig
+
+__all__ = ["Config", "ConfigError", "GroupConfig", "Listener", "TopicConfig", "topic_config"]

@@ -1,0 +1,176 @@
+"""Checks of settings against each other, once each is right in itself.
+
+Source: Kafka 4.3, KafkaConfig.validateValues, with its words.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from barnabas.config.errors import ConfigError
+from barnabas.config.listeners import check_listeners, parse_addresses, parse_voters
+
+log = logging.getLogger("barnabas.config")
+
+_MIB: Final = 1 << 20
+
+
+def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
+    """Raise ConfigError for settings that contradict each other; `state` holds the attributes of a Config."""
+    _check_log(state)
+    _check_network(state)
+    _check_authorizer(state)
+    _check_listeners(state)
+    if state["node_id"] != state["broker_id"]:
+        raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+    if state["role"] is not None:
+        _check_role(state, originals)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+def _check_log(state: Mapping[str, Any]) -> None:
+    _require(state["log_roll_ms"] >= 1, "log.roll.ms must be greater than or equal to 1")
+    _require(state["log_roll_jitter_ms"] >= 0, "log.roll.jitter.ms must be greater than or equal to 0")
+    _require(
+        state["log_retention_ms"] >= 1 or state["log_retention_ms"] == -1,
+        "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+    )
+    _require(
+        state["log_cleaner_dedupe_buffer_size"] // max(state["log_cleaner_threads"], 1) > _MIB,
+        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+    )
+    _require(
+        state["replica_fetch_wait_max_ms"] <= state["replica_socket_timeout_ms"],
+        "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent unnecessary "
+        "socket timeouts",
+    )
+    _require(
+        state["replica_fetch_wait_max_ms"] <= state["replica_lag_time_max_ms"],
+        "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent "
+        "frequent changes in ISR",
+    )
+    low, high = state["log_cleaner_min_compaction_lag_ms"], state["log_cleaner_max_compaction_lag_ms"]
+    _require(
+        low <= high,
+        f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})",
+    )
+    _require(
+        not state["remote_log_storage_system_enable"],
+        "remote.log.storage.system.enable: tiered storage is not supported",
+    )
+
+
+def _check_network(state: Mapping[str, Any]) -> None:
+    queued = state["queued_max_request_bytes"]
+    _require(
+        queued <= 0 or queued >= state["socket_request_max_bytes"],
+        "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+    )
+    overrides = state["max_connections_per_ip_overrides"]
+    for item in filter(None, (part.strip() for part in overrides.split(","))):
+        host, separator, count = item.rpartition(":")
+        _require(
+            bool(separator and host) and count.strip().isdecimal(),
+            f"Invalid value {item} for configuration max.connections.per.ip.overrides: expected host:count",
+        )
+    _require(
+        state["max_connections_per_ip"] > 0 or bool(overrides),
+        "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+    )
+
+
+def _check_authorizer(state: Mapping[str, Any]) -> None:
+    name = state["authorizer_class_name"]
+    if not name:
+        return
+    _require(
+        state["allow_everyone_if_no_acl_found"],
+        f"authorizer.class.name={name} is not supported: nothing could be denied; "
+        "set allow.everyone.if.no.acl.found=true to start without authorization",
+    )
+    log.warning("authorizer.class.name=%s has no effect: everyone may do everything, there are no ACLs", name)
+
+
+def _check_listeners(state: Mapping[str, Any]) -> None:
+    check_listeners("listeners", state["listeners_parsed"], distinct_ports=True)
+    check_listeners("advertised.listeners", state["advertised_listeners_parsed"], distinct_ports=False)
+    for listener in state["advertised_listeners_parsed"]:
+        _require(
+            listener.host != "0.0.0.0",
+            "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address.",
+        )
+
+
+def _check_role(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
+    role, roles = state["role"], state["process_roles"]
+    if roles != (role,):
+        shown = ",".join(roles)
+        raise ConfigError(f"process.roles={shown}, but this process is started as a {role}; set process.roles={role}")
+    _require(state["node_id"] >= 0, "Invalid value -1 for configuration node.id: Value must be at least 0")
+    names = {listener.name for listener in state["listeners_parsed"]}
+    controllers = {name.upper() for name in state["controller_listener_names"]}
+    voters = parse_voters(state["controller_quorum_voters"])
+    parse_addresses("controller.quorum.bootstrap.servers", state["controller_quorum_bootstrap_servers"])
+    if role == "controller":
+        _check_controller(state, names, controllers, voters)
+    else:
+        _check_broker(state, names, controllers, voters)
+
+
+def _check_controller(
+    state: Mapping[str, Any], names: set[str], controllers: set[str], voters: Mapping[int, object]
+) -> None:
+    _require(
+        names <= controllers,
+        "The listeners config must only contain KRaft controller listeners from controller.listener.names when "
+        "process.roles=controller",
+    )
+    _require(
+        controllers <= names,
+        "controller.listener.names must only contain values appearing in the 'listeners' configuration when running "
+        "the KRaft controller role",
+    )
+    _require(
+        not voters or state["node_id"] in voters,
+        f"If process.roles contains the 'controller' role, the node id {state['node_id']} must be included in the set "
+        f"of voters controller.quorum.voters={sorted(voters)}",
+    )
+
+
+def _check_broker(
+    state: Mapping[str, Any], names: set[str], controllers: set[str], voters: Mapping[int, object]
+) -> None:
+    _require(
+        bool(voters or state["controller_quorum_bootstrap_servers"]),
+        "controller.quorum.bootstrap.servers must name the controller (host:port), or controller.quorum.voters "
+        "(id@host:port)",
+    )
+    _require(
+        state["node_id"] not in voters,
+        f"If process.roles contains just the 'broker' role, the node id {state['node_id']} must not be included in the "
+        f"set of voters controller.quorum.voters={sorted(voters)}",
+    )
+    _require(
+        not controllers & names,
+        "controller.listener.names must not contain a value appearing in the 'listeners' configuration when running "
+        "KRaft with just the broker role",
+    )
+    advertised = {listener.name for listener in state["advertised_listeners_parsed"]}
+    _require(bool(advertised), "There must be at least one broker advertised listener.")
+    _require(
+        state["inter_broker_listener_name"] in advertised,
+        "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options based "
+        f"on currently configured listeners are {','.join(sorted(advertised))}",
+    )
+    _require(
+        advertised <= names,
+        "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. Found "
+        f"{','.join(sorted(advertised))}. The valid options based on the current configuration are "
+        f"{','.join(sorted(names))}",
+    )

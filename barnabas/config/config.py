@@ -1,0 +1,242 @@
+"""Config: the settings of one process, cheap to read and replaced as a whole.
+
+`config.num_io_threads` reads the value of `num.io.threads`: a plain attribute. Where Kafka has several keys for one thing,
+the attribute of the strongest holds the outcome: `log_dirs` (log.dirs, else log.dir), `metadata_log_dir`,
+`log_retention_ms`, `log_roll_ms`, `log_roll_jitter_ms`, `log_flush_interval_ms`, `node_id` and `broker_id`,
+`inter_broker_listener_name`. What stands in the file is in `originals` (texts) and `values` (by key).
+
+Rules
+1. A change at run time builds a whole new state and puts it in place in one assignment: a reader sees the old values or the
+   new ones, never a mixture within one attribute, and takes no lock.
+2. An unknown key is a warning, once; a value that cannot be is a ConfigError of one line.
+
+Threads: read by all; `replace` by the one thread that applies the controller's pushes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.config import checks
+from barnabas.config.errors import ConfigError
+from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS
+from barnabas.config.listeners import Listener, parse_addresses, parse_listeners, parse_protocol_map, parse_voters
+from barnabas.config.overridable import (
+    GroupConfig,
+    TopicConfig,
+    check_group,
+    check_topic,
+    inherited,
+    reject_nulls,
+)
+from barnabas.config.properties import from_environment, parse_properties
+
+log = logging.getLogger("barnabas.config")
+
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+
+_CONTROLLER_PORT: Final = 9093
+_warned: set[str] = set()  # guarded by: the GIL's or the set's own lock; a race only warns twice
+
+
+class Config:
+    """The settings of one process, by attribute; see the module's docstring."""
+
+    originals: Mapping[str, str]
+    values: Mapping[str, Any]
+    role: str | None
+    listeners_parsed: tuple[Listener, ...]
+    advertised_listeners_parsed: tuple[Listener, ...]
+    listener_protocols: Mapping[str, str]
+    inter_broker_listener_name: str
+    log_dirs: tuple[str, ...]
+    topic_defaults: Mapping[str, Any]
+    group_defaults: Mapping[str, Any]
+
+    def __init__(self, originals: Mapping[str, str], role: str | None = None) -> None:
+        self.__dict__ = _State(originals, role).attributes()
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object], role: str | None = None) -> Config:
+        """Build a config from key: value; `role` (broker, controller) also asks for what that role needs."""
+        config = cls({name: str(value) for name, value in properties.items()}, role)
+        warn_unknown(properties)
+        return config
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        role: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Config:
+        """Read a properties file; variables of the environment weigh more, overrides most."""
+        try:
+            text = Path(path).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(f"cannot read {path}: {reason}") from error
+        properties = parse_properties(text)
+        properties.update(from_environment(environment or {}))
+        properties.update(overrides or {})
+        return cls.from_properties(properties, role)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no config key has the attribute {name}")
+
+    def value(self, name: str) -> Any:
+        """Return the value of a broker key by its name."""
+        return self.values[name]
+
+    def with_overrides(self, dynamic: Mapping[str, str]) -> Config:
+        """Return a config with these settings over those of the file; raise ConfigError if that cannot be."""
+        return Config({**self.originals, **dynamic}, self.role)
+
+    def replace(self, other: Config) -> None:
+        """Take over the values of `other`, at once; `originals` stay those of the file."""
+        state = dict(other.__dict__)
+        state["originals"] = self.originals
+        self.__dict__ = state
+
+    def controller_bootstrap(self) -> list[tuple[str, int]]:
+        """Return the addresses at which the controller may be found."""
+        bootstrap = self.values["controller.quorum.bootstrap.servers"]
+        if bootstrap:
+            return list(parse_addresses("controller.quorum.bootstrap.servers", bootstrap))
+        return list(parse_voters(self.values["controller.quorum.voters"]).values())
+
+    def topic_config(self, overrides: Mapping[str, str] | None = None) -> TopicConfig:
+        """Return the config of a topic that has these overrides (unknown names are passed over)."""
+        return TopicConfig(self.topic_defaults, overrides or {}, self.values["internal.segment.bytes"])
+
+    def group_config(self, overrides: Mapping[str, str] | None = None) -> GroupConfig:
+        """Return the config of a group that has these overrides (unknown names are passed over)."""
+        return GroupConfig(self.group_defaults, overrides or {})
+
+    def validate_topic(self, overrides: Mapping[str, str | None]) -> TopicConfig:
+        """Check a topic's overrides as the controller does; the message of ConfigError goes with INVALID_CONFIG."""
+        texts = reject_nulls(overrides, "topic")
+        for name in texts:
+            if name not in TOPIC_KEYS:
+                raise ConfigError(f"Unknown topic config name: {name}")
+        topic = self.topic_config(texts)
+        check_topic(topic)
+        return topic
+
+    def validate_group(self, overrides: Mapping[str, str | None]) -> GroupConfig:
+        """Check a group's overrides as the controller does; the message of ConfigError goes with INVALID_CONFIG."""
+        texts = reject_nulls(overrides, "group")
+        for name in texts:
+            if name not in GROUP_KEYS:
+                raise ConfigError(f"Unknown group config name: {name}")
+        group = self.group_config(texts)
+        check_group(group, self.value)
+        return group
+
+
+def topic_config(config: Config, overrides: Mapping[str, str] | None = None) -> TopicConfig:
+    """Return the config of a topic that has these overrides."""
+    return config.topic_config(overrides)
+
+
+def warn_unknown(names: Iterable[str]) -> None:
+    """Warn of keys that nobody knows, once each in a process."""
+    for name in names:
+        base = name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") >= 3 else name
+        if base not in BROKER_KEYS and name not in _warned:
+            _warned.add(name)
+            log.warning("unknown config key %s is ignored", name)
+
+
+class _State:
+    """Builds the attributes of a config from the texts of its keys."""
+
+    def __init__(self, originals: Mapping[str, str], role: str | None) -> None:
+        self.originals = dict(originals)
+        self.role = role
+        self.values = self._parse()
+        self._fill_in()
+        controllers = self.values["controller.listener.names"]
+        self.protocols = parse_protocol_map(
+            self.values["listener.security.protocol.map"],
+            controllers,
+            is_default="listener.security.protocol.map" not in originals,
+        )
+        self.listeners = parse_listeners("listeners", self.values["listeners"], self.protocols)
+        advertised = self.values["advertised.listeners"]
+        self.advertised = (
+            self.listeners
+            if advertised is None
+            else parse_listeners("advertised.listeners", advertised, self.protocols)
+        )
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of the config."""
+        values = self.values
+        state = {key.attribute: values[name] for name, key in BROKER_KEYS.items()}
+        topic = inherited(TOPIC_KEYS, values.__getitem__)
+        state.update(
+            originals=self.originals,
+            values=values,
+            role=self.role,
+            listeners_parsed=self.listeners,
+            advertised_listeners_parsed=self.advertised,
+            listener_protocols=self.protocols,
+            inter_broker_listener_name=self._inter_broker_listener_name(),
+            log_dirs=values["log.dirs"] or values["log.dir"],
+            metadata_log_dir=values["metadata.log.dir"] or (values["log.dirs"] or values["log.dir"])[0],
+            log_retention_ms=topic["retention.ms"],
+            log_roll_ms=topic["segment.ms"],
+            log_roll_jitter_ms=topic["segment.jitter.ms"],
+            log_flush_interval_ms=topic["flush.ms"],
+            topic_defaults=topic,
+            group_defaults=inherited(GROUP_KEYS, values.__getitem__),
+        )
+        checks.check(state, self.originals)
+        return state
+
+    def _parse(self) -> dict[str, Any]:
+        """Return the value of every broker key; required ones that are missing stay REQUIRED."""
+        values = {}
+        for name, key in BROKER_KEYS.items():
+            text = self.originals.get(name)
+            values[name] = key.default if text is None else key.parse(text)
+        return values
+
+    def _fill_in(self) -> None:
+        """Give the keys that Kafka requires the values that follow from the rest, so that a small file is enough."""
+        values = self.values
+        if values["node.id"] == REQUIRED:
+            if self.role is not None and values["broker.id"] < 0:
+                raise ConfigError('Missing required configuration "node.id" which has no default value.')
+            values["node.id"] = values["broker.id"]
+        if "broker.id" not in self.originals:
+            values["broker.id"] = values["node.id"]
+        if values["process.roles"] == REQUIRED:
+            values["process.roles"] = (self.role or BROKER,)
+        if values["controller.listener.names"] == REQUIRED:
+            values["controller.listener.names"] = self._controller_names()
+        if self.role == CONTROLLER and "listeners" not in self.originals:
+            own = parse_voters(values["controller.quorum.voters"]).get(values["node.id"], ("", _CONTROLLER_PORT))
+            values["listeners"] = (f"{values['controller.listener.names'][0]}://:{own[1]}",)
+
+    def _controller_names(self) -> tuple[str, ...]:
+        if self.role == CONTROLLER and "listeners" in self.originals:
+            return tuple(uri.partition(":")[0].upper() for uri in self.values["listeners"])
+        return ("CONTROLLER",)
+
+    def _inter_broker_listener_name(self) -> str:
+        name = self.values["inter.broker.listener.name"]
+        if name is None:
+            return str(self.values["security.inter.broker.protocol"])
+        if "security.inter.broker.protocol" in self.originals:
+            raise ConfigError(
+                "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set."
+            )
+        return str(name).upper()

@@ -1,0 +1,28 @@
+"""Config keys: our own, which Apache Kafka does not have.
+
+Part of THE table (see `keys.py`): each row holds the facts in its first line and our words in its second.
+"""
+
+from __future__ import annotations
+
+# fmt: off
+from barnabas.config.notation import BOOLEAN, HIGH, INT, LONG, LOW, MEDIUM, STRING, Key
+from barnabas.config.validators import at_least, between
+
+OWN_ROWS: tuple[Key, ...] = (
+    Key("barnabas.metrics.host", STRING, "127.0.0.1", MEDIUM, None,
+        "Address that the /metrics page listens on.",
+        honoured=True),
+    Key("barnabas.metrics.port", INT, -1, HIGH, between(-1, 65535),
+        "Port of the /metrics page: 0 for a free one, -1 for none.",
+        honoured=True),
+    Key("allow.everyone.if.no.acl.found", BOOLEAN, False, HIGH, None,
+        "Kafka's authorizer lets everyone do what no ACL speaks of; must be true for authorizer.class.name.",
+        honoured=True),
+    Key("internal.segment.bytes", INT, None, LOW, None,
+        "Size at which a new segment is begun, smaller than log.segment.bytes may be: for tests only.",
+        honoured=True),
+    Key("barnabas.shutdown.timeout.ms", LONG, 30_000, LOW, at_least(0),
+        "Longest time that an orderly shutdown may take before what is left is cut off.",
+        honoured=True),
+)

@@ -1,0 +1,122 @@
+"""Listeners: the addresses that a node listens on, and those it tells others.
+
+Rules
+1. Only PLAINTEXT exists so far; SSL and SASL_* are refused at start in one line each.
+2. Names are upper case. Without a `listener.security.protocol.map` the controller's names stand for PLAINTEXT.
+
+Source: Kafka 4.3, SocketServerConfigs, AbstractKafkaConfig.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.config.errors import ConfigError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_URI: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-._%:]*)\]?:(-?[0-9]+)")
+_VOTER: Final = re.compile(r"([0-9]+)@(.+)")
+
+
+class Listener(NamedTuple):
+    """One address. `host` "" stands for all interfaces; `port` 0 for a free one."""
+
+    name: str
+    security_protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str, controller_names: Sequence[str], *, is_default: bool) -> dict[str, str]:
+    """Return the security protocol of each listener name."""
+    protocols = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, protocol = item.rpartition(":")
+        if not separator:
+            raise ConfigError(f"listener.security.protocol.map: expected NAME:PROTOCOL, not {item!r}")
+        protocol = protocol.strip().upper()
+        if protocol not in PROTOCOLS:
+            raise ConfigError(f"Invalid security protocol `{protocol}` defined in listener.security.protocol.map")
+        protocols[name.strip().upper()] = protocol
+    if is_default:
+        for name in controller_names:
+            protocols.setdefault(name.upper(), "PLAINTEXT")
+    return protocols
+
+
+def parse_listeners(key: str, uris: Sequence[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    """Return the listeners that `key` lists; raise ConfigError for what cannot be, or is not built."""
+    return tuple(_parse_uri(key, uri, protocols) for uri in uris)
+
+
+def check_listeners(key: str, listeners: Sequence[Listener], *, distinct_ports: bool) -> None:
+    """Raise ConfigError if two listeners share a name, or a port (unless one is IPv4 and the other IPv6)."""
+    shown = ",".join(map(str, listeners))
+    if len({listener.name for listener in listeners}) != len(listeners):
+        raise ConfigError(f"{key}: Each listener must have a different name, listeners: {shown}")
+    if not distinct_ports:
+        return
+    by_port: dict[int, list[Listener]] = {}
+    for listener in listeners:
+        if listener.port:
+            by_port.setdefault(listener.port, []).append(listener)
+    for same in by_port.values():
+        if len(same) > 1 and sorted(_ip_version(listener.host) for listener in same) != [4, 6]:
+            raise ConfigError(f"{key}: Each listener must have a different port, listeners: {shown}")
+
+
+def parse_addresses(key: str, items: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Return `host:port` items as pairs."""
+    addresses = []
+    for item in items:
+        host, separator, port = item.rpartition(":")
+        if not separator or not port.isdecimal() or not 0 <= int(port) <= 65535 or not host:
+            raise ConfigError(f"Invalid value {item} for configuration {key}: expected host:port")
+        addresses.append((host.strip("[]"), int(port)))
+    return tuple(addresses)
+
+
+def parse_voters(items: Sequence[str]) -> dict[int, tuple[str, int]]:
+    """Return the address of each controller of `id@host:port` items."""
+    voters = {}
+    for item in items:
+        match = _VOTER.fullmatch(item)
+        if match is None:
+            raise ConfigError(f"Invalid value {item} for configuration controller.quorum.voters: expected id@host:port")
+        voters[int(match[1])] = parse_addresses("controller.quorum.voters", (match[2],))[0]
+    return voters
+
+
+def _parse_uri(key: str, uri: str, protocols: Mapping[str, str]) -> Listener:
+    match = _URI.fullmatch(uri.strip())
+    if match is None:
+        raise ConfigError(f"Invalid value {uri} for configuration {key}: expected NAME://host:port")
+    name, host, port = match[1].upper(), match[2], int(match[3])
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"Invalid value {uri} for configuration {key}: port {port} is not between 0 and 65535")
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise ConfigError(
+            f"{key}: No security protocol defined for listener {name}; name it in listener.security.protocol.map"
+        )
+    if protocol != "PLAINTEXT":
+        raise ConfigError(f"{key}: listener {name} asks for {protocol}, which is not supported; use PLAINTEXT")
+    return Listener(name, protocol, host, port)
+
+
+def _ip_version(host: str) -> int:
+    for family, version in ((socket.AF_INET, 4), (socket.AF_INET6, 6)):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return version
+    return 0

@@ -1,0 +1,148 @@
+"""What a value may be: the bounds and choices of the table's rows.
+
+A validator is called with the key's name and the parsed value and raises ConfigError in Kafka's words; `str(validator)`
+is Kafka's notation for it (`[1,...]`, `[a, b]`), which the reference list of keys uses as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from barnabas.config.errors import ConfigError
+from barnabas.config.types import invalid
+
+_DURATION: Final = re.compile(r"-?P(?=.)(-?\d+D)?(T(?=.)(-?\d+H)?(-?\d+M)?(-?\d+(\.\d+)?S)?)?", re.IGNORECASE)
+_THROTTLED: Final = re.compile(r"\d+:\d+")
+
+
+class Validator:
+    """A rule with its notation."""
+
+    __slots__ = ("_check", "notation")
+
+    def __init__(self, notation: str, check: Callable[[str, Any], None]) -> None:
+        self.notation = notation
+        self._check = check
+
+    def __call__(self, name: str, value: Any) -> None:
+        self._check(name, value)
+
+    def __str__(self) -> str:
+        return self.notation
+
+
+@cache
+def between(low: float | None, high: float | None) -> Validator:
+    """A number within inclusive bounds; None is no bound."""
+
+    def check(name: str, value: Any) -> None:
+        if value is None:
+            raise invalid(name, None, "Value must be non-null")
+        if low is not None and value < low:
+            raise invalid(name, value, f"Value must be at least {low}")
+        if high is not None and value > high:
+            raise invalid(name, value, f"Value must be no more than {high}")
+
+    return Validator(f"[{low},...]" if high is None else f"[{low},...,{high}]", check)
+
+
+def at_least(low: float) -> Validator:
+    """A number of `low` or more."""
+    return between(low, None)
+
+
+@cache
+def one_of(*choices: str) -> Validator:
+    """One of some words."""
+
+    def check(name: str, value: Any) -> None:
+        if value not in choices:
+            raise invalid(name, value, f"String must be one of: {', '.join(choices)}")
+
+    return Validator(f"[{', '.join(choices)}]", check)
+
+
+@cache
+def one_of_any_case(*choices: str) -> Validator:
+    """One of some words, in capitals or not."""
+
+    def check(name: str, value: Any) -> None:
+        if value is None or value.upper() not in {choice.upper() for choice in choices}:
+            raise invalid(name, value, f"String must be one of (case insensitive): {', '.join(choices)}")
+
+    return Validator(f"(case insensitive) [{', '.join(choices)}]", check)
+
+
+@cache
+def list_of(*choices: str, empty: bool = True, null: bool = False, notation: str | None = None) -> Validator:
+    """A list without doubles, of some words if any are given."""
+    shown = f"[{', '.join(choices)}]" if choices else ""
+
+    def check(name: str, value: Any) -> None:
+        if value is None:
+            if not null:
+                raise ConfigError(f"Configuration '{name}' values must not be null.")
+            return
+        if not value and not empty:
+            allowed = shown or "any non-empty value"
+            raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: {allowed}")
+        if len(set(value)) != len(value):
+            raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
+        for item in value:
+            if not item:
+                raise ConfigError(f"Configuration '{name}' values must not be empty.")
+            if choices and item not in choices:
+                raise invalid(name, item, f"String must be one of: {', '.join(choices)}")
+
+    return Validator(shown if notation is None else notation, check)
+
+
+def _check_gzip_level(name: str, value: Any) -> None:
+    if value != -1 and not 1 <= value <= 9:
+        raise invalid(name, value, "Value must be between 1 and 9 or equal to -1")
+
+
+def _check_non_empty(name: str, value: Any) -> None:
+    if value is not None and not value:
+        raise invalid(name, value, "String must be non-empty")
+
+
+def _check_non_empty_list(name: str, value: Any) -> None:
+    if value and any(not item for item in value):
+        raise ConfigError(f"Configuration '{name}' values must not be empty.")
+
+
+def _check_non_null(name: str, value: Any) -> None:
+    if value is None:
+        raise invalid(name, value, "entry must be non null")
+
+
+def _check_throttled(name: str, value: Any) -> None:
+    if not value or value == ("*",):
+        return
+    if value[0] == "none" or not all(_THROTTLED.fullmatch(item) for item in value):
+        raise invalid(
+            name,
+            ",".join(value),
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        )
+
+
+def _check_offset_reset(name: str, value: Any) -> None:
+    if value in ("latest", "earliest"):
+        return
+    kind, _, duration = str(value).partition(":")
+    if kind.lower() != "by_duration" or not _DURATION.fullmatch(duration) or "-" in duration:
+        raise invalid(name, value, "Invalid value. Must be one of: latest, earliest, by_duration:PnDTnHnMn.nS")
+
+
+GZIP_LEVEL: Final = Validator("[1,...,9] or -1", _check_gzip_level)
+NON_EMPTY: Final = Validator("non-empty string", _check_non_empty)
+NON_EMPTY_LIST: Final = Validator("non-empty list", _check_non_empty_list)
+NON_NULL: Final = Validator("non-null string", _check_non_null)
+THROTTLED_REPLICAS: Final = Validator("[partitionId]:[brokerId],[partitionId]:[brokerId],...", _check_throttled)
+OFFSET_RESET: Final = Validator("[latest, earliest, by_duration:PnDTnHnMn.nS]", _check_offset_reset)
