@@ -1,0 +1,190 @@
+"""The small text files of a log directory, each replaced atomically.
+
+Formats
+- Offset checkpoints (`recovery-point-…`, `log-start-…`, `replication-offset-checkpoint`, `cleaner-offset-checkpoint`):
+      0                   version
+      2                   number of lines that follow
+      flights 0 1041      topic, partition, offset
+      flights 1 998
+- `leader-epoch-checkpoint`, in a partition's directory: version 0, count, then `epoch start_offset` lines.
+- `partition.metadata`: `version: 0` and `topic_id: <22 characters>`.
+- `meta.properties`: `version=1`, `cluster.id`, `node.id`, `directory.id`.
+- `.kafka_cleanshutdown`: a line of JSON, `{"version":0,"brokerEpoch":"7"}`, there only between a clean stop and the next start.
+
+Source: Kafka's CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
+CleanShutdownFileHandler, 4.3.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+
+from barnabas.common.files import FileSystem
+from barnabas.common.ids import ZERO_UUID, uuid_from_string, uuid_to_string
+from barnabas.common.topic_partition import TopicPartition
+
+CHECKPOINT_VERSION = 0
+META_PROPERTIES_VERSION = 1
+PARTITION_METADATA_VERSION = 0
+CLEAN_SHUTDOWN_VERSION = 0
+UNKNOWN_BROKER_EPOCH = -1
+
+
+class CorruptCheckpointError(OSError):
+    """A checkpoint file that does not follow its format."""
+
+
+def format_checkpoint(lines: Iterable[str]) -> bytes:
+    """Write version, count and lines."""
+    listed = list(lines)
+    return "".join(f"{line}\n" for line in (str(CHECKPOINT_VERSION), str(len(listed)), *listed)).encode("utf-8")
+
+
+def parse_checkpoint(data: bytes, path: str) -> list[list[str]]:
+    """Read the fields of each line; raises CorruptCheckpointError."""
+    try:
+        lines = data.decode("utf-8").split("\n")
+        version, count = int(lines[0]), int(lines[1])
+    except (ValueError, IndexError) as error:
+        raise CorruptCheckpointError(f"{path} is malformed: {error}") from None
+    if version != CHECKPOINT_VERSION:
+        raise CorruptCheckpointError(f"{path} has version {version}, expected {CHECKPOINT_VERSION}")
+    rows = [line.split() for line in lines[2:] if line.strip()]
+    if len(rows) != count:
+        raise CorruptCheckpointError(f"{path} promises {count} entries and has {len(rows)}")
+    return rows
+
+
+class OffsetCheckpoint:
+    """A map from partition to offset in a file; one per log directory and purpose."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.path = path  # fixed before start
+        self._fs = fs
+        self._lock = threading.Lock()  # serialises writers
+        self._written: dict[TopicPartition, int] | None = None  # guarded by: _lock
+
+    def read(self) -> dict[TopicPartition, int]:
+        """Return the offsets; empty if there is no file, CorruptCheckpointError if it is damaged."""
+        if not self._fs.exists(self.path):
+            return {}
+        offsets: dict[TopicPartition, int] = {}
+        for row in parse_checkpoint(self._fs.read_bytes(self.path), self.path):
+            try:
+                topic, partition, offset = row
+                offsets[TopicPartition(topic, int(partition))] = int(offset)
+            except ValueError:
+                raise CorruptCheckpointError(f"{self.path} is malformed at {' '.join(row)!r}") from None
+        return offsets
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the content; nothing is written if nothing changed."""
+        with self._lock:
+            if self._written == offsets:
+                return
+            lines = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()]
+            self._fs.atomic_write(self.path, format_checkpoint(lines))
+            self._written = dict(offsets)
+
+
+def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
+    """Return the (epoch, start offset) pairs of a leader epoch checkpoint, in the file's order."""
+    if not fs.exists(path):
+        return []
+    pairs = []
+    for row in parse_checkpoint(fs.read_bytes(path), path):
+        try:
+            epoch, start_offset = row
+            pairs.append((int(epoch), int(start_offset)))
+        except ValueError:
+            raise CorruptCheckpointError(f"{path} is malformed at {' '.join(row)!r}") from None
+    return pairs
+
+
+def write_epochs(fs: FileSystem, path: str, pairs: Iterable[tuple[int, int]], *, sync: bool = True) -> None:
+    """Replace a leader epoch checkpoint; without `sync` it reaches the disk when the kernel pleases."""
+    data = format_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in pairs)
+    if sync:
+        fs.atomic_write(path, data)
+    else:
+        fs.write_bytes(path + ".tmp", data, sync=False)
+        fs.rename(path + ".tmp", path)
+
+
+def read_partition_metadata(fs: FileSystem, path: str) -> bytes | None:
+    """Return the topic id in a `partition.metadata`; None if there is no file."""
+    if not fs.exists(path):
+        return None
+    fields = _parse_pairs(fs.read_bytes(path), ":", path)
+    try:
+        version, topic_id = int(fields["version"]), uuid_from_string(fields["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise CorruptCheckpointError(f"{path} is malformed: {error}") from None
+    if version != PARTITION_METADATA_VERSION:
+        raise CorruptCheckpointError(f"{path} has version {version}, expected {PARTITION_METADATA_VERSION}")
+    if topic_id == ZERO_UUID:
+        raise CorruptCheckpointError(f"{path} holds no topic id")
+    return topic_id
+
+
+def write_partition_metadata(fs: FileSystem, path: str, topic_id: bytes) -> None:
+    """Record a topic's id beside its partition."""
+    text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {uuid_to_string(topic_id)}\n"
+    fs.atomic_write(path, text.encode("ascii"))
+
+
+def read_meta_properties(fs: FileSystem, path: str) -> dict[str, str] | None:
+    """Return what a `meta.properties` says; None if there is no file."""
+    if not fs.exists(path):
+        return None
+    properties = _parse_pairs(fs.read_bytes(path), "=", path)
+    if properties.get("version") not in ("0", "1"):
+        raise CorruptCheckpointError(f"{path} has an unknown version {properties.get('version')}")
+    return properties
+
+
+def write_meta_properties(fs: FileSystem, path: str, *, cluster_id: str, node_id: int, directory_id: str) -> None:
+    """Say whose directory this is."""
+    lines = [
+        "#",
+        f"cluster.id={cluster_id}",
+        f"directory.id={directory_id}",
+        f"node.id={node_id}",
+        f"version={META_PROPERTIES_VERSION}",
+    ]
+    fs.atomic_write(path, "".join(f"{line}\n" for line in lines).encode("ascii"))
+
+
+def _parse_pairs(data: bytes, separator: str, path: str) -> dict[str, str]:
+    pairs = {}
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError(f"{path} is malformed: {error}") from None
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, found, value = line.partition(separator)
+        if not found:
+            raise CorruptCheckpointError(f"{path} is malformed at {line!r}")
+        pairs[name.strip()] = value.strip().replace("\\", "")
+    return pairs
+
+
+def write_clean_shutdown(fs: FileSystem, path: str, broker_epoch: int) -> None:
+    """Leave the mark of a clean stop."""
+    content = {"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": str(broker_epoch)}
+    fs.atomic_write(path, json.dumps(content, separators=(",", ":")).encode("ascii"))
+
+
+def read_clean_shutdown(fs: FileSystem, path: str) -> int | None:
+    """Return the broker epoch at the last clean stop (-1 if unknown); None if the last stop was not clean."""
+    if not fs.exists(path):
+        return None
+    try:
+        content = json.loads(fs.read_bytes(path))
+        return int(content["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return UNKNOWN_BROKER_EPOCH

@@ -1,0 +1,122 @@
+"""The leader epochs of a log: for each, the offset at which its leader began to write.
+
+A replica that diverged finds with it where to truncate (KIP-101, KIP-279). Kept in memory, stored in `leader-epoch-checkpoint`.
+
+Threads: changed by the log under its lock; read by any thread (the two tuples are replaced together, as one).
+
+Invariants
+1. Epochs and start offsets both ascend strictly from entry to entry.
+2. No entry starts above the log end offset, but the newest may start at it.
+
+Source: Kafka's LeaderEpochFileCache, 4.3.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from barnabas.common.files import FileSystem
+from broker.storage.checkpoints import read_epochs, write_epochs
+from broker.storage.log_types import NO_EPOCH, NO_OFFSET
+
+
+class LeaderEpochCache:
+    """(epoch, start offset) entries of one log."""
+
+    __slots__ = ("_entries", "_fs", "path")
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.path = path  # replaced by renames, under the log's lock
+        self._fs = fs
+        self._entries: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # replaced whole under the log's lock
+        for epoch, start_offset in read_epochs(fs, path):
+            self._assign(epoch, start_offset)
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """All (epoch, start offset) pairs, oldest first."""
+        return list(zip(*self._entries, strict=True))
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch; -1 if there is none."""
+        epochs = self._entries[0]
+        return epochs[-1] if epochs else NO_EPOCH
+
+    @property
+    def earliest(self) -> tuple[int, int] | None:
+        """The oldest (epoch, start offset)."""
+        epochs, starts = self._entries
+        return (epochs[0], starts[0]) if epochs else None
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` begins at `start_offset`; does nothing if the epoch is known there."""
+        if self._entries[0] and self._entries[0][-1] == epoch:
+            return
+        if self._assign(epoch, start_offset):
+            self._write()
+
+    def _assign(self, epoch: int, start_offset: int) -> bool:
+        """Add an entry and drop those that it contradicts; tells whether anything changed."""
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"leader epoch {epoch} at offset {start_offset}")
+        epochs, starts = self._entries
+        if epochs and epochs[-1] == epoch:
+            return False
+        keep = min(bisect_left(epochs, epoch), bisect_left(starts, start_offset))
+        self._entries = ((*epochs[:keep], epoch), (*starts[:keep], start_offset))
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Return the largest epoch not above `epoch` and where it ends (exclusive); (-1, -1) if unknown."""
+        epochs, starts = self._entries
+        if epoch == NO_EPOCH or not epochs:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == epochs[-1]:
+            return epoch, log_end_offset
+        above = bisect_right(epochs, epoch)
+        if above == len(epochs):
+            return NO_EPOCH, NO_OFFSET
+        if above == 0:
+            # Why: a requested epoch older than all we know answers with the start of our oldest one.
+            return epoch, starts[0]
+        return epochs[above - 1], starts[above]
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """Return the epoch that wrote `offset`; -1 if unknown."""
+        epochs, starts = self._entries
+        found = bisect_right(starts, offset)
+        return epochs[found - 1] if found else NO_EPOCH
+
+    def epoch_start(self, epoch: int) -> int | None:
+        """Return where `epoch` begins; None if it is unknown."""
+        epochs, starts = self._entries
+        at = bisect_left(epochs, epoch)
+        return starts[at] if at < len(epochs) and epochs[at] == epoch else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop the epochs that start at or above `end_offset`."""
+        epochs, starts = self._entries
+        keep = bisect_left(starts, end_offset)
+        if end_offset >= 0 and keep < len(epochs):
+            self._entries = (epochs[:keep], starts[:keep])
+            # Why no fsync: truncation follows from the log again after a crash (LogLoader does it), as in Kafka 3.8 on.
+            self._write(sync=False)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drop the epochs that end before `start_offset`; the one that holds it begins there from now on."""
+        epochs, starts = self._entries
+        found = bisect_right(starts, start_offset)
+        if start_offset < 0 or found == 0 or (found == 1 and starts[0] == start_offset):
+            return
+        self._entries = (epochs[found - 1 :], (start_offset, *starts[found:]))
+        self._write(sync=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self._entries[0]:
+            self._entries = ((), ())
+            self._write()
+
+    def _write(self, *, sync: bool = True) -> None:
+        write_epochs(self._fs, self.path, self.entries, sync=sync)

@@ -1,0 +1,90 @@
+"""Names of files and directories in a log directory, as Kafka has them.
+
+A segment's files are its base offset in 20 digits and a suffix; a file about to be deleted, cleaned or swapped in carries a second
+one. A partition's directory is `topic-N`; one to be deleted is renamed to `topic-N.<32 hex digits>-delete`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+
+from barnabas.common.topic_partition import TopicPartition
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+DELETE_DIR_SUFFIX = "-delete"
+FUTURE_DIR_SUFFIX = "-future"
+STRAY_DIR_SUFFIX = "-stray"
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
+META_PROPERTIES_FILE = "meta.properties"
+PARTITION_METADATA_FILE = "partition.metadata"
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
+
+METADATA_LOG_DIR = "__cluster_metadata-0"
+NAME_LENGTH_MAX = 255
+
+_DELETE_DIR = re.compile(r"^(\S+)-(\S+)\.(\S+)-delete$")
+_DIR = re.compile(r"^(.+)-(\d+)$")
+
+
+def segment_file(directory: str, base_offset: int, suffix: str) -> str:
+    """Return the path of one of a segment's files; `suffix` may be two, as `.log.deleted`."""
+    return f"{directory}/{base_offset:020d}{suffix}"
+
+
+def offset_of_file(name: str) -> int | None:
+    """Return the offset in a file's name, None if it does not begin with one."""
+    digits = name.partition(".")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+def partition_dir_name(tp: TopicPartition) -> str:
+    """Return the name of a partition's directory."""
+    return f"{tp.topic}-{tp.partition}"
+
+
+def delete_dir_name(tp: TopicPartition) -> str:
+    """Draw a name for a partition's directory that is to be deleted; a long topic name is cut to fit."""
+    suffix = f"-{tp.partition}.{uuid.uuid4().hex}{DELETE_DIR_SUFFIX}"
+    return tp.topic[: NAME_LENGTH_MAX - len(suffix)] + suffix
+
+
+def is_delete_dir(name: str) -> bool:
+    """Tell whether a directory waits to be deleted."""
+    return _DELETE_DIR.match(name) is not None
+
+
+def parse_dir_name(name: str) -> TopicPartition | None:
+    """Return the partition that a directory belongs to; None if the name is no partition's."""
+    if name.endswith(DELETE_DIR_SUFFIX):
+        match = _DELETE_DIR.match(name)
+        if match is None or not match.group(2).isdigit():
+            return None
+        return TopicPartition(match.group(1), int(match.group(2)))
+    match = _DIR.match(name)
+    return TopicPartition(match.group(1), int(match.group(2))) if match else None
+
+
+def with_suffix_replaced(path: str, old: str, new: str) -> str:
+    """Return `path` with the ending `old` exchanged for `new`."""
+    assert path.endswith(old), (path, old)
+    return path[: len(path) - len(old)] + new
+
+
+def base_name(path: str) -> str:
+    """Return the last component of a path."""
+    return os.path.basename(path)
