@@ -135,6 +135,15 @@ class Sessions:
         ]
         return sorted(late, key=lambda broker_id: self._by_id[broker_id].last_contact_ms)
 
+    def next_expiry_ms(self, image: Image) -> int | None:
+        """When the next session ends if nobody reports; None while no broker is unfenced."""
+        times = [
+            self._by_id[broker.id].last_contact_ms
+            for broker in image.brokers.values()
+            if not broker.is_fenced and broker.id in self._by_id
+        ]
+        return min(times) + self.session_timeout_ms + 1 if times else None
+
     def lowest_active_offset(self, image: Image) -> int | None:
         """How far every active broker has come; None if there is no active broker."""
         offsets = [

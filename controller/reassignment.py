@@ -73,10 +73,11 @@ def _start(
     view: View, key: PartitionKey, partition: Partition, wanted: tuple[int, ...], allow_factor_change: bool
 ) -> PartitionChangeRecord | None:
     check_manual_assignment(view.image, wanted, None)
-    if not allow_factor_change and len(wanted) != len(original_replicas(partition)):
+    current_factor = len((set(partition.replicas) | set(partition.adding)) - set(partition.removing))
+    if not allow_factor_change and len(wanted) != current_factor:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is changed from {len(original_replicas(partition))} to {len(wanted)}",
+            f"The replication factor is changed from {current_factor} to {len(wanted)}",
         )
     removing = tuple(sorted(set(partition.replicas) - set(wanted)))
     adding = tuple(sorted(set(wanted) - set(partition.replicas)))

@@ -1,0 +1,166 @@
+"""NodeConnection: one blocking connection to one broker or controller, one request at a time.
+
+Used by the controller's senders, by brokers towards the controller, and by the command line: whoever has a thread of
+its own and needs an answer before it goes on.
+
+Rules
+1. A connection belongs to the thread that uses it; only `abort` may be called by another.
+2. After any error the socket is closed: the next `send` connects anew, so an answer that comes late is never taken for
+   the answer to another request.
+3. A request that failed with `NodeConnectionError` may or may not have been carried out; retrying is the caller's choice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from typing import Any, Final, TypeVar
+
+from barnabas.common.clock import Clock, SystemClock
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
+from barnabas.protocol.messages import response_class
+
+M = TypeVar("M")
+
+DEFAULT_TIMEOUT_MS: Final = 30_000
+MAX_RESPONSE_BYTES: Final = 1 << 30
+_SIZE: Final = struct.Struct(">i")
+
+
+class NodeConnectionError(OSError):
+    """The node could not be reached, did not answer in time, hung up, or sent something that is no answer."""
+
+
+class NodeConnection:
+    """A connection to `host:port`, made on first use and again after a failure.
+
+    `timeout_ms` bounds connecting, and each request from its first byte to the last one of its answer.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        client_id: str = "barnabas",
+        clock: Clock | None = None,
+    ) -> None:
+        self.host = host  # fixed before start
+        self.port = port  # fixed before start
+        self._timeout_ms = timeout_ms  # fixed before start
+        self._client_id = client_id  # fixed before start
+        self._clock = clock or SystemClock()  # fixed before start
+        self._socket: socket.socket | None = None  # owner: the using thread; abort() only shuts it down
+        self._correlation_id = 0  # owner: the using thread
+        self._is_aborted = False  # set once, by any thread
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a socket is open (the other side may have closed it meanwhile)."""
+        return self._socket is not None
+
+    def connect(self) -> None:
+        """Connect unless connected; raises NodeConnectionError."""
+        if self._socket is not None:
+            return
+        if self._is_aborted:
+            raise NodeConnectionError(f"the connection to {self.host}:{self.port} was aborted")
+        try:
+            sock = socket.create_connection((self.host, self.port), timeout=self._timeout_ms / 1000)
+        except OSError as error:
+            raise NodeConnectionError(f"cannot connect to {self.host}:{self.port}: {_reason(error)}") from error
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = sock
+        if self._is_aborted:
+            self.close()
+            raise NodeConnectionError(f"the connection to {self.host}:{self.port} was aborted")
+
+    def send(self, message: Any, version: int, *, timeout_ms: int | None = None) -> Any:
+        """Send a request of this version and return its response; raises NodeConnectionError."""
+        self.connect()
+        timeout = self._timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ns = self._clock.monotonic_ns() + timeout * 1_000_000
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        header = RequestHeader(message.API_KEY, version, self._correlation_id, self._client_id)
+        try:
+            self._send_all(encode_request(header, message), deadline_ns)
+            frame = self._receive_frame(deadline_ns)
+            return self._decode(message.API_KEY, version, frame)
+        except (OSError, MalformedMessageError) as error:
+            self.close()
+            raise NodeConnectionError(
+                f"request {type(message).__name__} v{version} to {self.host}:{self.port} failed: {_reason(error)}"
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def abort(self) -> None:
+        """Make the using thread's present and future calls fail. Any thread may call it."""
+        self._is_aborted = True
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the socket; the next send connects anew."""
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            sock.close()
+
+    def __enter__(self) -> NodeConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _decode(self, api_key: int, version: int, frame: memoryview) -> Any:
+        correlation_id, offset = decode_response_header(frame, api_key, version)
+        if correlation_id != self._correlation_id:
+            raise MalformedMessageError(
+                f"the answer has correlation id {correlation_id}, not {self._correlation_id}"
+            )
+        return response_class(api_key).decode(frame, version, offset)
+
+    def _send_all(self, data: bytes, deadline_ns: int) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self._timed(deadline_ns).send(view) :]
+
+    def _receive_frame(self, deadline_ns: int) -> memoryview:
+        (size,) = _SIZE.unpack(self._receive_exactly(_SIZE.size, deadline_ns))
+        if not 0 <= size <= MAX_RESPONSE_BYTES:
+            raise MalformedMessageError(f"the answer claims a size of {size} bytes")
+        return self._receive_exactly(size, deadline_ns)
+
+    def _receive_exactly(self, size: int, deadline_ns: int) -> memoryview:
+        buffer = memoryview(bytearray(size))
+        position = 0
+        while position < size:
+            received = self._timed(deadline_ns).recv_into(buffer[position:])
+            if received == 0:
+                raise ConnectionResetError("the other side closed the connection")
+            position += received
+        return buffer
+
+    def _timed(self, deadline_ns: int) -> socket.socket:
+        """The socket, its timeout set to what is left."""
+        assert self._socket is not None
+        left_ns = deadline_ns - self._clock.monotonic_ns()
+        if left_ns <= 0:
+            raise TimeoutError("no answer in time")
+        self._socket.settimeout(left_ns / 1e9)
+        return self._socket
+
+
+def _reason(error: BaseException) -> str:
+    """A phrase for people: `Connection refused`, not `[Errno 111] Connection refused`."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

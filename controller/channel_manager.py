@@ -1,0 +1,278 @@
+"""The senders: one thread, one connection and one pending set for each registered broker.
+
+Rules
+1. A sender decides nothing: it says what the newest committed image says about what is pending (push.py).
+2. A push that failed becomes pending again, and is tried after a pause that doubles up to `BACKOFF_MAX_MS`. A broker
+   that answers STALE_BROKER_EPOCH gets everything, once it is what the registration says.
+3. A registration under a new epoch, or at a new address, starts over: FULL, at once, on a new connection.
+4. A slow or dead broker delays only its own sender.
+
+Threads: the event thread calls `publish`; each sender (`Controller-<id>-to-broker-<id>-send-thread`) runs `run`. A
+sender's `_condition` guards what both touch; no other lock is taken while it is held.
+
+Source: ControllerChannelManager, RequestSendThread (Kafka 3.9).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+from barnabas.common.threads import ServiceThread
+from barnabas.protocol.errors import ErrorCode
+from controller.image import Broker, Delta, Image
+from controller.push import (
+    Pending,
+    Sender,
+    affected_by_brokers,
+    build,
+    endpoint_of,
+    pending_for,
+)
+
+log = logging.getLogger("barnabas.controller.channels")
+
+BACKOFF_MIN_MS: Final = 20
+BACKOFF_MAX_MS: Final = 1_000
+
+
+class Connection(Protocol):
+    """What a sender needs of `NodeConnection`."""
+
+    def send(self, message: Any, version: int) -> Any: ...
+    def abort(self) -> None: ...
+    def close(self) -> None: ...
+
+
+Connect = Callable[[str, int], Connection]
+ImageSource = Callable[[], Image]
+
+
+class PushRefusedError(Exception):
+    """A broker answered a push with an error that concerns all of it."""
+
+
+class BrokerChannel:
+    """The sender of one broker."""
+
+    def __init__(self, sender: Sender, broker: Broker, connect: Connect, image: ImageSource) -> None:
+        self._sender = sender  # fixed before start
+        self._connect = connect  # fixed before start
+        self._image = image  # fixed before start
+        self._condition = threading.Condition()
+        self._broker = broker  # guarded by: _condition
+        self._pending = Pending(is_full=True)  # guarded by: _condition
+        self._connection: Connection | None = None  # guarded by: _condition; used by the sender without it
+        self._is_stopped = False  # guarded by: _condition
+        self._failures = 0  # guarded by: _condition; in a row
+        self.applied = (broker.epoch, -1)  # replaced whole by the sender: (broker epoch, metadata offset) acknowledged
+        self._thread = ServiceThread(
+            f"Controller-{sender.controller_id}-to-broker-{broker.id}-send-thread",
+            f"to-broker-{broker.id}",
+            self.run,
+        )
+
+    # -- event thread
+
+    @property
+    def broker(self) -> Broker:
+        """The registration it sends to."""
+        return self._broker
+
+    def start(self) -> None:
+        """Start the sender."""
+        self._thread.start()
+
+    def offer(self, pending: Pending) -> None:
+        """Add to what is pending."""
+        with self._condition:
+            self._pending.merge(pending)
+            self._condition.notify()
+
+    def reset(self, broker: Broker) -> None:
+        """Rule 3."""
+        with self._condition:
+            self._broker = broker
+            self._pending = Pending(is_full=True)
+            self._failures = 0
+            self._drop_connection()
+            self._condition.notify()
+
+    def stop(self) -> None:
+        """Tell the sender to end."""
+        with self._condition:
+            self._is_stopped = True
+            self._drop_connection()
+            self._condition.notify()
+
+    def join(self) -> None:
+        """Wait for the sender's end."""
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def queue_size(self) -> int:
+        """How much is pending, for a metric."""
+        with self._condition:
+            pending = self._pending
+            return len(pending.leader_and_isr | pending.metadata) + len(pending.stops) + int(pending.is_full)
+
+    def _drop_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+
+    # -- sender thread
+
+    def run(self) -> None:
+        """Push until stopped."""
+        while self._wait():
+            self.push_once()
+        with self._condition:
+            self._drop_connection()
+
+    def _wait(self) -> bool:
+        """Wait until there is something to send and the pause after a failure is over; False once stopped."""
+        with self._condition:
+            if self._failures and not self._is_stopped:
+                self._condition.wait(self._backoff_ms() / 1000)
+            while not self._pending and not self._is_stopped:
+                self._condition.wait()
+            return not self._is_stopped
+
+    def _backoff_ms(self) -> int:
+        return min(BACKOFF_MAX_MS, BACKOFF_MIN_MS << min(self._failures - 1, 10))
+
+    def push_once(self) -> bool:
+        """Send what is pending; if that fails, it is pending again."""
+        with self._condition:
+            broker, pending = self._broker, self._pending
+            self._pending = Pending()
+        image = self._image()
+        if image.brokers.get(broker.id) is None:
+            return True  # unregistered meanwhile: there is nobody to tell
+        try:
+            self._push(broker, image, pending)
+        except (OSError, PushRefusedError) as error:
+            self._failed(broker, pending, error)
+            return False
+        with self._condition:
+            self._failures = 0
+        self.applied = (broker.epoch, image.offset)
+        return True
+
+    def _push(self, broker: Broker, image: Image, pending: Pending) -> None:
+        connection = self._connected(broker)
+        for message, version in build(self._sender, broker, image, pending).in_order():
+            response = connection.send(message, version)
+            _check(broker, message, response)
+
+    def _connected(self, broker: Broker) -> Connection:
+        with self._condition:
+            if self._connection is None:
+                endpoint = endpoint_of(broker, self._sender.listener_name)
+                self._connection = self._connect(endpoint.host, endpoint.port)
+            return self._connection
+
+    def _failed(self, broker: Broker, pending: Pending, error: Exception) -> None:
+        if isinstance(error, PushRefusedError):
+            pending.is_full = True  # rule 2
+        with self._condition:
+            if self._broker != broker or self._is_stopped:
+                return  # it was reset: everything is pending anyway
+            level = logging.WARNING if self._failures == 0 else logging.DEBUG
+            log.log(level, "Could not push to broker %d (epoch %d): %s", broker.id, broker.epoch, error)
+            pending.merge(self._pending)
+            self._pending = pending
+            self._failures += 1
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.close()
+
+
+def _check(broker: Broker, message: Any, response: Any) -> None:
+    """Raise PushRefusedError for an error of the whole request; log those of single partitions."""
+    code = ErrorCode(response.error_code)
+    if code is not ErrorCode.NONE:
+        raise PushRefusedError(f"{type(message).__name__} was answered with {code.name}")
+    for error in _partition_errors(response):
+        log.warning(
+            "Broker %d answered %s for partition %d with %s",
+            broker.id, type(message).__name__, error.partition_index, ErrorCode(error.error_code).name,
+        )  # fmt: skip
+
+
+def _partition_errors(response: Any) -> Iterable[Any]:
+    found = list(getattr(response, "partition_errors", ()))
+    for topic in getattr(response, "topics", ()):
+        found += topic.partition_errors
+    return [error for error in found if error.error_code]
+
+
+class ChannelManager:
+    """All senders. Owner: event thread, but for `queue_sizes`."""
+
+    def __init__(self, sender: Sender, connect: Connect, image: ImageSource, *, start_threads: bool = True) -> None:
+        self._sender = sender  # fixed before start
+        self._connect = connect  # fixed before start
+        self._image = image  # fixed before start
+        self._start_threads = start_threads  # fixed before start; tests step the channels themselves
+        self.channels: dict[int, BrokerChannel] = {}  # replaced whole by the event thread
+
+    def start(self, image: Image) -> None:
+        """Begin to tell every registered broker everything."""
+        for broker in image.brokers.values():
+            self._add(broker)
+
+    def publish(self, image: Image, deltas: Iterable[Delta]) -> None:
+        """Make committed changes pending for everyone."""
+        for delta in deltas:
+            if not delta:
+                continue
+            affected = affected_by_brokers(image, delta)
+            told = list(self.channels)
+            self._follow_registrations(image, delta)
+            for broker_id in told:
+                channel = self.channels.get(broker_id)
+                if channel is not None:
+                    channel.offer(pending_for(broker_id, image, delta, affected))
+
+    def _follow_registrations(self, image: Image, delta: Delta) -> None:
+        for broker_id in delta.brokers:
+            broker, channel = image.brokers.get(broker_id), self.channels.get(broker_id)
+            if broker is None:
+                self._remove(broker_id)
+            elif channel is None:
+                self._add(broker)
+            elif (channel.broker.epoch, channel.broker.endpoints) != (broker.epoch, broker.endpoints):
+                channel.reset(broker)
+
+    def _add(self, broker: Broker) -> None:
+        channel = BrokerChannel(self._sender, broker, self._connect, self._image)
+        self.channels = {**self.channels, broker.id: channel}
+        if self._start_threads:
+            channel.start()
+
+    def _remove(self, broker_id: int) -> None:
+        channel = self.channels.get(broker_id)
+        if channel is not None:
+            self.channels = {id_: c for id_, c in self.channels.items() if id_ != broker_id}
+            channel.stop()
+
+    def applied_offset(self, broker: Broker) -> int:
+        """How far this incarnation of a broker acknowledged; -1: nothing yet."""
+        channel = self.channels.get(broker.id)
+        if channel is None:
+            return -1
+        epoch, offset = channel.applied
+        return offset if epoch == broker.epoch else -1
+
+    def stop(self) -> None:
+        """End all senders."""
+        for channel in self.channels.values():
+            channel.stop()
+        for channel in self.channels.values():
+            channel.join()

@@ -1,0 +1,164 @@
+"""The controller's metrics, under Kafka's names.
+
+Threads: the event thread records; gauges are read by the scraper, from `committed_image` and plain numbers.
+
+Source: QuorumControllerMetrics, ControllerMetadataMetrics (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.common.clock import NS_PER_MS, Clock
+from controller.image import NO_LEADER, RECOVERING, Broker, Delta, Image
+from metrics import catalogue as rows
+from metrics.registry import Registry
+
+if TYPE_CHECKING:
+    from controller.quorum_controller import QuorumController
+
+_FENCED, _SHUTTING_DOWN, _ACTIVE, _UNREGISTERED = 10, 20, 30, -1
+
+
+class ControllerMetrics:
+    """Counts what the event thread does and shows what the committed image holds."""
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry  # fixed before start
+        self._clock = clock  # fixed before start
+        self._queue_time = registry.histogram(rows.EVENT_QUEUE_TIME_MS)
+        self._processing_time = registry.histogram(rows.EVENT_QUEUE_PROCESSING_TIME_MS)
+        self._unclean_elections = registry.meter(rows.UNCLEAN_LEADER_ELECTIONS_PER_SEC)
+        # Owner: event thread; the scraper reads them.
+        self.events_started = 0
+        self.events_timed_out = 0
+        self.errors = 0
+        self.sessions_timed_out = 0
+        self.last_applied_wall_ms = 0
+        self._busy_ns = 0
+        self._shown_brokers: set[int] = set()
+        # Owner: scraper.
+        self._idle_seen = (clock.monotonic_ns(), 0)
+        self._counted: tuple[Image | None, tuple[int, int, int]] = (None, (0, 0, 0))
+
+    # -- the loop's observer
+
+    def event_started(self, queue_time_ns: int) -> None:
+        """Count an event taken from the queue."""
+        self.events_started += 1
+        self._queue_time.update(queue_time_ns / NS_PER_MS)
+
+    def event_processed(self, processing_time_ns: int) -> None:
+        """Count an event decided and appended."""
+        self._busy_ns += processing_time_ns
+        self._processing_time.update(processing_time_ns / NS_PER_MS)
+
+    def event_timed_out(self) -> None:
+        """Count an event that came too late."""
+        self.events_timed_out += 1
+
+    def event_failed(self) -> None:
+        """Count an error of ours."""
+        self.errors += 1
+
+    def session_timed_out(self) -> None:
+        """Count a broker fenced for its silence."""
+        self.sessions_timed_out += 1
+
+    def committed(self, deltas: Iterable[Delta], image: Image) -> None:
+        """Count what a commit brought."""
+        self.last_applied_wall_ms = self._clock.wall_ms()
+        for delta in deltas:
+            for key, before in delta.previous.items():
+                after = image.partition(key)
+                if after and after.recovery_state == RECOVERING != before.recovery_state:
+                    self._unclean_elections.mark()
+
+    # -- gauges
+
+    def watch(self, controller: QuorumController) -> None:
+        """Show a controller that has started."""
+
+        def image() -> Image:
+            return controller.committed_image
+
+        gauges: dict[Any, Callable[[], float]] = {
+            rows.ACTIVE_CONTROLLER_COUNT: lambda: 1,
+            rows.ACTIVE_BROKER_COUNT: lambda: _count(image(), lambda b: not b.is_fenced),
+            rows.FENCED_BROKER_COUNT: lambda: _count(image(), lambda b: b.is_fenced),
+            rows.CONTROLLED_SHUTDOWN_BROKER_COUNT: lambda: _count(image(), lambda b: b.in_controlled_shutdown),
+            rows.GLOBAL_TOPIC_COUNT: lambda: len(image().topics),
+            rows.GLOBAL_PARTITION_COUNT: lambda: self._partition_counts(image())[0],
+            rows.OFFLINE_PARTITIONS_COUNT: lambda: self._partition_counts(image())[1],
+            rows.PREFERRED_REPLICA_IMBALANCE_COUNT: lambda: self._partition_counts(image())[2],
+            rows.METADATA_ERROR_COUNT: lambda: self.errors,
+            rows.LAST_APPLIED_RECORD_OFFSET: lambda: image().offset,
+            rows.LAST_COMMITTED_RECORD_OFFSET: lambda: image().offset,
+            rows.LAST_APPLIED_RECORD_TIMESTAMP: lambda: self.last_applied_wall_ms,
+            rows.LAST_APPLIED_RECORD_LAG_MS: lambda: 0,
+            rows.TIMED_OUT_BROKER_HEARTBEAT_COUNT: lambda: self.sessions_timed_out,
+            rows.EVENT_QUEUE_OPERATIONS_STARTED_COUNT: lambda: self.events_started,
+            rows.EVENT_QUEUE_OPERATIONS_TIMED_OUT_COUNT: lambda: self.events_timed_out,
+            rows.NEW_ACTIVE_CONTROLLERS_COUNT: lambda: 1,
+            rows.EVENT_QUEUE_SIZE: controller.loop.queue_size,
+            rows.EVENT_QUEUE_AVG_IDLE_RATIO: self._idle_ratio,
+        }
+        for row, read in gauges.items():
+            self._registry.gauge(row, read)
+        self.show_brokers(controller)
+
+    def show_brokers(self, controller: QuorumController) -> None:
+        """Keep one set of gauges for each registered broker."""
+        brokers = set(controller.committed_image.brokers)
+        for broker_id in brokers - self._shown_brokers:
+            self._show_broker(controller, broker_id)
+        for broker_id in self._shown_brokers - brokers:
+            for row in (rows.BROKER_REGISTRATION_STATE, rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS, rows.PUSH_QUEUE_SIZE):
+                self._registry.remove(row, broker=broker_id)
+        self._shown_brokers = brokers
+
+    def _show_broker(self, controller: QuorumController, broker_id: int) -> None:
+        def state() -> float:
+            return _registration_state(controller.committed_image.brokers.get(broker_id))
+
+        def age() -> float:
+            return controller.sessions.contact_age_ms(broker_id, self._clock.monotonic_ms())
+
+        def pending() -> float:
+            channel = controller.channels.channels.get(broker_id) if controller.channels else None
+            return 0 if channel is None else channel.queue_size()
+
+        self._registry.gauge(rows.BROKER_REGISTRATION_STATE, state, broker=broker_id)
+        self._registry.gauge(rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS, age, broker=broker_id)
+        self._registry.gauge(rows.PUSH_QUEUE_SIZE, pending, broker=broker_id)
+
+    def _partition_counts(self, image: Image) -> tuple[int, int, int]:
+        """Partitions: all, leaderless, not led by the preferred replica; counted once an image."""
+        if self._counted[0] is not image:
+            total = offline = imbalanced = 0
+            for _, _, partition in image.each_partition():
+                total += 1
+                offline += partition.leader == NO_LEADER
+                imbalanced += partition.leader != partition.preferred_leader
+            self._counted = (image, (total, offline, imbalanced))
+        return self._counted[1]
+
+    def _idle_ratio(self) -> float:
+        """Share of the time since the last scrape in which no event was being decided."""
+        (then_ns, busy_then_ns), now_ns, busy_ns = self._idle_seen, self._clock.monotonic_ns(), self._busy_ns
+        self._idle_seen = (now_ns, busy_ns)
+        elapsed_ns = now_ns - then_ns
+        return 1.0 if elapsed_ns <= 0 else max(0.0, 1 - (busy_ns - busy_then_ns) / elapsed_ns)
+
+
+def _count(image: Image, test: Callable[[Broker], bool]) -> int:
+    return sum(test(broker) for broker in image.brokers.values())
+
+
+def _registration_state(broker: Broker | None) -> int:
+    if broker is None:
+        return _UNREGISTERED
+    if broker.is_fenced:
+        return _FENCED
+    return _SHUTTING_DOWN if broker.in_controlled_shutdown else _ACTIVE

@@ -1,0 +1,218 @@
+"""The event loop: the one thread that decides.
+
+    submit -> queue -> take a group of events -> each: decide, append, apply -> commit once -> publish -> answer
+
+Rules
+1. Only the event thread reads and changes the controller's state; all others submit events.
+2. One fsync commits a whole group (group commit): while one runs, the next events queue up. Within a group an event
+   sees what the ones before it did; nothing leaves the process, no answer and no push, before the commit.
+3. A timer is an event that the loop submits to itself when its time has come.
+4. An `ApiError` is an answer. Any other exception of a decision is a bug of ours: counted, logged, answered with
+   UNKNOWN_SERVER_ERROR; it wrote nothing. An error while appending or committing ends the process: the state in memory
+   may be ahead of the log, and only a replay can tell.
+
+Threads: `submit` is for any thread; `run` is the event thread; `step` is `run`'s body, and what tests call.
+
+Source: KafkaEventQueue, QuorumController.ControllerWriteEvent (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from barnabas.common.clock import Clock
+from barnabas.common.threads import ServiceThread
+from barnabas.protocol.errors import ApiError, ErrorCode
+from controller.decision import Decision
+
+log = logging.getLogger("barnabas.controller.events")
+
+GROUP_SIZE_MAX: Final = 64
+IDLE_WAIT_MS_MAX: Final = 60_000
+
+Decide = Callable[[], Decision[Any]]
+Succeeded = Callable[[Any], None]
+Failed = Callable[[ApiError], None]
+
+
+@dataclass(slots=True)
+class Event:
+    """Something to decide. `succeeded` or `failed` is called once, on the event thread, holding no lock."""
+
+    name: str
+    decide: Decide
+    succeeded: Succeeded
+    failed: Failed
+    deadline_ms: int | None = None  # on the monotonic clock; a later start fails with REQUEST_TIMED_OUT
+    enqueued_ns: int = 0
+
+
+@dataclass(slots=True)
+class Timer:
+    """Something to decide when its time comes. Owner: event thread."""
+
+    name: str
+    next_due_ms: Callable[[], int | None]  # on the monotonic clock; None: not now
+    decide: Decide
+
+
+class Machine(Protocol):
+    """What the loop drives: see `QuorumController`."""
+
+    def append(self, records: Sequence[Any]) -> None:
+        """Append records and apply them to the image; not yet durable."""
+
+    def commit(self) -> None:
+        """Make everything appended durable and tell the brokers."""
+
+
+class Observer(Protocol):
+    """What the loop reports for metrics."""
+
+    def event_started(self, queue_time_ns: int) -> None: ...
+    def event_processed(self, processing_time_ns: int) -> None: ...
+    def event_timed_out(self) -> None: ...
+    def event_failed(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Outcome:
+    event: Event
+    response: Any = None
+    error: ApiError | None = None
+
+
+@dataclass(slots=True)
+class _Stop:
+    """Wakes the loop for good."""
+
+
+@dataclass(slots=True)
+class EventLoop:
+    """See the module. `start` and `stop` are for main; tests call `step`."""
+
+    name: str
+    clock: Clock
+    machine: Machine
+    observer: Observer
+    timers: list[Timer] = field(default_factory=list)  # fixed before start
+    _queue: queue.Queue[Event | _Stop] = field(default_factory=queue.Queue)
+    _is_stopping: bool = False  # set by stop(), read by the loop
+    _thread: ServiceThread | None = None  # fixed by start()
+
+    # -- any thread
+
+    def submit(self, event: Event) -> None:
+        """Queue an event; after `stop` it fails at once."""
+        if self._is_stopping:
+            event.failed(ApiError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down."))
+            return
+        event.enqueued_ns = self.clock.monotonic_ns()
+        self._queue.put(event)
+
+    def queue_size(self) -> int:
+        """Events that wait."""
+        return self._queue.qsize()
+
+    def start(self) -> None:
+        """Start the event thread."""
+        self._thread = ServiceThread(self.name, "controller-evt", self.run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what is queued, then end the thread."""
+        self._is_stopping = True
+        self._queue.put(_Stop())
+        if self._thread is not None:
+            self._thread.join()
+
+    # -- the event thread
+
+    def run(self) -> None:
+        """Decide until stopped."""
+        while self.step(self._wait_ms()):
+            pass
+        self._fail_rest()
+
+    def step(self, wait_ms: int = 0) -> bool:
+        """Handle one group of events, waiting for the first at most `wait_ms`, then the timers; False once stopped."""
+        events, is_stopped = self._take(wait_ms)
+        self._handle(events)
+        self.run_due_timers()
+        return not is_stopped
+
+    def run_due_timers(self) -> None:
+        """Decide what time brings."""
+        now_ms = self.clock.monotonic_ms()
+        due = [t for t in self.timers if (when := t.next_due_ms()) is not None and when <= now_ms]
+        self._handle([Event(t.name, t.decide, _ignore, _log_timer_error) for t in due])
+
+    def _take(self, wait_ms: int) -> tuple[list[Event], bool]:
+        events: list[Event] = []
+        try:
+            item = self._queue.get(timeout=wait_ms / 1000) if wait_ms > 0 else self._queue.get_nowait()
+            while not isinstance(item, _Stop):
+                events.append(item)
+                if len(events) >= GROUP_SIZE_MAX:
+                    return events, False
+                item = self._queue.get_nowait()
+        except queue.Empty:
+            return events, False
+        return events, True
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        if not events:
+            return
+        outcomes = [self._decide(event) for event in events]
+        self.machine.commit()
+        for outcome in outcomes:
+            if outcome.error is None:
+                outcome.event.succeeded(outcome.response)
+            else:
+                outcome.event.failed(outcome.error)
+
+    def _decide(self, event: Event) -> _Outcome:
+        start_ns = self.clock.monotonic_ns()
+        self.observer.event_started(start_ns - event.enqueued_ns if event.enqueued_ns else 0)
+        if event.deadline_ms is not None and start_ns // 1_000_000 > event.deadline_ms:
+            self.observer.event_timed_out()
+            return _Outcome(event, error=ApiError(ErrorCode.REQUEST_TIMED_OUT))
+        try:
+            decision = event.decide()
+        except ApiError as error:
+            return _Outcome(event, error=error)
+        except Exception:
+            log.exception("Event %s failed", event.name)
+            self.observer.event_failed()
+            return _Outcome(event, error=ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        if decision.records:
+            self.machine.append(decision.records)
+        self.observer.event_processed(self.clock.monotonic_ns() - start_ns)
+        return _Outcome(event, response=decision.response)
+
+    def _wait_ms(self) -> int:
+        due = [when for t in self.timers if (when := t.next_due_ms()) is not None]
+        if not due:
+            return IDLE_WAIT_MS_MAX
+        return max(0, min(IDLE_WAIT_MS_MAX, min(due) - self.clock.monotonic_ms()))
+
+    def _fail_rest(self) -> None:
+        while True:
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(item, Event):
+                item.failed(ApiError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down."))
+
+
+def _ignore(_: Any) -> None:
+    pass
+
+
+def _log_timer_error(error: ApiError) -> None:
+    log.error("A timed event failed: %s", error)

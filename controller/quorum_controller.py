@@ -1,0 +1,273 @@
+"""QuorumController: the state of the cluster, and the only way to change it.
+
+    submit(decide) ... decide(View) -> Decision -> append to the metadata log -> apply to the image
+                   ... commit (fsync) -> the image is published -> senders are told -> the answer
+
+Rules
+1. `image` (appended) may be ahead of `committed_image` only between an append and the commit of its group.
+2. The log is the truth: a controller that starts replays it and asks no broker anything; then every registered broker
+   has a whole session timeout to report itself, and is told everything.
+3. A quorum of controllers will replace `MetadataLog.flush` (what "committed" means) and nothing else.
+
+Threads: the event thread owns everything but `committed_image`, which is replaced whole and read by any thread.
+
+Source: QuorumController (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from barnabas.common.clock import Clock
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.metadata_records import FeatureLevelRecord, NoOpRecord
+from controller.broker_registry import (
+    HeartbeatReply,
+    Sessions,
+    check_broker_epoch,
+    fence_stale_broker,
+    process_heartbeat,
+    register_broker,
+    unregister_broker,
+)
+from controller.channel_manager import ChannelManager, Connect
+from controller.controller_metrics import ControllerMetrics
+from controller.decision import Decision, View
+from controller.elections import (
+    imbalanced_partitions,
+    leaderless_partitions,
+    preferred_leader_updates,
+    unclean_updates,
+)
+from controller.event_loop import Event, EventLoop, Timer
+from controller.image import Delta, Image, ImageEditor
+from controller.metadata_log import MetadataLog
+from controller.push import Sender
+
+log = logging.getLogger("barnabas.controller")
+
+R = TypeVar("R")
+
+MAX_ELECTIONS_PER_ROUND: Final = 1_000
+UNCLEAN_CHECK_INTERVAL_MS: Final = 300_000
+
+#: What a new cluster is formatted with: metadata.version 4.3-IV0's records as far as we write them.
+BOOTSTRAP_FEATURES: Final = {"metadata.version": 25}
+
+
+class QuorumController:
+    """See the module; built by `main`, given to the APIs as part of their services."""
+
+    def __init__(
+        self,
+        *,
+        config: Any,
+        cluster_id: str,
+        metadata_log: MetadataLog,
+        clock: Clock,
+        connect: Connect,
+        metrics: ControllerMetrics,
+        rng: random.Random | None = None,
+        start_threads: bool = True,
+    ) -> None:
+        self.config = config  # fixed before start
+        self.cluster_id = cluster_id  # fixed before start
+        self.node_id = int(config.node_id)  # fixed before start
+        self._log = metadata_log  # owner: event thread
+        self._clock = clock  # fixed before start
+        self._rng = rng or random.Random()
+        self._metrics = metrics
+        self.image = Image()  # owner: event thread; replaced whole
+        self.committed_image = self.image  # replaced whole by the event thread, after each commit
+        self._deltas: list[Delta] = []  # owner: event thread; appended but not committed
+        self.sessions = Sessions(int(config.broker_session_timeout_ms))  # owner: event thread
+        self._last_check_ms: dict[str, int] = {}  # owner: event thread
+        self._connect = connect  # fixed before start
+        self._start_threads = start_threads  # fixed before start
+        self.channels: ChannelManager | None = None  # fixed by start()
+        self.loop = EventLoop(
+            name=f"quorum-controller-{self.node_id}-event-handler",
+            clock=clock,
+            machine=self,
+            observer=metrics,
+            timers=self._timers(),
+        )
+
+    # -- life
+
+    def start(self) -> None:
+        """Replay the log, open an epoch, and begin to work."""
+        editor = ImageEditor(self.image)
+        for base_offset, records in self._log.replay():
+            editor.apply_all(records, base_offset)
+        self.image = self.committed_image = editor.image()
+        now_ms = self._clock.monotonic_ms()
+        self.sessions.start(self.image, now_ms)
+        self._log.open_epoch()
+        self.append(self._first_records())
+        sender = Sender(self.node_id, self._log.epoch, inter_broker_listener(self.config))
+        self.channels = ChannelManager(
+            sender, self._connect, lambda: self.committed_image, start_threads=self._start_threads
+        )
+        self.commit()
+        self.channels.start(self.committed_image)
+        self._metrics.watch(self)
+        log.info(
+            "Controller %d is active in epoch %d: %d brokers, %d topics, next offset %d",
+            self.node_id, self._log.epoch, len(self.image.brokers), len(self.image.topics), self.image.offset + 1,
+        )  # fmt: skip
+        if self._start_threads:
+            self.loop.start()
+
+    def _first_records(self) -> list[Any]:
+        """What a new epoch writes: an empty log's features, or a record that makes the epoch durable."""
+        if self.image.features:
+            return [NoOpRecord()]
+        return [FeatureLevelRecord(name=n, feature_level=level) for n, level in BOOTSTRAP_FEATURES.items()]
+
+    def stop(self) -> None:
+        """Answer what is queued, end the threads, close the log."""
+        if self._start_threads:
+            self.loop.stop()
+        if self.channels is not None:
+            self.channels.stop()
+        self._log.close()
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch."""
+        return self._log.epoch
+
+    # -- what the loop drives
+
+    def append(self, records: Sequence[Any]) -> None:
+        """Append one atomic batch and apply it; raises OSError, after which the process must end."""
+        base_offset = self._log.append(records)
+        assert base_offset == self.image.offset + 1, "the image and the log are one"
+        editor = ImageEditor(self.image)
+        editor.apply_all(records, base_offset)
+        self.image = editor.image()
+        self._deltas.append(editor.delta)
+
+    def commit(self) -> None:
+        """Make what was appended durable, publish it, tell the senders."""
+        if self.image is self.committed_image:
+            return
+        self._log.flush()
+        self.committed_image = self.image
+        deltas, self._deltas = self._deltas, []
+        if self.channels is not None:
+            self.channels.publish(self.committed_image, deltas)
+        self._metrics.committed(deltas, self.committed_image)
+        if any(delta.brokers for delta in deltas):
+            self._metrics.show_brokers(self)
+
+    # -- any thread
+
+    def submit(
+        self,
+        name: str,
+        decide: Callable[[View], Decision[R]],
+        succeeded: Callable[[R], None],
+        failed: Callable[[ApiError], None],
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Have something decided; one of the callbacks is called on the event thread once it is committed."""
+        deadline_ms = None if timeout_ms is None else self._clock.monotonic_ms() + max(0, timeout_ms)
+        self.loop.submit(Event(name, lambda: decide(self.view()), succeeded, failed, deadline_ms))
+
+    # -- the event thread
+
+    def view(self) -> View:
+        """What decisions read."""
+        return View(self.image, self.config, self._rng)
+
+    def register(self, view: View, request: BrokerRegistrationRequest) -> Decision[int]:
+        """Decide a registration and open its session."""
+        now_ms = self._clock.monotonic_ms()
+        existing = view.image.brokers.get(request.broker_id)
+        is_valid = existing is not None and self.sessions.is_valid(existing, now_ms)
+        decision = register_broker(
+            view, request, cluster_id=self.cluster_id, has_valid_session=is_valid
+        )
+        is_new = existing is None or existing.incarnation_id != request.incarnation_id
+        self.sessions.open(request.broker_id, now_ms, is_new_incarnation=is_new)
+        return decision
+
+    def heartbeat(self, view: View, request: BrokerHeartbeatRequest) -> Decision[HeartbeatReply]:
+        """Decide a heartbeat; what all brokers acknowledged to the senders counts as reported."""
+        check_broker_epoch(view.image, request.broker_id, request.broker_epoch)
+        if self.channels is not None:
+            for broker in view.image.brokers.values():
+                self.sessions.note_applied(broker.id, self.channels.applied_offset(broker))
+        return process_heartbeat(view, self.sessions, request, self._clock.monotonic_ms())
+
+    def unregister(self, view: View, broker_id: int) -> Decision[None]:
+        """Decide an unregistration and close the session."""
+        decision = unregister_broker(view, broker_id)
+        self.sessions.close(broker_id)
+        return decision
+
+    def _timers(self) -> list[Timer]:
+        timers = [Timer("maybeFenceStaleBroker", self._next_fencing_ms, self._fence_stale)]
+        if self.config.auto_leader_rebalance_enable:
+            interval_ms = int(self.config.leader_imbalance_check_interval_seconds) * 1000
+            timers.append(self._periodic("electPreferred", interval_ms, self._has_imbalance, self._rebalance))
+        timers.append(
+            self._periodic("electUnclean", UNCLEAN_CHECK_INTERVAL_MS, self._has_leaderless, self._elect_unclean)
+        )
+        return timers
+
+    def _periodic(
+        self, name: str, interval_ms: int, is_needed: Callable[[], bool], decide: Callable[[], Decision[Any]]
+    ) -> Timer:
+        """A timer every `interval_ms`, which only does something while it is needed."""
+        self._last_check_ms[name] = self._clock.monotonic_ms()
+
+        def run() -> Decision[Any]:
+            self._last_check_ms[name] = self._clock.monotonic_ms()
+            return decide() if is_needed() else Decision([], None)
+
+        return Timer(name, lambda: self._last_check_ms[name] + interval_ms, run)
+
+    def _next_fencing_ms(self) -> int | None:
+        return self.sessions.next_expiry_ms(self.image)
+
+    def _fence_stale(self) -> Decision[Any]:
+        now_ms = self._clock.monotonic_ms()
+        due_ms = self._next_fencing_ms()
+        if due_ms is not None and now_ms - due_ms > self.sessions.session_timeout_ms // 2:
+            # We slept ourselves (a stopped process, a suspended machine): the silence may be ours, not the brokers'.
+            log.warning("The controller stood still; every broker gets a new session")
+            self.sessions.start(self.image, now_ms)
+            return Decision([], None)
+        decision = fence_stale_broker(self.view(), self.sessions, now_ms)
+        if decision.response is not None:
+            self._metrics.session_timed_out()
+        return decision
+
+    def _has_imbalance(self) -> bool:
+        return any(True for _ in imbalanced_partitions(self.image))
+
+    def _rebalance(self) -> Decision[Any]:
+        records = preferred_leader_updates(self.view(), MAX_ELECTIONS_PER_ROUND)
+        if records:
+            log.info("Electing %d preferred leaders", len(records))
+        return Decision(records, None)
+
+    def _has_leaderless(self) -> bool:
+        return any(True for _ in leaderless_partitions(self.image))
+
+    def _elect_unclean(self) -> Decision[Any]:
+        return Decision(unclean_updates(self.view(), MAX_ELECTIONS_PER_ROUND), None)
+
+
+def inter_broker_listener(config: Any) -> str | None:
+    """The name of the listener on which brokers talk to each other, as far as the controller's config says."""
+    name = config.inter_broker_listener_name
+    return str(name) if name else str(config.security_inter_broker_protocol)
