@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.config.config import Config, topic_config
+from barnabas.config.config import Config
 from barnabas.config.errors import ConfigError
+from barnabas.config.group import GroupConfig
 from barnabas.config.listeners import Listener
-from barnabas.config.overridable import GroupConfig, TopicConfig
+from barnabas.config.topic import TopicConfig, topic_config
 
 __all__ = ["Config", "ConfigError", "GroupConfig", "Listener", "TopicConfig", "topic_config"]

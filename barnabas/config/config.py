@@ -1,13 +1,13 @@
 """Config: the settings of one process, cheap to read and replaced as a whole.
 
-`config.num_io_threads` reads the value of `num.io.threads`: a plain attribute. Where Kafka has several keys for one thing,
-the attribute of the strongest holds the outcome: `log_dirs` (log.dirs, else log.dir), `metadata_log_dir`,
+`config.num_io_threads` reads the value of `num.io.threads`: a plain attribute. Where Kafka has several keys for one
+thing, the attribute of the strongest holds the outcome: `log_dirs` (log.dirs, else log.dir), `metadata_log_dir`,
 `log_retention_ms`, `log_roll_ms`, `log_roll_jitter_ms`, `log_flush_interval_ms`, `node_id` and `broker_id`,
 `inter_broker_listener_name`. What stands in the file is in `originals` (texts) and `values` (by key).
 
 Rules
-1. A change at run time builds a whole new state and puts it in place in one assignment: a reader sees the old values or the
-   new ones, never a mixture within one attribute, and takes no lock.
+1. A change at run time builds a whole new state and puts it in place in one assignment: a reader sees the old values
+   or the new ones, and takes no lock.
 2. An unknown key is a warning, once; a value that cannot be is a ConfigError of one line.
 
 Threads: read by all; `replace` by the one thread that applies the controller's pushes.
@@ -22,17 +22,12 @@ from typing import Any, Final
 
 from barnabas.config import checks
 from barnabas.config.errors import ConfigError
+from barnabas.config.group import GroupConfig, check_group
 from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS
 from barnabas.config.listeners import Listener, parse_addresses, parse_listeners, parse_protocol_map, parse_voters
-from barnabas.config.overridable import (
-    GroupConfig,
-    TopicConfig,
-    check_group,
-    check_topic,
-    inherited,
-    reject_nulls,
-)
+from barnabas.config.overridable import inherited, reject_nulls
 from barnabas.config.properties import from_environment, parse_properties
+from barnabas.config.topic import TopicConfig, check_topic
 
 log = logging.getLogger("barnabas.config")
 
@@ -44,7 +39,10 @@ _warned: set[str] = set()  # guarded by: the GIL's or the set's own lock; a race
 
 
 class Config:
-    """The settings of one process, by attribute; see the module's docstring."""
+    """The settings of one process, by attribute; see the module's docstring.
+
+    `topic_defaults`, `group_defaults`: what a topic or group has that overrides nothing, by its own keys.
+    """
 
     originals: Mapping[str, str]
     values: Mapping[str, Any]
@@ -138,11 +136,6 @@ class Config:
         group = self.group_config(texts)
         check_group(group, self.value)
         return group
-
-
-def topic_config(config: Config, overrides: Mapping[str, str] | None = None) -> TopicConfig:
-    """Return the config of a topic that has these overrides."""
-    return config.topic_config(overrides)
 
 
 def warn_unknown(names: Iterable[str]) -> None:

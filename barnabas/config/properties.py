@@ -22,9 +22,23 @@ _UNICODE_CUT_SHORT: Final = re.compile(r"(?<!\\)(\\\\)*\\u(?![0-9a-fA-F]{4})")
 
 #: Variables that set up the image or the JVM, and are not config keys.
 _NOT_KEYS: Final = frozenset(
-    "KAFKA_VERSION KAFKA_HEAP_OPTS KAFKA_LOG4J_OPTS KAFKA_OPTS KAFKA_JMX_OPTS KAFKA_JVM_PERFORMANCE_OPTS "
-    "KAFKA_GC_LOG_OPTS KAFKA_LOG4J_ROOT_LOGLEVEL KAFKA_LOG4J_LOGGERS KAFKA_TOOLS_LOG4J_LOGLEVEL KAFKA_JMX_HOSTNAME "
-    "KAFKA_JMX_PORT KAFKA_HOME KAFKA_DEBUG KAFKA_CLUSTER_ID".split()
+    (
+        "KAFKA_CLUSTER_ID",
+        "KAFKA_DEBUG",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_HOME",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JMX_PORT",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_OPTS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_VERSION",
+    )
 )
 
 
