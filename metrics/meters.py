@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Final
 
@@ -28,7 +28,8 @@ _STEPS = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)
 #: Upper bounds (inclusive) of the buckets of every histogram: ten to a decade, from 0.001 to 10^9. The last
 #: bucket, above all bounds, is open. Values are in the unit of the row: milliseconds, bytes, records.
 BOUNDS: Final = tuple(float(f"{step}e{decade}") for decade in range(-3, 9) for step in _STEPS) + (1e9,)
-_SUM: Final = len(BOUNDS) + 1
+#: Where a histogram's cell keeps the sum, behind its buckets.
+SUM: Final = len(BOUNDS) + 1
 
 #: Yammer's decay constants: one, five and fifteen minutes, ticked each five seconds; samples forget like 0.015/s.
 _TICK_S: Final = 5.0
@@ -120,24 +121,31 @@ class HistogramSnapshot:
         self.sum = total
         self.recent = recent
 
-    def quantile(self, q: float) -> float:
-        """Return the value below which the share `q` of the recent values lies (0.0 when there never was one)."""
-        rank = q * sum(self.recent)
-        if rank <= 0.0:
-            return 0.0
+    def quantiles(self, wanted: Sequence[str]) -> list[float]:
+        """Return, for each share in ascending order, the value below which that share of the recent values lies.
+
+        Within a bucket values are taken to lie evenly; all are 0.0 when there never was a value.
+        """
+        total = sum(self.recent)
+        if total <= 0.0:
+            return [0.0] * len(wanted)
+        result: list[float] = []
         below = 0.0
         for i, weight in enumerate(self.recent):
-            if weight > 0.0 and below + weight >= rank:
-                if i == len(BOUNDS):
-                    return BOUNDS[-1]
-                low = BOUNDS[i - 1] if i else 0.0
-                return low + (BOUNDS[i] - low) * (rank - below) / weight
+            if weight <= 0.0:
+                continue
+            low = BOUNDS[i - 1] if i else 0.0
+            high = BOUNDS[i] if i < len(BOUNDS) else low
+            while len(result) < len(wanted) and (rank := float(wanted[len(result)]) * total) <= below + weight:
+                result.append(low + (high - low) * (rank - below) / weight)
             below += weight
-        return BOUNDS[-1]
+        # Why: the last rank may exceed the sum of the weights by a rounding error.
+        last = max(i for i, weight in enumerate(self.recent) if weight > 0.0)
+        return result + [BOUNDS[min(last, len(BOUNDS) - 1)]] * (len(wanted) - len(result))
 
     def cumulative(self, bound: float) -> int:
         """Return how many values were at most `bound`, which must be one of `BOUNDS`."""
-        return sum(self.buckets[: bisect_left(BOUNDS, bound) + 1])
+        return sum(self.buckets[: bisect_left(BOUNDS, bound * (1 - 1e-9)) + 1])
 
 
 class Histogram:
@@ -166,10 +174,10 @@ class Histogram:
         except KeyError:
             cell = self._cells[get_ident()] = [0] * (len(BOUNDS) + 2)
         cell[_find(_bounds, value)] += 1
-        cell[_SUM] += value
+        cell[SUM] += value
 
     def cell(self) -> list[float]:
-        """Return the calling thread's own cell, for a recorder of many values at once (see `record`)."""
+        """Return the calling thread's own cell, for a recorder of many values at once."""
         try:
             return self._cells[get_ident()]
         except KeyError:
@@ -178,14 +186,14 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        return int(sum([sum(cell[:_SUM]) for cell in list(self._cells.values())]))
+        return int(sum([sum(cell[:SUM]) for cell in list(self._cells.values())]))
 
     def snapshot(self, now_s: float) -> HistogramSnapshot:
         """Merge the cells and let what was recent before fade to `now_s`."""
         merged = [0.0] * (len(BOUNDS) + 2)
         for cell in list(self._cells.values()):
             merged = [a + b for a, b in zip(merged, cell, strict=True)]
-        buckets = [int(n) for n in merged[:_SUM]]
+        buckets = [int(n) for n in merged[:SUM]]
         # Why the floor: after hours without a value all weights must keep their proportions, not become zero.
         kept = max(math.exp(-_SAMPLE_DECAY_PER_S * max(now_s - self._seen_s, 0.0)), 1e-9)
         if buckets != self._seen:
@@ -194,13 +202,7 @@ class Histogram:
             ]
             self._seen = buckets
             self._seen_s = now_s
-        return HistogramSnapshot(buckets, merged[_SUM], self._recent)
-
-
-def record(cell: list[float], value: float) -> None:
-    """Count `value` into a histogram cell that the calling thread owns."""
-    cell[bisect_left(BOUNDS, value)] += 1
-    cell[_SUM] += value
+        return HistogramSnapshot(buckets, merged[SUM], self._recent)
 
 
 class Gauge:
