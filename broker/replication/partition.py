@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.replication.isr import (
@@ -34,20 +34,23 @@ from broker.replication.isr import (
     out_of_sync_replicas,
     reset_replica_state,
 )
+from broker.storage.log_types import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_EPOCH,
+    NO_TIMESTAMP,
+    TimestampOffset,
+)
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
-    from broker.storage.log import FetchData, FetchIsolation, Log, LogAppendInfo, TimestampOffset
+    from broker.storage.log import Log
+    from broker.storage.log_types import AppendOrigin, FetchData, FetchIsolation, LogAppendInfo
 
-NO_EPOCH = -1
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL_TIMESTAMP = -4
-LATEST_TIERED_TIMESTAMP = -5
-EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
-NO_TIMESTAMP = -1
 UP_TO_HIGH_WATERMARK = -1  # DeleteRecords: "everything there is"
 
 
@@ -248,7 +251,7 @@ class Partition:
 
     # Writing as leader
 
-    def append_as_leader(self, records: memoryview, *, required_acks: int, origin: Any) -> tuple[LogAppendInfo, bool]:
+    def append_as_leader(self, records: memoryview, *, required_acks: int, origin: AppendOrigin) -> tuple[LogAppendInfo, bool]:
         """Append whole batches; returns what was appended and whether the high watermark moved.
 
         Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas) and whatever the log
@@ -343,10 +346,10 @@ class Partition:
         return EpochEnd(*log.end_offset_for_epoch(leader_epoch))
 
     def offset_for_timestamp(
-        self, timestamp: int, isolation: FetchIsolation, limit: Callable[[Log], int], *,
+        self, timestamp: int, limit: Callable[[Log], int], *,
         current_leader_epoch: int, leader_only: bool, is_client: bool,
-    ) -> TimestampOffset | tuple[int, int, int] | None:  # fmt: skip
-        """Answer one ListOffsets item as (timestamp, offset, leader epoch); None when there is nothing to tell.
+    ) -> TimestampOffset | None:  # fmt: skip
+        """Answer one ListOffsets item; None when there is nothing to tell.
 
         `limit` gives the offset (exclusive) up to which the asker may see. A client of a new leader whose high
         watermark has not yet reached its epoch's start gets OFFSET_NOT_AVAILABLE rather than an offset that goes back.
@@ -358,9 +361,9 @@ class Partition:
         if timestamp == LATEST_TIMESTAMP:
             if is_lagging:
                 raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
-            return NO_TIMESTAMP, limit(log), role.leader_epoch
+            return TimestampOffset(NO_TIMESTAMP, limit(log), role.leader_epoch)
         if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-            return NO_TIMESTAMP, -1, NO_EPOCH
+            return TimestampOffset(NO_TIMESTAMP, -1, NO_EPOCH)
         found = log.fetch_offset_by_timestamp(timestamp)
         if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             return found

@@ -233,7 +233,7 @@ class ReplicaManager:
         timeout_ms: int,
         on_done: Callable[[ErrorCode, int], None],
         *,
-        moved: set[Any] | None = None,
+        moved: list[Any] | None = None,
     ) -> int:
         """Append a coordinator's batch with acks=all; returns its first offset, or raises ApiError at once.
 
@@ -248,7 +248,7 @@ class ReplicaManager:
         if moved is None:
             self.complete_delayed(tp)
         else:
-            moved.add(tp)
+            moved.append(tp)
         if partition.has_reached(info.last_offset + 1) == (True, ErrorCode.NONE):
             on_done(ErrorCode.NONE, first)
             return first

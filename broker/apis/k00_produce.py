@@ -1,0 +1,259 @@
+"""Produce: v3-v13
+
+Behaviour
+- Each partition gets exactly one record batch (magic 2), which its leader validates, deduplicates and appends whole.
+- acks=0: no answer; after an error the connection is closed, which is all such a client can be told. acks=1: answered
+  once the leader has written. acks=-1: answered when all in-sync replicas have it (`DelayedProduce`), at once where
+  they do already (a partition with one replica).
+- Only Kafka's own admin client id may write to internal topics.
+
+Version notes
+- v7: zstd. v8 (KIP-467): record_errors, error_message. v10 (KIP-951): current_leader, node_endpoints.
+  v11, v12 (KIP-890): nothing on the wire. v13 (KIP-516): topic ids.
+
+Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, INVALID_RECORD,
+CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP,
+OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TOPIC_EXCEPTION, NOT_ENOUGH_REPLICAS,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
+
+Different from Apache Kafka: there is no transaction coordinator yet, so no transaction can be open, and a
+transactional batch is refused with INVALID_TXN_STATE, as Kafka refuses one outside a transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k00_produce import (
+    BatchIndexAndErrorMessage,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from broker.answers import NO_REPLY, Answer, Close, Park, Reply
+from broker.apis.api import Api
+from broker.apis.redirect import current_leader
+from broker.metadata_cache import INTERNAL_TOPICS
+from broker.replication.delayed_produce import DelayedProduce, Errors
+from broker.storage.log_types import AppendOrigin
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Message
+    from broker.apis.services import Services
+    from broker.replication.partition import Partition
+    from broker.request_channel import Request
+    from broker.storage.log_types import LogAppendInfo
+
+log = logging.getLogger("barnabas.apis.produce")
+
+ADMIN_CLIENT_ID = "__admin_client"
+TOPIC_IDS_FROM = 13
+REDIRECTS_FROM = 10
+ZSTD_FROM = 7
+
+# Where a batch says what must be known before it is parsed (the batch format is in protocol/records/batch.py).
+_LENGTH_END, _MAGIC_AT, _ATTRIBUTES_LOW_AT, _OVERHEAD = 12, 16, 22, 17
+_MIN_BATCH_SIZE = 26  # the smallest that any format ever had
+_COMPRESSION_MASK, _ZSTD, _TRANSACTIONAL = 0x07, 4, 0x10
+
+Awaited = tuple[TopicPartition, "PartitionProduceResponse", "Partition", "LogAppendInfo"]
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Append each partition's batch, then answer or wait as `acks` says."""
+    message: ProduceRequest = request.message
+    acks = message.acks
+    if acks not in (-1, 0, 1):
+        return Reply(_refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS))
+    snapshot = services.metadata_cache.snapshot
+    uses_ids = request.version >= TOPIC_IDS_FROM
+    responses: list[TopicProduceResponse] = []
+    answered: list[tuple[TopicPartition, PartitionProduceResponse]] = []
+    awaited: list[Awaited] = []
+    for topic in message.topic_data:
+        name = snapshot.topic_names.get(topic.topic_id) if uses_ids else topic.name
+        partition_responses = []
+        for data in topic.partition_data:
+            if name is None:
+                response = PartitionProduceResponse(
+                    index=data.index, error_code=ErrorCode.UNKNOWN_TOPIC_ID, base_offset=-1
+                )
+            else:
+                tp = TopicPartition(name, data.index)
+                response = _append(services, request, tp, data.records, acks, awaited)
+                answered.append((tp, response))
+            partition_responses.append(response)
+        responses.append(
+            TopicProduceResponse(
+                name=name or "", topic_id=topic.topic_id, partition_responses=partition_responses
+            )
+        )
+    reply = ProduceResponse(responses=responses)
+    if acks == 0:
+        return _answer_silently(request, reply)
+    if acks == -1 and not _all_safe(awaited):
+        return _park(services, request, message, reply, answered, awaited)
+    return Reply(_finish(services, request, reply, answered))
+
+
+def _all_safe(awaited: list[Awaited]) -> bool:
+    """Whether every batch is on all in-sync replicas already; if so, notes an ISR that has become too small."""
+    for _, response, partition, info in awaited:
+        is_reached, error = partition.has_reached(info.last_offset + 1)
+        if not is_reached:
+            return False
+        response.error_code = error
+    return True
+
+
+def _append(
+    services: Services,
+    request: Request,
+    tp: TopicPartition,
+    records: memoryview | None,
+    acks: int,
+    awaited: list[Awaited],
+) -> PartitionProduceResponse:
+    manager = services.replica_manager
+    try:
+        if tp.topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {tp.topic}")
+        checked = _check_batch(records, request.version)
+        info, partition = manager.append_one(
+            tp, checked, required_acks=acks, origin=AppendOrigin.CLIENT
+        )
+    except ApiError as error:
+        return _failed(services, tp, error)
+    request.moved.append(tp)
+    response = PartitionProduceResponse(
+        index=tp.partition,
+        error_code=0,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+    if acks == -1:
+        awaited.append((tp, response, partition, info))
+    return response
+
+
+def _check_batch(records: memoryview | None, version: int) -> memoryview:
+    """Require exactly one whole batch of magic 2, not transactional, in a compression this version may use."""
+    size = 0 if records is None else len(records)
+    if records is None or size < _OVERHEAD:
+        raise ApiError(ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition")
+    batch_size = _LENGTH_END + int.from_bytes(records[8:_LENGTH_END], "big", signed=True)
+    if batch_size < _MIN_BATCH_SIZE:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE)
+    if batch_size > size:
+        raise ApiError(ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition")
+    if records[_MAGIC_AT] != 2:
+        raise ApiError(ErrorCode.INVALID_RECORD, "only record batches of magic 2 are allowed")
+    if size - batch_size >= _OVERHEAD:
+        raise ApiError(ErrorCode.INVALID_RECORD, "there must be exactly one record batch per partition")
+    attributes = records[_ATTRIBUTES_LOW_AT]
+    if version < ZSTD_FROM and attributes & _COMPRESSION_MASK == _ZSTD:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if attributes & _TRANSACTIONAL:
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction is open: transactions are not built yet")
+    return records[:batch_size]
+
+
+def _failed(services: Services, tp: TopicPartition, error: ApiError) -> PartitionProduceResponse:
+    result = services.replica_manager.failed_append(tp, error)
+    return PartitionProduceResponse(
+        index=tp.partition,
+        error_code=result.error,
+        base_offset=-1,
+        log_start_offset=result.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=e.batch_index, batch_index_error_message=e.message)
+            for e in result.record_errors
+        ],
+        error_message=result.error_message,
+    )
+
+
+def _refuse_all(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in message.topic_data
+        ]
+    )
+
+
+def _answer_silently(request: Request, reply: ProduceResponse) -> Answer:
+    errors = {
+        f"{topic.name}-{p.index}": ErrorCode(p.error_code).name
+        for topic in reply.responses
+        for p in topic.partition_responses
+        if p.error_code
+    }
+    if not errors:
+        return NO_REPLY
+    log.info(
+        "Closing connection due to error during produce request with correlation id %d from client id %s with ack=0: %s",
+        request.header.correlation_id, request.client_id, errors,
+    )  # fmt: skip
+    return Close("produce with acks=0 failed")
+
+
+def _park(
+    services: Services,
+    request: Request,
+    message: ProduceRequest,
+    reply: ProduceResponse,
+    answered: list[tuple[TopicPartition, PartitionProduceResponse]],
+    awaited: list[Awaited],
+) -> Answer:
+    responses = {tp: response for tp, response, _, _ in awaited}
+
+    def respond(errors: Errors) -> Message:
+        for tp, error in errors.items():
+            responses[tp].error_code = error
+        return _finish(services, request, reply, answered)
+
+    pending = [(tp, info.last_offset + 1) for tp, _, _, info in awaited]
+    operation = DelayedProduce(services.replica_manager, pending, message.timeout_ms, respond)
+    for topic in message.topic_data:
+        for data in topic.partition_data:
+            data.records = None  # the log has them: let the frame go while the request waits
+    return Park(operation, services.purgatories.produce, list(responses))
+
+
+def _finish(
+    services: Services,
+    request: Request,
+    reply: ProduceResponse,
+    answered: list[tuple[TopicPartition, PartitionProduceResponse]],
+) -> ProduceResponse:
+    """Add who leads instead to partitions that are led elsewhere."""
+    if request.version < REDIRECTS_FROM:
+        return reply
+    nodes: dict[int, NodeEndpoint] = {}
+    for tp, response in answered:
+        if response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader_id, leader_epoch, node = current_leader(services, request, tp)
+            response.current_leader.leader_id = leader_id
+            response.current_leader.leader_epoch = leader_epoch
+            if node is not None:
+                nodes[node.id] = NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+    if nodes:
+        reply.node_endpoints = list(nodes.values())
+    return reply
+
+
+API = Api(0, "Produce", (3, 13), handle, operation="WRITE", resource="TOPIC")

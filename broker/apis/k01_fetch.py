@@ -1,0 +1,277 @@
+"""Fetch: v4-v18
+
+Behaviour
+- The request (with its session, if any) becomes a list of partitions; each is read up to the offset its isolation allows
+  (followers: LEO; read_uncommitted: HW; read_committed: LSO), as slices of files that are never copied.
+- Answered at once when min_bytes are there, when max_wait_ms is 0, or when a partition has an error, a diverging epoch
+  or a preferred replica; else parked (`DelayedFetch`).
+- A follower's fetch tells how far its log reaches: its leader moves the high watermark, and may let it join the ISR.
+
+Version notes
+- v5: log_start_offset. v7 (KIP-227): sessions. v9 (KIP-320): current_leader_epoch. v11 (KIP-392): preferred replica.
+  v12 (KIP-595): last_fetched_epoch, diverging_epoch. v13 (KIP-516): topic ids. v15 (KIP-903): replica_state.
+  v16 (KIP-951): current leader, node endpoints. v17 (KIP-853), v18 (KIP-1166): for KRaft's own log only.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR;
+of the whole: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+
+Different from Apache Kafka: nothing is stored in old formats, so nothing is ever converted down.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.common.ids import ZERO_UUID
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k01_fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+from broker.answers import Answer, Park, Reply
+from broker.apis.api import Api
+from broker.apis.redirect import current_leader
+from broker.fetch_sessions import FetchContext, has_records, item_of
+from broker.replication.delayed_fetch import DelayedFetch
+from broker.replication.reading import FetchItem, FetchParams, Read, ReadResult, read_all
+from broker.storage.log_types import FetchIsolation
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import Message
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+TOPIC_IDS_FROM = 13
+REPLICA_STATE_FROM = 15
+REDIRECTS_FROM = 16
+PREFERRED_REPLICA_FROM = 11
+ZSTD_FROM = 10
+STORAGE_ERROR_FROM = 6
+REDIRECTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Read what the session asks for; answer, or wait for more."""
+    message: FetchRequest = request.message
+    params = _params(services, request, message)
+    request.is_follower = params.is_from_follower
+    context = _context(services, request.version, message, is_follower=params.is_from_follower)
+    if context.error:
+        return Reply(FetchResponse(error_code=context.error, session_id=context.session_id, responses=[]))
+    errors: list[tuple[FetchItem, ErrorCode]] = []
+    items = _known_items(services, context, errors)
+
+    def respond(reads: list[Read]) -> Message:
+        return _respond(services, request, params, context, reads, errors)
+
+    reads = read_all(services.replica_manager, params, items)
+    if params.is_from_follower:
+        _note_follower(services, request, params, reads)
+    if (
+        params.max_wait_ms <= 0
+        or not items
+        or errors
+        or sum(result.size for _, result in reads) >= params.min_bytes
+        or any(result.is_final for _, result in reads)
+    ):
+        return Reply(respond(reads))
+    operation = DelayedFetch(services.replica_manager, params, items, respond)
+    return Park(operation, services.purgatories.fetch, [item.tp for item in items])
+
+
+def _params(services: Services, request: Request, message: FetchRequest) -> FetchParams:
+    version = request.version
+    if version >= REPLICA_STATE_FROM:
+        replica_id, replica_epoch = message.replica_state.replica_id, message.replica_state.replica_epoch
+    else:
+        replica_id, replica_epoch = message.replica_id, -1
+    is_follower = replica_id >= 0
+    if is_follower:
+        isolation = FetchIsolation.LOG_END
+    elif message.isolation_level == 1:
+        isolation = FetchIsolation.TXN_COMMITTED
+    else:
+        isolation = FetchIsolation.HIGH_WATERMARK
+    max_bytes = min(message.max_bytes, services.config.fetch_max_bytes)
+    return FetchParams(
+        replica_id=replica_id,
+        replica_epoch=replica_epoch,
+        max_wait_ms=message.max_wait_ms,
+        min_bytes=min(message.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        isolation=isolation,
+        leader_only=is_follower or version < PREFERRED_REPLICA_FROM,
+        rack_id=message.rack_id,
+    )
+
+
+def _context(services: Services, version: int, message: FetchRequest, *, is_follower: bool) -> FetchContext:
+    snapshot = services.metadata_cache.snapshot
+    if version >= TOPIC_IDS_FROM:
+        names = snapshot.topic_names
+        items = [
+            item_of(topic, partition, names.get(topic.topic_id, ""))
+            for topic in message.topics
+            for partition in topic.partitions
+        ]
+        forgotten = [(t.topic_id, index) for t in message.forgotten_topics_data for index in t.partitions]
+    else:
+        items = [item_of(topic, partition, topic.topic) for topic in message.topics for partition in topic.partitions]
+        forgotten = [(t.topic, index) for t in message.forgotten_topics_data for index in t.partitions]
+    return services.fetch_sessions.context(
+        version,
+        message.session_id,
+        message.session_epoch,
+        items,
+        forgotten,
+        snapshot.topic_name,
+        is_follower=is_follower,
+    )
+
+
+def _known_items(
+    services: Services, context: FetchContext, errors: list[tuple[FetchItem, ErrorCode]]
+) -> list[FetchItem]:
+    """The partitions that exist; the others go to `errors`."""
+    topics = services.metadata_cache.snapshot.topics
+    known = []
+    for item in context.items:
+        tp = item.tp
+        topic = topics.get(tp.topic)
+        if not tp.topic:
+            errors.append((item, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif topic is None or tp.partition not in topic.partitions:
+            errors.append((item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            known.append(item)
+    return known
+
+
+def _note_follower(services: Services, request: Request, params: FetchParams, reads: list[Read]) -> None:
+    manager = services.replica_manager
+    for item, result in reads:
+        partition = manager.find(item.tp)
+        data = result.data
+        if partition is None or data is None:
+            continue
+        moved = manager.update_follower(
+            partition,
+            params.replica_id,
+            fetch_offset=item.fetch_offset,
+            log_start_offset=item.log_start_offset,
+            leader_log_end_offset=data.log_end_offset,
+            broker_epoch=params.replica_epoch,
+        )
+        if moved:
+            request.moved.append(item.tp)
+            if partition.log is not None:
+                result.high_watermark = partition.log.high_watermark
+
+
+def _respond(
+    services: Services,
+    request: Request,
+    params: FetchParams,
+    context: FetchContext,
+    reads: list[Read],
+    errors: list[tuple[FetchItem, ErrorCode]],
+) -> FetchResponse:
+    nodes: dict[int, NodeEndpoint] = {}
+    answered = [(item, _partition_data(services, request, item, result, nodes)) for item, result in reads]
+    for item, error in errors:
+        answered.append((item, _error_data(item, error)))
+    error, session_id, told = context.finish(answered)
+    response = FetchResponse(error_code=error, session_id=session_id, responses=_group(told, request.version))
+    if nodes:
+        response.node_endpoints = list(nodes.values())
+    _count_bytes(services, params, told)
+    return response
+
+
+def _partition_data(
+    services: Services, request: Request, item: FetchItem, result: ReadResult, nodes: dict[int, NodeEndpoint]
+) -> PartitionData:
+    error = result.error
+    if error:
+        if error == ErrorCode.KAFKA_STORAGE_ERROR and request.version < STORAGE_ERROR_FROM:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        data = _error_data(item, error)
+        if request.version >= REDIRECTS_FROM and error in REDIRECTED:
+            leader_id, leader_epoch, node = current_leader(services, request, item.tp)
+            data.current_leader.leader_id = leader_id
+            data.current_leader.leader_epoch = leader_epoch
+            if node is not None:
+                nodes[node.id] = NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        return data
+    read = result.data
+    partition_data = PartitionData(
+        partition_index=item.tp.partition,
+        error_code=0,
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=result.preferred_read_replica,
+        records=b"" if read is None or read.slice is None else read.slice,
+    )
+    if read is not None and read.aborted_transactions is not None:
+        partition_data.aborted_transactions = [
+            AbortedTransaction(producer_id=a.producer_id, first_offset=a.first_offset)
+            for a in read.aborted_transactions
+        ]
+    if result.diverging is not None:
+        partition_data.diverging_epoch.epoch = result.diverging.leader_epoch
+        partition_data.diverging_epoch.end_offset = result.diverging.end_offset
+    if request.version < ZSTD_FROM and _stores_zstd(services, item):
+        return _error_data(item, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    return partition_data
+
+
+def _stores_zstd(services: Services, item: FetchItem) -> bool:
+    partition = services.replica_manager.find(item.tp)
+    return (
+        partition is not None and partition.log is not None and partition.log.config.compression_type == "zstd"
+    )
+
+
+def _error_data(item: FetchItem, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=item.tp.partition, error_code=error, high_watermark=-1, records=b"", aborted_transactions=[]
+    )
+
+
+def _group(told: list[tuple[FetchItem, PartitionData]], version: int) -> list[FetchableTopicResponse]:
+    """Gather neighbours of the same topic."""
+    uses_ids = version >= TOPIC_IDS_FROM
+    topics: list[FetchableTopicResponse] = []
+    last: object = None
+    for item, data in told:
+        name = item.topic_id if uses_ids else item.tp.topic
+        if name != last:
+            last = name
+            topics.append(
+                FetchableTopicResponse(topic=item.tp.topic, topic_id=item.topic_id or ZERO_UUID, partitions=[])
+            )
+        topics[-1].partitions.append(data)
+    return topics
+
+
+def _count_bytes(services: Services, params: FetchParams, told: list[tuple[FetchItem, PartitionData]]) -> None:
+    stats = services.replica_manager.stats
+    for item, data in told:
+        if not has_records(data):
+            continue
+        size = data.records.size
+        if params.is_from_follower:
+            stats.all_topics.replication_bytes_out(size)
+        else:
+            stats.all_topics.bytes_out(size)
+            stats.topic(item.tp.topic).bytes_out(size)
+
+
+API = Api(1, "Fetch", (4, 18), handle, operation="READ", resource="TOPIC")

@@ -1,0 +1,106 @@
+"""ListOffsets: v1-v11
+
+Behaviour
+- Each partition asks for the offset at a timestamp (the first record at or after it) or at a special place:
+  -1 the end its isolation may see, -2 the log's start, -3 the record with the largest timestamp, -4 the start of what
+  is on this broker's disk, -5 and -6 the bounds of tiered storage (none here: offset -1).
+- Consumers (replica_id -1) see up to HW or LSO, brokers up to LEO; replica_id -2 may ask a follower.
+
+Version notes
+- v2: isolation_level. v4 (KIP-320): current_leader_epoch. v7 (KIP-734): -3. v8 (KIP-405): -4. v9 (KIP-1005): -5.
+  v10 (KIP-1075): timeout_ms, for tiered storage. v11 (KIP-1023): -6.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before v5), INVALID_REQUEST for a partition named twice, UNSUPPORTED_VERSION
+for a special timestamp that the version does not know, KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+from broker.replication.delayed_fetch import visible_end
+from broker.storage.log_types import FetchIsolation
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+CONSUMER_ID = -1
+DEBUGGING_ID = -2
+OFFSET_NOT_AVAILABLE_FROM = 5
+# The first version that knows each special timestamp.
+SPECIAL_FROM = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer each partition from its log."""
+    message: ListOffsetsRequest = request.message
+    counts = Counter((topic.name, p.partition_index) for topic in message.topics for p in topic.partitions)
+    topics = []
+    for topic in message.topics:
+        partitions = []
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            try:
+                if counts[tp] > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST)
+                partitions.append(_answer(services, request.version, message, tp, partition))
+            except ApiError as error:
+                partitions.append(_failed(partition, _downgraded(error.code, request.version)))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return Reply(ListOffsetsResponse(topics=topics))
+
+
+def _downgraded(error: ErrorCode, version: int) -> ErrorCode:
+    if error == ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_FROM:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return error
+
+
+def _answer(
+    services: Services, version: int, message: ListOffsetsRequest, tp: TopicPartition, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    if asked.timestamp < 0 and version < SPECIAL_FROM.get(asked.timestamp, 1 << 15):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    is_client = message.replica_id == CONSUMER_ID
+    isolation = FetchIsolation.LOG_END
+    if is_client:
+        isolation = FetchIsolation.TXN_COMMITTED if message.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
+    found = services.replica_manager.partition(tp).offset_for_timestamp(
+        asked.timestamp,
+        lambda log: visible_end(log, isolation),
+        current_leader_epoch=asked.current_leader_epoch,
+        leader_only=message.replica_id != DEBUGGING_ID,
+        is_client=is_client,
+    )
+    if found is None:
+        return _failed(asked, ErrorCode.NONE)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=0,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def _failed(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, error_code=error, timestamp=-1, offset=-1
+    )
+
+
+API = Api(2, "ListOffsets", (1, 11), handle, operation="DESCRIBE", resource="TOPIC")

@@ -1,0 +1,45 @@
+"""UpdateMetadata: v0-v8, accepted from the controller, not advertised
+
+Behaviour: replaces the metadata cache by one that includes the push (`metadata_cache.py`), then wakes the admin requests
+that wait to see their topics appear, change or vanish. Tag 10001 says up to which offset of the metadata log this
+broker now knows everything; the next heartbeat reports it.
+
+Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
+
+Different from Apache Kafka: 4.x removed this request; it is the push of 3.9, with two tagged fields of our own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+from broker.apis.push import apply_config_records, metadata_offset
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Check the epochs, apply configs, then the picture of the cluster."""
+    message: UpdateMetadataRequest = request.message
+    error = services.leadership.check_epochs(message.broker_epoch, message.controller_epoch)
+    if error:
+        return Reply(UpdateMetadataResponse(error_code=error))
+    apply_config_records(services, message)
+    changed = services.metadata_cache.apply_update_metadata(message)
+    offset = metadata_offset(message)
+    if offset is not None:
+        services.metadata_cache.note_offset(offset)
+    for name in changed:
+        services.purgatories.topic.check_and_complete(name)
+    services.auto_topic_creation.forget(changed)
+    return Reply(UpdateMetadataResponse())
+
+
+API = Api(
+    6, "UpdateMetadata", (0, 8), handle, operation="CLUSTER_ACTION", resource="CLUSTER", advertised=False
+)
