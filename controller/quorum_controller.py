@@ -56,8 +56,9 @@ R = TypeVar("R")
 MAX_ELECTIONS_PER_ROUND: Final = 1_000
 UNCLEAN_CHECK_INTERVAL_MS: Final = 300_000
 
-#: What a new cluster is formatted with: metadata.version 4.3-IV0's records as far as we write them.
+#: What a new cluster is formatted with, and what this controller can do: (oldest, newest) level.
 BOOTSTRAP_FEATURES: Final = {"metadata.version": 25}
+SUPPORTED_FEATURES: Final = {"metadata.version": (7, 30), "group.version": (0, 1), "transaction.version": (0, 2)}
 
 
 class QuorumController:

@@ -1,0 +1,30 @@
+"""CreateTopics: v2-v7
+
+Behaviour
+- All topics of a request are one atomic batch; those with errors are left out of it and reported one by one.
+- Answered once the batch is durable. A broker that forwarded the request waits until the topics have reached it.
+
+Version notes: v5 (KIP-525) configs, counts; v6 throttling by error; v7 topic id.
+
+Errors: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from broker.answers import Answer
+from broker.apis.api import Api
+from broker.request_channel import Request
+from controller.apis.services import ControllerServices, decide_later, same
+from controller.topics import create_topics
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Have the topics created."""
+    message = request.message
+    return decide_later(
+        services, "createTopics", lambda view: create_topics(view, message), same, message.timeout_ms
+    )
+
+
+API = Api(19, "CreateTopics", (2, 7), handle, operation="CREATE", resource="CLUSTER")

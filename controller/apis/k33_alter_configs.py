@@ -1,0 +1,23 @@
+"""AlterConfigs: v0-v2 (superseded by IncrementalAlterConfigs)
+
+Behaviour: the given configs replace all dynamic configs of each resource.
+
+Errors: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from broker.answers import Answer
+from broker.apis.api import Api
+from broker.request_channel import Request
+from controller.apis.services import ControllerServices, decide_later, same
+from controller.configs import alter_configs
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Have the configs replaced."""
+    message = request.message
+    return decide_later(services, "legacyAlterConfigs", lambda view: alter_configs(view, message), same)
+
+
+API = Api(33, "AlterConfigs", (0, 2), handle)

@@ -1,0 +1,26 @@
+"""CreatePartitions: v0-v3
+
+Behaviour: topics grow, never shrink; new partitions are placed like those of a new topic, or as the client says.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
+INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from broker.answers import Answer
+from broker.apis.api import Api
+from broker.request_channel import Request
+from controller.apis.services import ControllerServices, decide_later, same
+from controller.topics import create_partitions
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Have the partitions created."""
+    message = request.message
+    return decide_later(
+        services, "createPartitions", lambda view: create_partitions(view, message), same, message.timeout_ms
+    )
+
+
+API = Api(37, "CreatePartitions", (0, 3), handle, operation="ALTER", resource="TOPIC")

@@ -1,0 +1,26 @@
+"""ElectLeaders: v0-v2
+
+Behaviour: v0 knows preferred elections only; from v1 unclean ones too (KIP-460), which may lose data.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
+INVALID_REQUEST, REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from broker.answers import Answer
+from broker.apis.api import Api
+from broker.request_channel import Request
+from controller.apis.services import ControllerServices, decide_later, same
+from controller.leader_requests import elect_leaders
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Have the leaders elected."""
+    message = request.message
+    return decide_later(
+        services, "electLeaders", lambda view: elect_leaders(view, message), same, message.timeout_ms
+    )
+
+
+API = Api(43, "ElectLeaders", (0, 2), handle, operation="ALTER", resource="CLUSTER")

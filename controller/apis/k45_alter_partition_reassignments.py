@@ -1,0 +1,32 @@
+"""AlterPartitionReassignments: v0-v1
+
+Behaviour: starts, replaces or cancels reassignments (KIP-455); they complete by themselves, see reassignment.py.
+
+Version notes: v1 (KIP-860) may forbid a change of the replication factor.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
+NO_REASSIGNMENT_IN_PROGRESS, REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from broker.answers import Answer
+from broker.apis.api import Api
+from broker.request_channel import Request
+from controller.apis.services import ControllerServices, decide_later, same
+from controller.reassignment import alter_reassignments
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Have the reassignments changed."""
+    message = request.message
+    return decide_later(
+        services,
+        "alterPartitionReassignments",
+        lambda view: alter_reassignments(view, message),
+        same,
+        message.timeout_ms,
+    )
+
+
+API = Api(45, "AlterPartitionReassignments", (0, 1), handle, operation="ALTER", resource="CLUSTER")

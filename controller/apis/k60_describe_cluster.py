@@ -1,0 +1,50 @@
+"""DescribeCluster: v0-v2
+
+Behaviour: a controller answers with the controllers (endpoint type 2, KIP-919) and the cluster's id, which is how a
+broker with empty directories learns it.
+
+Errors: MISMATCHED_ENDPOINT_TYPE (from v1: asked for brokers), UNSUPPORTED_ENDPOINT_TYPE.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+from broker.request_channel import Request
+from controller.apis.services import ControllerServices
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+_FIRST_VERSION_WITH_TYPE: Final = 1
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Describe the controllers."""
+    message = request.message
+    if request.header.api_version >= _FIRST_VERSION_WITH_TYPE and message.endpoint_type != CONTROLLERS:
+        if message.endpoint_type == BROKERS:
+            raise ApiError(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER",
+            )
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {message.endpoint_type}"
+        )
+    return Reply(
+        DescribeClusterResponse(
+            endpoint_type=CONTROLLERS,
+            cluster_id=services.cluster_id,
+            controller_id=services.controller.node_id,
+            brokers=[
+                DescribeClusterBroker(broker_id=node_id, host=host, port=port)
+                for node_id, host, port in services.endpoints
+            ],
+        )
+    )
+
+
+API = Api(60, "DescribeCluster", (0, 2), handle, operation="DESCRIBE", resource="CLUSTER")

@@ -1,0 +1,33 @@
+"""BrokerRegistration: v0-v4
+
+Behaviour: makes a broker known, fenced, under a new epoch; its sender begins to tell it everything. The same incarnation
+may register again, to amend what it said.
+
+Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION,
+BROKER_ID_NOT_REGISTERED (a broker of the ZooKeeper days).
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationResponse
+from broker.answers import Answer
+from broker.apis.api import Api
+from broker.request_channel import Request
+from controller.apis.services import ControllerServices, decide_later
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Have the broker registered."""
+    message = request.message
+    if not message.listeners:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "No listeners specified in request")
+    return decide_later(
+        services,
+        "registerBroker",
+        lambda view: services.controller.register(view, message),
+        lambda epoch: BrokerRegistrationResponse(broker_epoch=epoch),
+    )
+
+
+API = Api(62, "BrokerRegistration", (0, 4), handle, operation="CLUSTER_ACTION", resource="CLUSTER")

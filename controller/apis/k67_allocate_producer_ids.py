@@ -1,0 +1,34 @@
+"""AllocateProducerIds: v0
+
+Behaviour: gives a broker the next block of producer ids (KIP-730).
+
+Errors: STALE_BROKER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
+from broker.answers import Answer
+from broker.apis.api import Api
+from broker.request_channel import Request
+from controller.apis.services import ControllerServices, decide_later
+from controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Have a block allocated."""
+    message = request.message
+    return decide_later(
+        services,
+        "allocateProducerIds",
+        lambda view: allocate_producer_ids(view, message.broker_id, message.broker_epoch),
+        answer,
+    )
+
+
+def answer(block: ProducerIdBlock) -> AllocateProducerIdsResponse:
+    """The response for a block."""
+    return AllocateProducerIdsResponse(producer_id_start=block.first_id, producer_id_len=block.size)
+
+
+API = Api(67, "AllocateProducerIds", (0, 0), handle, operation="CLUSTER_ACTION", resource="CLUSTER")
