@@ -1,0 +1,215 @@
+"""What the controller has told this broker about configs, and who must know when it changes.
+
+Rules
+1. For a broker key, what is set for this broker weighs more than what is set for all brokers, and that more than the file.
+2. A change is checked before it is accepted by AlterConfigs (`check_broker_change`), never here: what comes from the
+   controller is decided. A value that cannot be used all the same is logged and passed over.
+3. Only keys that are `live` in THE table are applied; DescribeConfigs calls the others read-only.
+4. Listeners are called after the new values are in place, holding no lock.
+
+Threads: `apply` by the handler that runs the controller's push, one at a time; the rest by anyone.
+Source: DynamicBrokerConfig, ConfigRepository (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.config.errors import ConfigError
+from barnabas.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Key, Mode
+
+if TYPE_CHECKING:
+    from barnabas.config import Config, GroupConfig, TopicConfig
+
+log = logging.getLogger("barnabas.config")
+
+ALL_BROKERS: Final = ""
+
+
+class ResourceType(IntEnum):
+    """What a config belongs to, by Kafka's numbers (ConfigResource.Type)."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Resource(NamedTuple):
+    """Something that has configs."""
+
+    type: int
+    name: str
+
+
+class Change(NamedTuple):
+    """One config record: `value` None takes the setting away."""
+
+    resource: Resource
+    name: str
+    value: str | None
+
+
+Listener = Callable[[Resource], None]
+
+
+class DynamicConfig:
+    """Overrides of every resource, as of the last push."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config  # fixed before start; its values are replaced by apply
+        self._file = config.with_overrides({})  # fixed before start
+        self._lock = threading.Lock()
+        self._overrides: dict[Resource, Mapping[str, str]] = {}  # replaced whole under _lock, item by item
+        self._listeners: list[Listener] = []  # fixed before start
+
+    def on_change(self, listener: Listener) -> None:
+        """Have `listener` called with each resource that changed: a topic's logs take `topic_config` then, say.
+
+        A change of a broker resource may change the defaults of all topics and groups.
+        """
+        self._listeners.append(listener)
+
+    # -- reading
+
+    def overrides(self, type_: int, name: str) -> Mapping[str, str]:
+        """Return what is set for a resource itself."""
+        return self._overrides.get(Resource(type_, name), {})
+
+    def names(self, type_: int) -> list[str]:
+        """Return the names of the resources of a type that have settings."""
+        return sorted(resource.name for resource in list(self._overrides) if resource.type == type_)
+
+    def broker_overrides(self) -> Mapping[str, str]:
+        """Return what is set for this very broker."""
+        return self.overrides(ResourceType.BROKER, str(self._file.node_id))
+
+    def cluster_overrides(self) -> Mapping[str, str]:
+        """Return what is set for all brokers."""
+        return self.overrides(ResourceType.BROKER, ALL_BROKERS)
+
+    def static(self) -> Mapping[str, str]:
+        """Return what stands in the file."""
+        return self._file.originals
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """Return the config of a topic's logs; a setting that cannot be is logged and passed over."""
+        overrides = self.overrides(ResourceType.TOPIC, topic)
+        return self.config.topic_config(_usable(overrides, TOPIC_KEYS, f"topic {topic}"))
+
+    def group_config(self, group: str) -> GroupConfig:
+        """Return the config of a group."""
+        return self.config.group_config(self.overrides(ResourceType.GROUP, group))
+
+    # -- writing
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Take over config records in order, then tell the listeners which resources changed."""
+        changed: dict[Resource, None] = {}
+        with self._lock:
+            for change in changes:
+                overrides = dict(self._overrides.get(change.resource, {}))
+                if change.value is None:
+                    overrides.pop(change.name, None)
+                else:
+                    overrides[change.name] = change.value
+                self._put(change.resource, overrides)
+                changed[change.resource] = None
+            if any(self._concerns_broker(resource) for resource in changed):
+                self._refresh()
+        self._tell(changed)
+
+    def reset(self, changes: Iterable[Change]) -> None:
+        """Take over config records that are all there are (a full state), and tell what changed."""
+        wanted: dict[Resource, dict[str, str]] = {}
+        for change in changes:
+            if change.value is not None:
+                wanted.setdefault(change.resource, {})[change.name] = change.value
+        with self._lock:
+            changed = {
+                resource: None
+                for resource in [*self._overrides, *wanted]
+                if self._overrides.get(resource, {}) != wanted.get(resource, {})
+            }
+            for resource in changed:
+                self._put(resource, wanted.get(resource, {}))
+            if any(self._concerns_broker(resource) for resource in changed):
+                self._refresh()
+        self._tell(changed)
+
+    def check_broker_change(self, name: str, wanted: Mapping[str, str]) -> None:
+        """Raise ConfigError unless the broker resource `name` ("" for all brokers) may have these settings."""
+        for key_name, text in wanted.items():
+            self._check_key(BROKER_KEYS.get(_base(key_name)), key_name, per_broker=name != ALL_BROKERS)
+            if key_name in BROKER_KEYS:
+                BROKER_KEYS[key_name].parse(text)
+        cluster = wanted if name == ALL_BROKERS else self.cluster_overrides()
+        own = self.broker_overrides() if name == ALL_BROKERS else wanted
+        self._file.with_overrides(_live({**cluster, **own}))
+
+    def _put(self, resource: Resource, overrides: Mapping[str, str]) -> None:
+        if overrides:
+            self._overrides[resource] = overrides
+        else:
+            self._overrides.pop(resource, None)
+
+    def _concerns_broker(self, resource: Resource) -> bool:
+        return resource.type == ResourceType.BROKER and resource.name in (ALL_BROKERS, str(self._file.node_id))
+
+    def _refresh(self) -> None:
+        """Put new values of the live keys in place (rules 1 and 3)."""
+        merged = {**self.cluster_overrides(), **self.broker_overrides()}
+        usable = _usable(_live(merged), BROKER_KEYS, f"broker {self._file.node_id}")
+        try:
+            self.config.replace(self._file.with_overrides(usable))
+        except ConfigError as error:
+            log.error("dynamic config of broker %s is passed over: %s", self._file.node_id, error)
+
+    def _tell(self, changed: Iterable[Resource]) -> None:
+        for resource in changed:
+            for listener in self._listeners:
+                listener(resource)
+
+    @staticmethod
+    def _check_key(key: Key | None, name: str, *, per_broker: bool) -> None:
+        if key is None:
+            return  # as Kafka: a key that nobody knows may be meant for a plug-in
+        if not key.live:
+            raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
+        if key.mode is Mode.PER_BROKER and not per_broker:
+            raise ConfigError(
+                f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
+            )
+
+
+def _base(name: str) -> str:
+    """Return the key behind `listener.name.<listener>.<key>`."""
+    return name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") >= 3 else name
+
+
+def _live(overrides: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in overrides.items() if name in BROKER_KEYS and BROKER_KEYS[name].live}
+
+
+def _usable(overrides: Mapping[str, str], keys: Mapping[str, Key], owner: str) -> dict[str, str]:
+    """Return the settings whose values can be parsed (rule 2)."""
+    usable = {}
+    for name, text in overrides.items():
+        try:
+            if name in keys:
+                keys[name].parse(text)
+                usable[name] = text
+        except ConfigError as error:
+            log.error("dynamic config of %s is passed over: %s", owner, error)
+    return usable
+
+
+def synonyms_of(name: str) -> tuple[str, ...]:
+    """Return the broker keys that say the same as `name`, the strongest first."""
+    return BROKER_SYNONYMS.get(name, (name,))
