@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.protocol.errors import ErrorCode
 
@@ -248,8 +248,7 @@ Result: TypeAlias = JoinResult | SyncResult | LeaveResult | ErrorCode
 # Effects
 
 
-@dataclass(slots=True, frozen=True)
-class TimerKey:
+class TimerKey(NamedTuple):
     """Names one of a group's timers: "join", "sync", or "session" with the member's id."""
 
     kind: str

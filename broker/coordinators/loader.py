@@ -1,0 +1,72 @@
+"""Reads a partition of __consumer_offsets into its shard when this broker becomes its leader.
+
+Rules
+1. Everything up to the log end is read, in order: a later record of a key replaces an earlier one.
+2. Records of kinds of groups that are not built yet are passed over; they stay in the log.
+3. Offsets of transactions count once their marker is read.
+
+Threads: `group-metadata-manager-0`, the only one that touches a loading shard.
+Source: Kafka's CoordinatorLoaderImpl (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.records.batch import ControlType, iter_headers, iter_records, parse_control_type
+from broker.coordinators import offset_records as records
+from broker.coordinators.shard import Shard, ShardState
+from broker.storage.log_types import FetchIsolation
+
+if TYPE_CHECKING:
+    from barnabas.protocol.records.batch import BatchHeader
+
+log = logging.getLogger("barnabas.group")
+
+NO_PRODUCER_ID = -1
+
+
+def load(shard: Shard, partition_log: Any, buffer_bytes: int) -> int:
+    """Replay the log into the shard, `buffer_bytes` at a time; returns how many records were read.
+
+    Gives up, silently, when the shard is closed meanwhile. Raises what reading and decoding raise.
+    """
+    offset = partition_log.log_start_offset
+    count = 0
+    while offset < partition_log.log_end_offset and shard.state is ShardState.LOADING:
+        data = partition_log.read(
+            offset, buffer_bytes, isolation=FetchIsolation.LOG_END, min_one_message=True
+        )
+        if data.slice is None:
+            break
+        buffer = memoryview(data.slice.read())
+        next_offset = offset
+        for position, header in iter_headers(buffer):
+            count += _replay_batch(shard, buffer[position : position + header.size_in_bytes], header, offset)
+            next_offset = max(next_offset, header.next_offset)
+        if next_offset == offset:
+            break
+        offset = next_offset
+    return count
+
+
+def _replay_batch(shard: Shard, batch: memoryview, header: BatchHeader, from_offset: int) -> int:
+    count = 0
+    for record in iter_records(batch):
+        if record.offset < from_offset:
+            continue
+        count += 1
+        if header.is_control:
+            kind = parse_control_type(record.key)
+            if kind in (ControlType.COMMIT, ControlType.ABORT):
+                shard.offsets.end_transaction(header.producer_id, kind is ControlType.COMMIT)
+            continue
+        if record.key is None:
+            continue
+        what = records.read(bytes(record.key), record.value, record.offset)
+        if what is not None:
+            shard.replay(what, header.producer_id if header.is_transactional else NO_PRODUCER_ID)
+        else:
+            log.debug("%s: record at %d is not of a classic group", shard.tp, record.offset)
+    return count
