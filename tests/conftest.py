@@ -1,0 +1,51 @@
+"""Fixtures that several packages of tests share, and the logs of the processes beside a failed test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
+from tests.support.kafka_tools import KafkaTools
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of this project's test runs."""
+    parser.addoption(
+        "--target",
+        choices=("barnabas", "apache"),
+        default="barnabas",
+        help="what the client tests talk to; `apache` checks the tests against Apache Kafka",
+    )
+    parser.addoption("--kills", type=int, default=30, help="how many processes the crash tests kill in all")
+    parser.addoption("--seed", type=int, default=20130101, help="what the crash tests' moments derive from")
+
+
+@pytest.fixture(scope="session")
+def apache_runtime() -> KafkaRuntime:
+    """Apache Kafka's jars and a JVM."""
+    try:
+        return kafka_runtime()
+    except KafkaRuntimeError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def tools(apache_runtime: KafkaRuntime) -> Iterator[KafkaTools]:
+    """Apache Kafka's command-line tools."""
+    runner = KafkaTools(apache_runtime)
+    yield runner
+    runner.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add the logs of the test's cluster, if it has one, to the report of a failure."""
+    report = yield
+    if report.failed:
+        for fixture in getattr(item, "funcargs", {}).values():
+            logs = getattr(fixture, "logs", None)
+            if callable(logs):
+                report.sections += [(f"log of {name}", text) for name, text in logs().items()]
+    return report
