@@ -1,0 +1,199 @@
+"""`python -P -m controller.main FILE [--override KEY=VALUE]...`: one controller process.
+
+Wiring only: build, start the threads in order, wait for SIGTERM or SIGINT, stop in reverse. What a person must mend
+(a bad key, a taken port, a directory in use) is one line on stderr and exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+from barnabas.client.connection import NodeConnection
+from barnabas.common import logs, threads
+from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.files import FileSystem, OsFileSystem
+from barnabas.common.process import die_with_supervisor
+from barnabas.config.config import CONTROLLER, Config
+from barnabas.config.errors import ConfigError
+from broker.handlers import HandlerPool
+from broker.request_channel import RequestChannel
+from broker.request_log import RequestLog
+from broker.socket_server import SocketServer
+from controller.apis.services import ControllerServices
+from controller.apis.table import TABLE
+from controller.controller_metrics import ControllerMetrics
+from controller.metadata_directory import DirectoryError, MetadataDirectory
+from controller.metadata_log import MetadataLog
+from controller.quorum_controller import QuorumController
+from metrics.http import MetricsServer
+from metrics.registry import Registry
+from metrics.request_metrics import RequestMetrics
+
+log = logging.getLogger("barnabas.controller")
+
+EXIT_USER_ERROR = 1
+EXIT_FATAL = 2
+PUSH_TIMEOUT_MS = 30_000
+
+
+class ControllerServer:
+    """All of a controller, built but not started."""
+
+    def __init__(self, config: Config, clock: Clock, fs: FileSystem, cluster_id: str | None = None) -> None:
+        self.config = config
+        self.registry = Registry(clock)
+        self._directory = MetadataDirectory.open(
+            fs, str(config.metadata_log_dir), int(config.node_id), cluster_id
+        )
+        try:
+            self._build(clock, fs)
+        except BaseException:
+            self._directory.close()
+            raise
+
+    def _build(self, clock: Clock, fs: FileSystem) -> None:
+        config = self.config
+        listeners = controller_listeners(config)
+        self.controller = QuorumController(
+            config=config,
+            cluster_id=self._directory.cluster_id,
+            metadata_log=MetadataLog(self._directory.path, config, clock, fs),
+            clock=clock,
+            connect=lambda host, port: NodeConnection(
+                host, port, timeout_ms=PUSH_TIMEOUT_MS, client_id=str(config.node_id), clock=clock
+            ),
+            metrics=ControllerMetrics(self.registry, clock),
+        )
+        channel = RequestChannel(config.queued_max_requests)
+        request_log = RequestLog(RequestMetrics(self.registry))
+        self.sockets = SocketServer(
+            listeners, config, channel, request_log, self.registry, clock, thread_prefix="controller"
+        )
+        first = listeners[0]
+        self.port = self.sockets.port(first.name)
+        services = ControllerServices(
+            config=config,
+            cluster_id=self._directory.cluster_id,
+            clock=clock,
+            registry=self.registry,
+            controller=self.controller,
+            endpoints=((int(config.node_id), first.host or "localhost", self.port),),
+            table=TABLE,
+        )
+        self.handlers = HandlerPool(
+            config.num_io_threads,
+            channel,
+            TABLE,
+            services,
+            request_log,
+            self.registry,
+            clock,
+            thread_prefix="controller",
+        )
+        self.page = MetricsServer(
+            self.registry, str(config.barnabas_metrics_host), int(config.barnabas_metrics_port), clock
+        )
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster: from the directory, the config, or drawn at the first start."""
+        return self._directory.cluster_id
+
+    def start(self) -> None:
+        """Replay the log, then let brokers in."""
+        self.page.start()
+        self.controller.start()
+        self.handlers.start()
+        self.sockets.start()
+
+    def stop(self) -> None:
+        """Stop in reverse; everything acknowledged is on disk already."""
+        self.sockets.begin_shutdown()
+        self.handlers.shutdown()
+        self.controller.stop()  # answers what the handlers submitted
+        self.sockets.shutdown()
+        self.page.stop()
+        self._directory.close()
+
+
+def controller_listeners(config: Config) -> list:  # type: ignore[type-arg]
+    """The listeners of `controller.listener.names`, or all of them when a file names none of these."""
+    names = {str(name).upper() for name in config.controller_listener_names}
+    chosen = [listener for listener in config.listeners_parsed if listener.name in names]
+    return chosen or list(config.listeners_parsed)
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
+    """Run a controller until it is told to stop; return the exit code."""
+    environment = os.environ if environment is None else environment
+    die_with_supervisor()
+    try:
+        arguments = parse_arguments(argv)
+        logs.configure()
+        config = Config.load(
+            arguments.file, role=CONTROLLER, overrides=arguments.overrides, environment=environment
+        )
+        server = ControllerServer(config, SystemClock(), OsFileSystem(), environment.get("CLUSTER_ID"))
+    except (ConfigError, DirectoryError, OSError) as error:
+        print(f"controller: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    return run(server)
+
+
+def run(server: ControllerServer) -> int:
+    """Start, wait for a signal or a fatal error, stop."""
+    stopping = threading.Event()
+    threads.set_fatal_handler(_end_at_once)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        server.start()
+    except OSError as error:
+        print(f"controller: {error}", file=sys.stderr)
+        server.stop()
+        return EXIT_USER_ERROR
+    log.info(
+        "Controller %d is ready on port %d, cluster id %s, metrics on port %d",
+        server.controller.node_id, server.port, server.cluster_id, server.page.port,
+    )  # fmt: skip
+    stopping.wait()
+    log.info("Controller %d is shutting down", server.controller.node_id)
+    server.stop()
+    return 0
+
+
+def _end_at_once(thread_name: str, error: BaseException) -> None:
+    """A thread died. What is in memory may be ahead of the log: only a restart, with its replay, is safe."""
+    log.critical("The controller ends because thread %s died: %s", thread_name, error)
+    logging.shutdown()
+    os._exit(EXIT_FATAL)
+
+
+class _Arguments(argparse.Namespace):
+    file: str
+    overrides: dict[str, str]
+
+
+def parse_arguments(argv: Sequence[str] | None) -> _Arguments:
+    """FILE and the overrides; raises ConfigError."""
+    parser = argparse.ArgumentParser(prog="controller.main", description="Run one Barnabas controller.")
+    parser.add_argument("file", help="a Kafka-style server.properties")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
+    parsed = parser.parse_args(argv, namespace=_Arguments())
+    parsed.overrides = {}
+    for text in parsed.override:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"--override wants KEY=VALUE, not {text!r}")
+        parsed.overrides[key.strip()] = value.strip()
+    return parsed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
