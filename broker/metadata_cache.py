@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
+from broker.features import FinalizedFeatures
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
@@ -144,6 +145,23 @@ class MetadataCache:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # serialises writers only
         self.snapshot = MetadataSnapshot()  # replaced whole under _lock
+        self.features: Mapping[str, int] = {}  # replaced whole by note_features; finalized levels by name
+        self.offset = -1  # guarded by: _lock; of the metadata log (inclusive), up to which we were told everything
+
+    def note_features(self, features: Mapping[str, int]) -> None:
+        """The cluster's feature levels (a push that names any names all)."""
+        self.features = features
+
+    def note_offset(self, offset: int) -> None:
+        """A push has told everything up to `offset` of the metadata log."""
+        with self._lock:
+            self.offset = max(self.offset, offset)
+
+    def forget_offset(self) -> None:
+        """A new registration: what earlier pushes told does not count for it."""
+        with self._lock:
+            self.offset = -1
+        self.finalized_features = FinalizedFeatures()  # replaced whole by whoever applies a FeatureLevelRecord
 
     def apply_update_metadata(self, request: UpdateMetadataRequest) -> set[str]:
         """Replace the snapshot by one that includes the push; returns the names of topics that appeared, changed or vanished.
@@ -157,6 +175,8 @@ class MetadataCache:
             topics: dict[str, TopicInfo] = {} if full else dict(old.topics)
             changed = set(old.topics) if full else set()
             for state in request.topic_states:
+                if _is_deletion_of_another(topics.get(state.topic_name), state):
+                    continue
                 changed.add(state.topic_name)
                 topic = _next_topic(topics.get(state.topic_name), state)
                 if topic.partitions:
@@ -181,6 +201,15 @@ class MetadataCache:
 def _broker_info(broker) -> BrokerInfo:  # type: ignore[no-untyped-def]
     endpoints = {e.listener: Endpoint(e.host, e.port, e.security_protocol) for e in broker.endpoints}
     return BrokerInfo(broker.id, broker.rack, endpoints)
+
+
+def _is_deletion_of_another(topic: TopicInfo | None, state) -> bool:  # type: ignore[no-untyped-def]
+    """Whether a topic that is gone for long has left its name to this one."""
+    return (
+        topic is not None
+        and topic.id != state.topic_id
+        and all(p.leader == LEADER_DURING_DELETE for p in state.partition_states)
+    )
 
 
 def _next_topic(topic: TopicInfo | None, state) -> TopicInfo:  # type: ignore[no-untyped-def]

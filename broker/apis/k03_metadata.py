@@ -1,0 +1,167 @@
+"""Metadata: v0-v13
+
+Behaviour
+- Live brokers, with the address they advertise for the listener the request came in on; the topics asked for, by name or
+  by id; every field from one snapshot of the cache.
+- A topic that does not exist is created if client and broker (auto.create.topics.enable) agree; until it is there the
+  client is told UNKNOWN_TOPIC_OR_PARTITION and asks again.
+- The controller's id is that of some live broker: clients send admin requests to any broker, which forwards them.
+
+Version notes
+- v0: an empty topic list means all topics; a broker of a partition that is gone makes it REPLICA_NOT_AVAILABLE.
+  v1: null means all, empty none. v4: allow_auto_topic_creation. v6: LISTENER_NOT_FOUND. v8 (KIP-430): authorized
+  operations (the cluster's until v10). v10: topic ids in answers. v12: topics by id. v13: top-level error.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND,
+REPLICA_NOT_AVAILABLE; INVALID_REQUEST for a null name or an id before v12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.common.ids import ZERO_UUID
+from barnabas.common.topic_names import invalid_reason
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+from broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.metadata_cache import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.metadata_cache import MetadataSnapshot, PartitionInfo, TopicInfo
+    from broker.request_channel import Request
+
+IDS_FROM = 12
+LISTENER_NOT_FOUND_FROM = 6
+CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer from one snapshot of the cache."""
+    message: MetadataRequest = request.message
+    version = request.version
+    snapshot = services.metadata_cache.snapshot
+    _check(message, version)
+    topics = _topics(services, request, message, snapshot)
+    if message.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code == ErrorCode.NONE:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    asks_cluster = version in CLUSTER_OPERATIONS_VERSIONS and message.include_cluster_authorized_operations
+    return Reply(
+        MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+                for node in snapshot.nodes(request.listener_name)
+            ],
+            cluster_id=services.cluster_id,
+            controller_id=snapshot.random_broker_id(),
+            topics=topics,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+        )
+    )
+
+
+def _check(message: MetadataRequest, version: int) -> None:
+    if version >= IDS_FROM or message.topics is None:
+        return
+    for topic in message.topics:
+        if topic.name is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}")
+        if topic.topic_id != ZERO_UUID:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}"
+            )
+
+
+def _topics(
+    services: Services, request: Request, message: MetadataRequest, snapshot: MetadataSnapshot
+) -> list[MetadataResponseTopic]:
+    version = request.version
+    asked = message.topics
+    if asked is None or (version == 0 and not asked):
+        return [_known_topic(snapshot, topic, request) for topic in snapshot.topics.values()]
+    ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+    if ids:
+        return [_topic_by_id(snapshot, topic_id, request) for topic_id in ids]
+    found = []
+    missing = []
+    for name in dict.fromkeys(topic.name or "" for topic in asked):
+        topic = snapshot.topics.get(name)
+        if topic is None:
+            missing.append(name)
+        else:
+            found.append(_known_topic(snapshot, topic, request))
+    creates = services.config.auto_create_topics_enable and message.allow_auto_topic_creation
+    return found + list(_missing_topics(services, request, missing, creates=creates))
+
+
+def _missing_topics(
+    services: Services, request: Request, names: list[str], *, creates: bool
+) -> Iterable[MetadataResponseTopic]:
+    legal = [name for name in names if invalid_reason(name) is None]
+    if creates and legal:
+        services.auto_topic_creation.create(legal, request)
+    for name in names:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name in legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+        yield MetadataResponseTopic(
+            error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[]
+        )
+
+
+def _topic_by_id(snapshot: MetadataSnapshot, topic_id: bytes, request: Request) -> MetadataResponseTopic:
+    name = snapshot.topic_name(topic_id)
+    if name is None:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
+        )
+    return _known_topic(snapshot, snapshot.topics[name], request)
+
+
+def _known_topic(snapshot: MetadataSnapshot, topic: TopicInfo, request: Request) -> MetadataResponseTopic:
+    alive = {node.id for node in snapshot.nodes(request.listener_name)}
+    return MetadataResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(snapshot, p, alive, request.version) for p in topic.partitions.values()],
+    )
+
+
+def _partition(
+    snapshot: MetadataSnapshot, p: PartitionInfo, alive: set[int], version: int
+) -> MetadataResponsePartition:
+    """One partition as a client of the listener sees it; `alive` are the brokers it can reach."""
+    replicas, isr = list(p.replicas), list(p.isr)
+    if version == 0:
+        replicas, isr = [r for r in replicas if r in alive], [r for r in isr if r in alive]
+    if p.leader in alive:
+        is_partial = len(replicas) < len(p.replicas) or len(isr) < len(p.isr)
+        error = ErrorCode.REPLICA_NOT_AVAILABLE if is_partial else ErrorCode.NONE
+    elif snapshot.is_alive(p.leader) and version >= LISTENER_NOT_FOUND_FROM:
+        error = ErrorCode.LISTENER_NOT_FOUND
+    else:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=p.partition,
+        leader_id=p.leader if p.leader in alive else -1,
+        leader_epoch=p.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=[r for r in p.replicas if r not in alive],
+    )
+
+
+API = Api(3, "Metadata", (0, 13), handle, operation="DESCRIBE", resource="TOPIC")

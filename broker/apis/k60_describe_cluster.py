@@ -1,0 +1,70 @@
+"""DescribeCluster: v0-v2
+
+Behaviour: the cluster's id, its live brokers as the request's listener knows them, and some live broker as "controller".
+
+Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): fenced brokers may be asked
+for.
+
+Errors: UNSUPPORTED_ENDPOINT_TYPE, MISMATCHED_ENDPOINT_TYPE (INVALID_REQUEST in v0).
+
+Different from Apache Kafka: the controller tells brokers of live brokers only, so none is ever shown as fenced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k60_describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+from broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer from one snapshot of the cache."""
+    message: DescribeClusterRequest = request.message
+    if message.endpoint_type != BROKERS:
+        return Reply(_refusal(message.endpoint_type, request.version))
+    snapshot = services.metadata_cache.snapshot
+    nodes = snapshot.nodes(request.listener_name)
+    controller_id = snapshot.random_broker_id()
+    return Reply(
+        DescribeClusterResponse(
+            cluster_id=services.cluster_id,
+            endpoint_type=BROKERS,
+            controller_id=controller_id if any(node.id == controller_id for node in nodes) else -1,
+            brokers=[
+                DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port, rack=node.rack)
+                for node in nodes
+            ],
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_ASKED
+            ),
+        )
+    )
+
+
+def _refusal(endpoint_type: int, version: int) -> DescribeClusterResponse:
+    if endpoint_type == CONTROLLERS:
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+    else:
+        error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        text = f"Unsupported endpoint type {endpoint_type}"
+    return DescribeClusterResponse(
+        error_code=ErrorCode.INVALID_REQUEST if version == 0 else error, error_message=text
+    )
+
+
+API = Api(60, "DescribeCluster", (0, 2), handle, operation="DESCRIBE", resource="CLUSTER")

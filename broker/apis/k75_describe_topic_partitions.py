@@ -1,0 +1,114 @@
+"""DescribeTopicPartitions: v0
+
+Behaviour: like Metadata for topics, in order of their names and in pages: at most
+min(max.request.partition.size.limit, response_partition_limit) partitions, then a cursor that says where to go on.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; INVALID_REQUEST for a cursor outside the list asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.common.topic_names import invalid_reason
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k75_describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+from broker.apis.authorized import TOPIC_OPERATIONS
+from broker.metadata_cache import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.metadata_cache import PartitionInfo, TopicInfo
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Answer one page from one snapshot of the cache."""
+    message: DescribeTopicPartitionsRequest = request.message
+    snapshot = services.metadata_cache.snapshot
+    cursor = message.cursor
+    is_all = not message.topics
+    first = "" if cursor is None else cursor.topic_name
+    asked = snapshot.topics if is_all else {topic.name for topic in message.topics}
+    names = sorted(name for name in asked if name >= first)
+    _check_cursor(cursor, names, is_all=is_all)
+    limit = services.config.max_request_partition_size_limit
+    remaining = max(min(limit, message.response_partition_limit), 1)
+    alive = {node.id for node in snapshot.nodes(request.listener_name)}
+    response = DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
+    for name in names:
+        if remaining == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = snapshot.topics.get(name)
+        if topic is None:
+            response.topics.append(_missing(name))
+            continue
+        start = cursor.partition_index if cursor is not None and name == first else 0
+        indexes = sorted(topic.partitions)
+        page = indexes[start : start + remaining]
+        response.topics.append(_described(topic, page, alive))
+        if start + len(page) < len(indexes):
+            response.next_cursor = Cursor(topic_name=name, partition_index=start + len(page))
+            break
+        remaining -= len(page)
+    return Reply(response)
+
+
+def _check_cursor(cursor: Cursor | None, names: list[str], *, is_all: bool) -> None:
+    if cursor is None:
+        return
+    if not is_all and cursor.topic_name not in names:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"DescribeTopicPartitionsRequest topic list should contain the cursor topic: {cursor.topic_name}",
+        )
+    if cursor.partition_index < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    is_legal = invalid_reason(name) is None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _described(topic: TopicInfo, page: list[int], alive: set[int]) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(topic.partitions[index], alive) for index in page],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(p: PartitionInfo, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=0,
+        partition_index=p.partition,
+        leader_id=p.leader if p.leader in alive else -1,
+        leader_epoch=p.leader_epoch,
+        replica_nodes=list(p.replicas),
+        isr_nodes=list(p.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[r for r in p.replicas if r not in alive],
+    )
+
+
+API = Api(75, "DescribeTopicPartitions", (0, 0), handle, operation="DESCRIBE", resource="TOPIC")
