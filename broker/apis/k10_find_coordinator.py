@@ -1,0 +1,101 @@
+"""FindCoordinator: v0-v6
+
+Behaviour: tells which broker coordinates a group: the leader of its partition of __consumer_offsets, at the address of
+the listener asked on. The topic is created when it is first asked for.
+
+Version notes: v1 key type, throttle time, error message; v3 flexible; v4 many keys (KIP-699); v5 TRANSACTION_ABORTABLE is
+known; v6 share groups (KIP-932).
+
+Errors: COORDINATOR_NOT_AVAILABLE (the topic does not exist yet, or the partition has no live leader), INVALID_REQUEST (a
+key type that this broker does not coordinate).
+
+Different from Apache Kafka: transactions (type 1) and share groups (type 2) have no coordinator here yet; asking for one is
+INVALID_REQUEST, which clients report at once instead of trying again until their time is up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k10_find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from broker.answers import Reply
+from broker.apis.api import Api
+from broker.metadata_cache import GROUP_METADATA_TOPIC, Node
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+MESSAGE_FROM = 1
+MANY_KEYS_FROM = 4
+GROUP_KEY_TYPE = 0
+NO_NODE = Node(-1, "", -1, None)
+KEY_TYPE_NAMES = {1: "Transaction", 2: "Share group"}
+
+
+class Found(NamedTuple):
+    """The coordinator of a key, or why there is none."""
+
+    error: ErrorCode
+    node: Node = NO_NODE
+    message: str | None = None
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """Answer at once; the client asks again while the topic is being created."""
+    message: FindCoordinatorRequest = request.message
+    version = request.version
+    if version >= MANY_KEYS_FROM:
+        keys = message.coordinator_keys
+        found = [_find(services, request.listener_name, message.key_type, key) for key in keys]
+        return Reply(many(keys, found))
+    return Reply(one(_find(services, request.listener_name, message.key_type, message.key), version))
+
+
+def _find(services: Services, listener_name: str, key_type: int, key: str) -> Found:
+    if key_type != GROUP_KEY_TYPE:
+        name = KEY_TYPE_NAMES.get(key_type)
+        why = f"{name} coordinators are not built yet." if name else f"Unknown coordinator type {key_type}."
+        return Found(ErrorCode.INVALID_REQUEST, message=why)
+    snapshot = services.metadata_cache.snapshot
+    if snapshot.partition_count(GROUP_METADATA_TOPIC) is None:
+        services.auto_topic_creation.create_internal(GROUP_METADATA_TOPIC)
+        return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = services.group_coordinator.partition_for(key)
+    info = snapshot.partition(TopicPartition(GROUP_METADATA_TOPIC, partition))
+    node = None if info is None else snapshot.node(info.leader, listener_name)
+    if node is None:
+        return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Found(ErrorCode.NONE, node)
+
+
+def one(found: Found, version: int) -> FindCoordinatorResponse:
+    """Build the answer of v0-v3."""
+    error, node = found.error, found.node
+    response = FindCoordinatorResponse(error_code=error, node_id=node.id, host=node.host, port=node.port)
+    if version >= MESSAGE_FROM:
+        # "NONE" is what Kafka says of success here.
+        response.error_message = (found.message or error.message) if error else "NONE"
+    return response
+
+
+def many(keys: list[str], found: list[Found]) -> FindCoordinatorResponse:
+    """Build the answer since v4."""
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(
+                key=key, node_id=each.node.id, host=each.node.host, port=each.node.port, error_code=each.error,
+                error_message=each.message or "",
+            )
+            for key, each in zip(keys, found, strict=True)
+        ]
+    )  # fmt: skip
+
+
+API = Api(10, "FindCoordinator", (0, 6), handle, operation="DESCRIBE", resource="GROUP")

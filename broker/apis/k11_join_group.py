@@ -1,0 +1,89 @@
+"""JoinGroup: v0-v9
+
+Behaviour: a member asks to be part of the next generation and waits until the group has gathered. The answer names the
+generation, the leader and the protocol; the leader's answer also lists the members it is to assign to.
+
+Version notes: v0 has no rebalance timeout, the session timeout stands in; v4 new members are named first
+(MEMBER_ID_REQUIRED, KIP-394); v5 group.instance.id (KIP-345); v6 flexible; v7 protocol type in the answer, and the
+protocol name is null, not "", when there is none (KIP-559); v8 reason (KIP-800); v9 skip_assignment: a static leader
+that came back must not assign anew (KIP-814).
+
+Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT (outside group.min/max.session.timeout.ms), NOT_COORDINATOR,
+COORDINATOR_LOAD_IN_PROGRESS, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL,
+GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE, REBALANCE_IN_PROGRESS (superseded by a later join of the same member).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from barnabas.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from broker.answers import Park
+from broker.apis.api import Api
+from broker.coordinators.group_events import UNKNOWN_MEMBER_ID, Join, JoinResult
+from broker.purgatory import Deferred
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+NULL_PROTOCOL_FROM = 7
+SKIP_ASSIGNMENT_FROM = 9
+REASON_LENGTH_MAX = 255
+
+
+def handle(services: Services, request: Request) -> Park:
+    """Park until the coordinator answers."""
+    message: JoinGroupRequest = request.message
+    deferred = Deferred()
+    services.group_coordinator.join(message.group_id, _event(message, request, deferred))
+    return Park(deferred)
+
+
+def _event(message: JoinGroupRequest, request: Request, deferred: Deferred) -> Join:
+    version = request.version
+    client_id = request.client_id or ""
+    new_member_id = ""
+    if message.member_id == UNKNOWN_MEMBER_ID:
+        new_member_id = f"{message.group_instance_id or client_id}-{uuid4()}"
+    return Join(
+        member_id=message.member_id,
+        new_member_id=new_member_id,
+        instance_id=message.group_instance_id,
+        client_id=client_id,
+        client_host=f"/{request.client_address}",
+        session_timeout_ms=message.session_timeout_ms,
+        rebalance_timeout_ms=message.rebalance_timeout_ms if version >= 1 else message.session_timeout_ms,
+        protocol_type=message.protocol_type,
+        protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in message.protocols),
+        version=version,
+        reason=message.reason[:REASON_LENGTH_MAX] if message.reason else None,
+        reply=lambda result: deferred.complete(response(result, version)),
+    )
+
+
+def response(result: JoinResult, version: int) -> JoinGroupResponse:
+    """Build the answer as this version says it."""
+    protocol_name = result.protocol_name or (None if version >= NULL_PROTOCOL_FROM else "")
+    message = JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation_id,
+        protocol_name=protocol_name,
+        leader=result.leader,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
+            )
+            for member in result.members
+        ],
+    )
+    if version >= NULL_PROTOCOL_FROM:
+        message.protocol_type = result.protocol_type
+    if version >= SKIP_ASSIGNMENT_FROM:
+        message.skip_assignment = result.skip_assignment
+    return message
+
+
+API = Api(11, "JoinGroup", (0, 9), handle, operation="READ", resource="GROUP")

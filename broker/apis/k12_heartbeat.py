@@ -1,0 +1,35 @@
+"""Heartbeat: v0-v4
+
+Behaviour: keeps a member's session alive, and tells it what to do: nothing (NONE), join again (REBALANCE_IN_PROGRESS), or
+start over.
+
+Version notes: v1 throttle time; v3 group.instance.id (KIP-345); v4 flexible.
+
+Errors: INVALID_GROUP_ID (empty), NOT_COORDINATOR, UNKNOWN_MEMBER_ID (member or group unknown), FENCED_INSTANCE_ID (another
+member took over the instance id), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS. While the coordinator loads, a heartbeat is
+taken on trust (NONE).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from broker.answers import Reply
+from broker.apis.api import Api
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """Answer at once: heartbeats never wait."""
+    message: HeartbeatRequest = request.message
+    error = services.group_coordinator.heartbeat(
+        message.group_id, message.member_id, message.group_instance_id, message.generation_id
+    )
+    return Reply(HeartbeatResponse(error_code=error))
+
+
+API = Api(12, "Heartbeat", (0, 4), handle, operation="READ", resource="GROUP")

@@ -1,0 +1,61 @@
+"""LeaveGroup: v0-v5
+
+Behaviour: members leave, so that the others need not wait for their sessions to end. An administrator may remove static
+members by instance id.
+
+Version notes: v0-v2 one member, whose error is the answer's; v1 throttle time; v3 many members, each with its error
+(KIP-345); v4 flexible; v5 reason (KIP-800).
+
+Errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; per member UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from broker.answers import Park
+from broker.apis.api import Api
+from broker.coordinators.group_events import Leave, LeaveResult, LeavingMember
+from broker.purgatory import Deferred
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+MANY_MEMBERS_FROM = 3
+
+
+def handle(services: Services, request: Request) -> Park:
+    """Park until what the leaving changes is written (mostly: not at all)."""
+    message: LeaveGroupRequest = request.message
+    version = request.version
+    deferred = Deferred()
+    event = Leave(_members(message, version), lambda result: deferred.complete(response(result, version)))
+    services.group_coordinator.leave(message.group_id, event)
+    return Park(deferred)
+
+
+def _members(message: LeaveGroupRequest, version: int) -> tuple[LeavingMember, ...]:
+    if version < MANY_MEMBERS_FROM:
+        return (LeavingMember(message.member_id),)
+    return tuple(
+        LeavingMember(member.member_id, member.group_instance_id, member.reason) for member in message.members
+    )
+
+
+def response(result: LeaveResult, version: int) -> LeaveGroupResponse:
+    """Build the answer as this version says it."""
+    if version < MANY_MEMBERS_FROM:
+        error = result.error or (result.members[0].error if result.members else result.error)
+        return LeaveGroupResponse(error_code=error)
+    members = [
+        MemberResponse(
+            member_id=member.member_id, group_instance_id=member.instance_id, error_code=member.error
+        )
+        for member in result.members
+    ]
+    return LeaveGroupResponse(error_code=result.error, members=members)
+
+
+API = Api(13, "LeaveGroup", (0, 5), handle, operation="READ", resource="GROUP")

@@ -1,0 +1,94 @@
+"""DescribeGroups: v0-v6
+
+Behaviour: tells the state, protocol and members of groups; subscriptions only of a Stable group, since those of others are
+about to change.
+
+Version notes: v1 throttle time; v3 authorized operations (KIP-430); v4 group.instance.id (KIP-345); v5 flexible; v6
+GROUP_ID_NOT_FOUND with a message for a group that does not exist, which before looked like a Dead one without error.
+
+Errors per group: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND (v6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k15_describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from broker.answers import Reply
+from broker.apis.api import Api
+from broker.coordinators.group import Group
+from broker.coordinators.group_events import GroupState
+from broker.coordinators.members import Member
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+AUTHORIZED_OPERATIONS_FROM = 3
+INSTANCE_ID_FROM = 4
+NOT_FOUND_FROM = 6
+# AclOperation codes that apply to groups: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS. Without an
+# authorizer everybody may do all of them.
+ALL_GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """Answer at once."""
+    message: DescribeGroupsRequest = request.message
+    version = request.version
+    groups = [_describe(services, group_id, version) for group_id in message.groups]
+    if version >= AUTHORIZED_OPERATIONS_FROM and message.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+    return Reply(DescribeGroupsResponse(groups=groups))
+
+
+def _describe(services: Services, group_id: str, version: int) -> DescribedGroup:
+    error, described = services.group_coordinator.describe(group_id, lambda group: describe(group, version))
+    if described is not None:
+        return described
+    if error != ErrorCode.GROUP_ID_NOT_FOUND:
+        return DescribedGroup(group_id=group_id, error_code=error)
+    dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if version >= NOT_FOUND_FROM:
+        dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        dead.error_message = f"Group {group_id} not found."
+    return dead
+
+
+def describe(group: Group, version: int) -> DescribedGroup:
+    """Build the description of a group."""
+    is_stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[
+            _member(member, group.protocol_name if is_stable else None, version)
+            for member in group.members.by_id.values()
+        ],
+    )
+
+
+def _member(member: Member, protocol_name: str | None, version: int) -> DescribedGroupMember:
+    row = DescribedGroupMember(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(protocol_name) if protocol_name is not None else b"",
+        member_assignment=member.assignment,
+    )
+    if version >= INSTANCE_ID_FROM:
+        row.group_instance_id = member.instance_id
+    return row
+
+
+API = Api(15, "DescribeGroups", (0, 6), handle, operation="DESCRIBE", resource="GROUP")

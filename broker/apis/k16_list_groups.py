@@ -1,0 +1,48 @@
+"""ListGroups: v0-v5
+
+Behaviour: lists the groups that this broker coordinates.
+
+Version notes: v1 throttle time; v3 flexible; v4 filter by state, the state in the answer (KIP-518); v5 filter by type, the
+type in the answer (KIP-848).
+
+Errors: COORDINATOR_LOAD_IN_PROGRESS while any of its partitions is being loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from broker.answers import Reply
+from broker.apis.api import Api
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+STATE_FROM = 4
+TYPE_FROM = 5
+CLASSIC = "classic"
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """Answer at once."""
+    message: ListGroupsRequest = request.message
+    version = request.version
+    states = message.states_filter if version >= STATE_FROM else []
+    types = {name.strip().lower() for name in message.types_filter} if version >= TYPE_FROM else set()
+    error, listed = services.group_coordinator.list_groups(states)
+    if types and CLASSIC not in types:
+        listed = []
+    groups = []
+    for group_id, protocol_type, state in listed:
+        group = ListedGroup(group_id=group_id, protocol_type=protocol_type)
+        if version >= STATE_FROM:
+            group.group_state = state
+        if version >= TYPE_FROM:
+            group.group_type = CLASSIC
+        groups.append(group)
+    return Reply(ListGroupsResponse(error_code=error, groups=groups))
+
+
+API = Api(16, "ListGroups", (0, 5), handle, operation="DESCRIBE", resource="CLUSTER")

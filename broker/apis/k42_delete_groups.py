@@ -1,0 +1,48 @@
+"""DeleteGroups: v0-v2
+
+Behaviour: deletes groups that have no members, with their offsets; answers when that is written.
+
+Version notes: v2 flexible.
+
+Errors per group: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+COORDINATOR_NOT_AVAILABLE (not replicated in time).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.k42_delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from broker.answers import Park
+from broker.apis.api import Api
+from broker.purgatory import Deferred
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.protocol.errors import ErrorCode
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Park:
+    """Park until the deletions are written."""
+    message: DeleteGroupsRequest = request.message
+    group_ids = list(dict.fromkeys(message.groups_names))
+    deferred = Deferred()
+
+    def answered(errors: Mapping[str, ErrorCode]) -> None:
+        results = [
+            DeletableGroupResult(group_id=group_id, error_code=errors[group_id]) for group_id in group_ids
+        ]
+        deferred.complete(DeleteGroupsResponse(results=results))
+
+    services.group_coordinator.delete_groups(group_ids, answered)
+    return Park(deferred)
+
+
+API = Api(42, "DeleteGroups", (0, 2), handle, operation="DELETE", resource="GROUP")

@@ -1,0 +1,82 @@
+"""OffsetDelete: v0
+
+Behaviour: removes positions of a group, of topics that no member is subscribed to; answers when that is written.
+
+Errors: of the group INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members, but not consumers), NOT_COORDINATOR,
+COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE; of a partition UNKNOWN_TOPIC_OR_PARTITION,
+GROUP_SUBSCRIBED_TO_TOPIC.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from broker.answers import Park
+from broker.apis.api import Api
+from broker.purgatory import Deferred
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Park:
+    """Park until the removal is written."""
+    message: OffsetDeleteRequest = request.message
+    snapshot = services.metadata_cache.snapshot
+    known = {
+        topic.name: [
+            p.partition_index
+            for p in topic.partitions
+            if snapshot.partition(TopicPartition(topic.name, p.partition_index)) is not None
+        ]
+        for topic in message.topics
+    }
+    deferred = Deferred()
+
+    def answered(error: ErrorCode, errors: Mapping[str, ErrorCode]) -> None:
+        deferred.complete(response(message, known, error, errors))
+
+    asked = {name: partitions for name, partitions in known.items() if partitions}
+    services.group_coordinator.delete_offsets(message.group_id, asked, answered)
+    return Park(deferred)
+
+
+def response(
+    message: OffsetDeleteRequest,
+    known: Mapping[str, list[int]],
+    error: ErrorCode,
+    errors: Mapping[str, ErrorCode],
+) -> OffsetDeleteResponse:
+    """Build the answer; an error of the group stands alone."""
+    if error:
+        return OffsetDeleteResponse(error_code=error)
+    topics = [
+        OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetDeleteResponsePartition(
+                    partition_index=p.partition_index,
+                    error_code=errors.get(topic.name, ErrorCode.NONE)
+                    if p.partition_index in known[topic.name]
+                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in message.topics
+    ]
+    return OffsetDeleteResponse(topics=topics)
+
+
+API = Api(47, "OffsetDelete", (0, 0), handle, operation="DELETE", resource="GROUP")
