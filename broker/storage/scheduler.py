@@ -1,0 +1,187 @@
+"""Background work of a broker: flushes, retention, checkpoints, deletions. Kafka's `kafka-scheduler-N` threads.
+
+Tasks wait in a heap by due time; a thread is started when a task is due and all others are busy, up to `background_threads`.
+A task that raises is logged and, if periodic, runs again next time.
+
+Threads: `schedule` and `schedule_once` from any thread; tasks run on the scheduler's threads, or on the caller's thread of
+`ManualScheduler.run_due` in tests.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.common.clock import Clock
+from barnabas.common.threads import ServiceThread
+
+log = logging.getLogger("barnabas.storage.scheduler")
+
+MS_PER_S = 1000
+
+Job = Callable[[], object]
+
+
+class Task:
+    """A scheduled job; comparing is by due time, then by order of scheduling."""
+
+    __slots__ = ("_order", "cancelled", "due_ms", "job", "name", "period_ms")
+
+    def __init__(self, name: str, job: Job, due_ms: int, period_ms: int, order: int) -> None:
+        self.name = name
+        self.job = job
+        self.due_ms = due_ms  # guarded by: the scheduler's lock
+        self.period_ms = period_ms  # 0: runs once
+        self.cancelled = False  # set once
+        self._order = order
+
+    def cancel(self) -> None:
+        """Do not run (again); a run in progress goes on."""
+        self.cancelled = True
+
+    def __lt__(self, other: Task) -> bool:
+        return (self.due_ms, self._order) < (other.due_ms, other._order)
+
+
+class TaskScheduler(Protocol):
+    """What storage asks of a scheduler."""
+
+    def schedule_once(self, name: str, job: Job, delay_ms: int = 0) -> Task: ...
+    def schedule(self, name: str, job: Job, period_ms: int, initial_delay_ms: int = 0) -> Task: ...
+
+
+class _TaskHeap:
+    """Tasks by due time; not thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.tasks: list[Task] = []
+        self._orders = itertools.count()
+
+    def add(self, name: str, job: Job, delay_ms: int, period_ms: int) -> Task:
+        task = Task(name, job, self.clock.monotonic_ms() + max(0, delay_ms), period_ms, next(self._orders))
+        heapq.heappush(self.tasks, task)
+        return task
+
+    def pop_due(self) -> Task | None:
+        """Return the next task that is due, dropping cancelled ones."""
+        while self.tasks and (self.tasks[0].cancelled or self.tasks[0].due_ms <= self.clock.monotonic_ms()):
+            task = heapq.heappop(self.tasks)
+            if not task.cancelled:
+                return task
+        return None
+
+    def repeat(self, task: Task) -> None:
+        """Put a periodic task back after its run."""
+        if task.period_ms > 0 and not task.cancelled:
+            task.due_ms = max(task.due_ms + task.period_ms, self.clock.monotonic_ms())
+            heapq.heappush(self.tasks, task)
+
+
+class Scheduler:
+    """A pool of threads for background work."""
+
+    def __init__(self, background_threads: int, clock: Clock, name: str = "kafka-scheduler") -> None:
+        self._threads_max = background_threads
+        self._name = name
+        self._changed = threading.Condition()  # guards all below
+        self._heap = _TaskHeap(clock)
+        self._threads: list[ServiceThread] = []
+        self._idle = 0
+        self._stopped = False
+
+    def schedule_once(self, name: str, job: Job, delay_ms: int = 0) -> Task:
+        """Run `job` once, `delay_ms` from now."""
+        return self._add(name, job, delay_ms, 0)
+
+    def schedule(self, name: str, job: Job, period_ms: int, initial_delay_ms: int = 0) -> Task:
+        """Run `job` every `period_ms`, first after `initial_delay_ms`."""
+        return self._add(name, job, initial_delay_ms, period_ms)
+
+    def _add(self, name: str, job: Job, delay_ms: int, period_ms: int) -> Task:
+        with self._changed:
+            task = self._heap.add(name, job, delay_ms, period_ms)
+            if self._stopped:
+                task.cancel()
+                return task
+            if self._idle == 0:
+                self._start_thread()
+            self._changed.notify()
+        return task
+
+    def _start_thread(self) -> None:
+        if len(self._threads) < self._threads_max:
+            number = len(self._threads)
+            thread = ServiceThread(f"{self._name}-{number}", f"scheduler-{number}", self._run, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _run(self) -> None:
+        while (task := self._next_task()) is not None:
+            try:
+                task.job()
+            except Exception:
+                log.exception("background task %s failed", task.name)
+            with self._changed:
+                self._heap.repeat(task)
+
+    def _next_task(self) -> Task | None:
+        """Wait for a task that is due; None once the scheduler stops."""
+        with self._changed:
+            while not self._stopped:
+                task = self._heap.pop_due()
+                if task is not None:
+                    if self._idle == 0 and self._heap.tasks:
+                        self._start_thread()
+                    return task
+                self._idle += 1
+                try:
+                    self._changed.wait(self._seconds_to_next())
+                finally:
+                    self._idle -= 1
+        return None
+
+    def _seconds_to_next(self) -> float | None:
+        if not self._heap.tasks:
+            return None
+        return max(0, self._heap.tasks[0].due_ms - self._heap.clock.monotonic_ms()) / MS_PER_S
+
+    def shutdown(self, timeout_s: float = 10) -> None:
+        """Drop waiting tasks, let running ones finish, join the threads."""
+        with self._changed:
+            self._stopped = True
+            self._heap.tasks.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout_s)
+
+
+class ManualScheduler:
+    """A scheduler without threads: tests move the clock and call `run_due`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._heap = _TaskHeap(clock)
+
+    def schedule_once(self, name: str, job: Job, delay_ms: int = 0) -> Task:
+        return self._heap.add(name, job, delay_ms, 0)
+
+    def schedule(self, name: str, job: Job, period_ms: int, initial_delay_ms: int = 0) -> Task:
+        return self._heap.add(name, job, initial_delay_ms, period_ms)
+
+    def run_due(self) -> int:
+        """Run what is due now, each task once; returns how many ran."""
+        ran = []
+        while (task := self._heap.pop_due()) is not None:
+            ran.append(task)
+            task.job()
+        for task in ran:
+            self._heap.repeat(task)
+        return len(ran)
+
+    def shutdown(self, timeout_s: float = 10) -> None:
+        self._heap.tasks.clear()

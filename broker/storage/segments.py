@@ -1,0 +1,53 @@
+"""The segments of a log as one immutable value: writers replace it whole, readers take it once and need no lock."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from broker.storage.segment import LogSegment
+
+
+class SegmentList:
+    """Segments ascending by base offset; never empty in a live log."""
+
+    __slots__ = ("all", "bases")
+
+    def __init__(self, segments: Sequence[LogSegment]) -> None:
+        self.all = tuple(segments)
+        self.bases = tuple(segment.base_offset for segment in segments)
+        assert list(self.bases) == sorted(set(self.bases)), self.bases
+
+    @property
+    def active(self) -> LogSegment:
+        return self.all[-1]
+
+    @property
+    def first(self) -> LogSegment:
+        return self.all[0]
+
+    def floor_index(self, offset: int) -> int:
+        """Return the index of the segment that would hold `offset`; -1 if it is below the first."""
+        return bisect_right(self.bases, offset) - 1
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """Return the segment that would hold `offset`; None if it is below the first."""
+        index = self.floor_index(offset)
+        return self.all[index] if index >= 0 else None
+
+    def next_base(self, index: int) -> int | None:
+        """Return the base offset of the segment after `index`."""
+        return self.bases[index + 1] if index + 1 < len(self.bases) else None
+
+    def with_added(self, segment: LogSegment) -> SegmentList:
+        return SegmentList((*self.all, segment))
+
+    def without(self, removed: Sequence[LogSegment]) -> SegmentList:
+        gone = {id(segment) for segment in removed}
+        return SegmentList([segment for segment in self.all if id(segment) not in gone])
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self.all)
+
+    def __len__(self) -> int:
+        return len(self.all)
