@@ -1,13 +1,14 @@
 """What the controller has told this broker about configs, and who must know when it changes.
 
 Rules
-1. For a broker key, what is set for this broker weighs more than what is set for all brokers, and that more than the file.
+1. For a broker key, what is set for this broker weighs more than what is set for all brokers, and that more than the
+   file.
 2. A change is checked before it is accepted by AlterConfigs (`check_broker_change`), never here: what comes from the
    controller is decided. A value that cannot be used all the same is logged and passed over.
 3. Only keys that are `live` in THE table are applied; DescribeConfigs calls the others read-only.
 4. Listeners are called after the new values are in place, holding no lock.
 
-Threads: `apply` by the handler that runs the controller's push, one at a time; the rest by anyone.
+Threads: `apply_records` by the handler that runs the controller's push, one at a time; the rest by anyone.
 Source: DynamicBrokerConfig, ConfigRepository (Kafka 4.3).
 """
 
@@ -17,7 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.config.errors import ConfigError
 from barnabas.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Key, Mode
@@ -48,10 +49,11 @@ class Resource(NamedTuple):
     name: str
 
 
-class Change(NamedTuple):
-    """One config record: `value` None takes the setting away."""
+class ConfigRecord(Protocol):
+    """One setting in the metadata log; `value` None takes it away."""
 
-    resource: Resource
+    resource_type: int
+    resource_name: str
     name: str
     value: str | None
 
@@ -63,10 +65,10 @@ class DynamicConfig:
     """Overrides of every resource, as of the last push."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config  # fixed before start; its values are replaced by apply
+        self.config = config  # fixed before start; its values are replaced by apply_records
         self._file = config.with_overrides({})  # fixed before start
         self._lock = threading.Lock()
-        self._overrides: dict[Resource, Mapping[str, str]] = {}  # replaced whole under _lock, item by item
+        self._overrides: Mapping[Resource, Mapping[str, str]] = {}  # replaced whole under _lock
         self._listeners: list[Listener] = []  # fixed before start
 
     def on_change(self, listener: Listener) -> None:
@@ -84,7 +86,7 @@ class DynamicConfig:
 
     def names(self, type_: int) -> list[str]:
         """Return the names of the resources of a type that have settings."""
-        return sorted(resource.name for resource in list(self._overrides) if resource.type == type_)
+        return sorted(resource.name for resource in self._overrides if resource.type == type_)
 
     def broker_overrides(self) -> Mapping[str, str]:
         """Return what is set for this very broker."""
@@ -109,39 +111,33 @@ class DynamicConfig:
 
     # -- writing
 
-    def apply(self, changes: Iterable[Change]) -> None:
-        """Take over config records in order, then tell the listeners which resources changed."""
-        changed: dict[Resource, None] = {}
-        with self._lock:
-            for change in changes:
-                overrides = dict(self._overrides.get(change.resource, {}))
-                if change.value is None:
-                    overrides.pop(change.name, None)
-                else:
-                    overrides[change.name] = change.value
-                self._put(change.resource, overrides)
-                changed[change.resource] = None
-            if any(self._concerns_broker(resource) for resource in changed):
-                self._refresh()
-        self._tell(changed)
+    def apply_records(self, records: Iterable[ConfigRecord], *, is_full: bool) -> None:
+        """Take over the controller's records in order, then tell the listeners which resources changed.
 
-    def reset(self, changes: Iterable[Change]) -> None:
-        """Take over config records that are all there are (a full state), and tell what changed."""
-        wanted: dict[Resource, dict[str, str]] = {}
-        for change in changes:
-            if change.value is not None:
-                wanted.setdefault(change.resource, {})[change.name] = change.value
+        `is_full`: the records are all there are; what they do not name is no longer set.
+        """
         with self._lock:
-            changed = {
-                resource: None
-                for resource in [*self._overrides, *wanted]
-                if self._overrides.get(resource, {}) != wanted.get(resource, {})
-            }
-            for resource in changed:
-                self._put(resource, wanted.get(resource, {}))
+            before = self._overrides
+            after: dict[Resource, dict[str, str]] = {}
+            if not is_full:
+                after = {resource: dict(texts) for resource, texts in before.items()}
+            for record in records:
+                texts = after.setdefault(Resource(record.resource_type, record.resource_name), {})
+                if record.value is None:
+                    texts.pop(record.name, None)
+                else:
+                    texts[record.name] = record.value
+            self._overrides = {resource: texts for resource, texts in after.items() if texts}
+            changed = [
+                resource
+                for resource in dict.fromkeys([*before, *after])
+                if before.get(resource) != self._overrides.get(resource)
+            ]
             if any(self._concerns_broker(resource) for resource in changed):
                 self._refresh()
-        self._tell(changed)
+        for resource in changed:
+            for listener in self._listeners:
+                listener(resource)
 
     def check_broker_change(self, name: str, wanted: Mapping[str, str]) -> None:
         """Raise ConfigError unless the broker resource `name` ("" for all brokers) may have these settings."""
@@ -152,12 +148,6 @@ class DynamicConfig:
         cluster = wanted if name == ALL_BROKERS else self.cluster_overrides()
         own = self.broker_overrides() if name == ALL_BROKERS else wanted
         self._file.with_overrides(_live({**cluster, **own}))
-
-    def _put(self, resource: Resource, overrides: Mapping[str, str]) -> None:
-        if overrides:
-            self._overrides[resource] = overrides
-        else:
-            self._overrides.pop(resource, None)
 
     def _concerns_broker(self, resource: Resource) -> bool:
         return resource.type == ResourceType.BROKER and resource.name in (ALL_BROKERS, str(self._file.node_id))
@@ -170,11 +160,6 @@ class DynamicConfig:
             self.config.replace(self._file.with_overrides(usable))
         except ConfigError as error:
             log.error("dynamic config of broker %s is passed over: %s", self._file.node_id, error)
-
-    def _tell(self, changed: Iterable[Resource]) -> None:
-        for resource in changed:
-            for listener in self._listeners:
-                listener(resource)
 
     @staticmethod
     def _check_key(key: Key | None, name: str, *, per_broker: bool) -> None:

@@ -1,0 +1,121 @@
+"""DescribeConfigs: v1-v4.
+
+Behaviour: for each resource, its configs with value, source and type; with `include_synonyms` every place that could
+have given the value, with `include_documentation` our words on the key. `configuration_keys` null or empty asks for
+all. TOPIC by name; BROKER by this broker's id, or "" for what is set for all brokers; BROKER_LOGGER by this broker's
+id; GROUP and CLIENT_METRICS by name (a name that nothing is set for is described all the same).
+
+Version notes: v3 adds types and documentation (KIP-569); v4 is flexible.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist; INVALID_TOPIC_EXCEPTION for an illegal name;
+INVALID_REQUEST for another broker's id, an empty group or subscription name, or an unknown resource type.
+
+Different from Apache Kafka: `read_only` is true for every broker key whose change at run time this project does not
+apply, though Kafka would; documentation is our own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+from barnabas.common.topic_names import invalid_reason
+from barnabas.protocol.errors import ApiError, ErrorCode
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+from broker.config_describer import ConfigDescriber, Entry
+from broker.dynamic_config import ALL_BROKERS, ResourceType
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Describe each resource that is asked for."""
+    asked: DescribeConfigsRequest = request.message
+    response = DescribeConfigsResponse()
+    for resource in asked.resources:
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        try:
+            wanted = set(resource.configuration_keys or ())
+            result.configs = [
+                _config(entry, asked) for entry in _entries(services, resource) if not wanted or entry.name in wanted
+            ]
+        except ApiError as error:
+            result.error_code = error.code
+            result.error_message = error.message or error.code.message
+        response.results.append(result)
+    return Reply(response)
+
+
+def _entries(services: Services, resource: DescribeConfigsResource) -> list[Entry]:
+    describer = ConfigDescriber(services.dynamic_config)
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == ResourceType.TOPIC:
+        reason = invalid_reason(name)
+        if reason is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        if services.metadata_cache.snapshot.partition_count(name) is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describer.topic(name)
+    if kind == ResourceType.BROKER:
+        if name == ALL_BROKERS:
+            return describer.all_brokers()
+        _check_broker_id(services, name, "or empty string, ")
+        return describer.broker()
+    if kind == ResourceType.BROKER_LOGGER:
+        _require(name, "Broker id must not be empty")
+        _check_broker_id(services, name, "")
+        return describer.loggers()
+    if kind == ResourceType.GROUP:
+        _require(name, "Group name must not be empty")
+        return describer.group(name)
+    if kind == ResourceType.CLIENT_METRICS:
+        _require(name, "Client metrics subscription name must not be empty")
+        return describer.client_metrics(name)
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+
+
+def _require(name: str, message: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_broker_id(services: Services, name: str, alternative: str) -> None:
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    if broker_id != services.broker_id:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {services.broker_id} {alternative}but received {name}",
+        )
+
+
+def _config(entry: Entry, asked: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in (entry.synonyms if asked.include_synonyms else ())
+        ],
+        config_type=entry.type,
+        documentation=entry.doc if asked.include_documentation else None,
+    )
+
+
+API = Api(32, "DescribeConfigs", (1, 4), handle, operation="DESCRIBE_CONFIGS")

@@ -1,0 +1,54 @@
+"""AlterConfigs: v0-v2.
+
+Behaviour: replaces all settings of each resource (what is not named goes back to its default). The broker checks
+changes of its own config and what contradicts itself; the controller checks the rest, writes, and pushes to all
+brokers.
+
+Version notes: v2 is flexible. Clients have IncrementalAlterConfigs (KIP-339) since 2.3.
+
+Errors: INVALID_REQUEST (a resource or key named twice, a null value, another broker's id, a key that cannot change at
+run time), INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION and what else the controller says, for each resource.
+
+Different from Apache Kafka: keys whose change at run time this project does not apply are refused, though Kafka would
+accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.messages.k33_alter_configs import AlterConfigsResourceResponse as ResourceResponse
+from barnabas.protocol.messages.k33_alter_configs import AlterConfigsResponse
+
+from broker.answers import Answer
+from broker.apis.altering import answer
+from broker.apis.api import Api
+from broker.config_changes import Outcome, check_legacy, preprocess
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Check what this broker must, forward the rest."""
+    outcomes = preprocess(services, request.message.resources, check_legacy)
+    return answer(services, request, outcomes, _response)
+
+
+def _response(outcomes: Sequence[tuple[Any, Outcome]]) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            ResourceResponse(
+                error_code=outcome.code,
+                error_message=outcome.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, outcome in outcomes
+        ]
+    )
+
+
+API = Api(33, "AlterConfigs", (0, 2), handle, operation="ALTER_CONFIGS")

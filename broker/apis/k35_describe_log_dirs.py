@@ -1,0 +1,71 @@
+"""DescribeLogDirs: v1-v5.
+
+Behaviour: for each log directory of this broker, the partitions in it with size and lag, and the total and usable
+bytes of its volume. `topics` null asks for all partitions; a directory without any that is wanted is listed all the
+same.
+
+Version notes: v3 adds a top-level error; v4 total and usable bytes (KIP-827); v5 whether new replicas are kept away.
+
+Errors: KAFKA_STORAGE_ERROR for a directory that failed.
+
+Different from Apache Kafka: directories are never cordoned; replicas do not move between directories
+(`is_future_key`).
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.k35_describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+from barnabas.common.topic_partition import TopicPartition
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+from broker.log_dirs import LogDir, describe
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Describe the directories."""
+    topics = request.message.topics
+    wanted = None
+    if topics is not None:
+        wanted = {TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions}
+    manager = services.log_manager
+    directories = describe(services.config.log_dirs, manager.all_logs(), manager.offline_dirs(), wanted)
+    return Reply(DescribeLogDirsResponse(results=[_result(directory) for directory in directories]))
+
+
+def _result(directory: LogDir) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(
+        error_code=directory.error,
+        log_dir=directory.path,
+        topics=[
+            DescribeLogDirsTopic(
+                name=topic,
+                partitions=[
+                    DescribeLogDirsPartition(
+                        partition_index=replica.tp.partition,
+                        partition_size=replica.size_bytes,
+                        offset_lag=replica.offset_lag,
+                    )
+                    for replica in replicas
+                ],
+            )
+            for topic, replicas in groupby(directory.replicas, key=lambda replica: replica.tp.topic)
+        ],
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )
+
+
+API = Api(35, "DescribeLogDirs", (1, 5), handle, operation="DESCRIBE", resource="CLUSTER")

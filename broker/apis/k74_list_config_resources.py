@@ -1,0 +1,67 @@
+"""ListConfigResources: v0-v1.
+
+Behaviour: names the resources that have, or may have, configs. v0 (once ListClientMetricsResources) tells client
+metrics subscriptions; v1 tells the types asked for, or all: topics, brokers, loggers (by broker), groups with
+settings, subscriptions.
+
+Version notes: v1 adds the types (KIP-1142).
+
+Errors: UNSUPPORTED_VERSION for a type that does not exist.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.k74_list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesResponse,
+)
+
+from barnabas.protocol.errors import ErrorCode
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+from broker.dynamic_config import ResourceType
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+_ALL = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """List the resources of the types that are asked for."""
+    if request.header.api_version == 0:
+        wanted = [int(ResourceType.CLIENT_METRICS)]
+    else:
+        wanted = list(dict.fromkeys(request.message.resource_types)) or [int(type_) for type_ in _ALL]
+    response = ListConfigResourcesResponse()
+    if any(type_ not in _ALL for type_ in wanted):
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return Reply(response)
+    response.config_resources = [
+        ConfigResource(resource_name=name, resource_type=type_)
+        for type_ in wanted
+        for name in _names(services, request, type_)
+    ]
+    return Reply(response)
+
+
+def _names(services: Services, request: Request, type_: int) -> list[str]:
+    snapshot = services.metadata_cache.snapshot
+    if type_ == ResourceType.TOPIC:
+        return sorted(snapshot.topics)
+    if type_ in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(broker_id) for broker_id in sorted(node.id for node in snapshot.nodes(request.listener_name))]
+    names: list[str] = services.dynamic_config.names(type_)
+    return names
+
+
+API = Api(74, "ListConfigResources", (0, 1), handle, operation="DESCRIBE_CONFIGS", resource="CLUSTER")

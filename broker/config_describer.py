@@ -1,0 +1,174 @@
+"""Tells what a resource's configs are and where each comes from: the substance of DescribeConfigs.
+
+A value has synonyms: the places that could have given it, the strongest first; the first is the one that did. Broker
+keys: set for this broker, set for all brokers, in the file, default. Topic and group keys: set for the resource, then
+what the broker key behind it has. As in Kafka, places named like other units of a key (log.retention.hours) count
+only after the key itself is found somewhere.
+
+Threads: any.
+Source: ConfigHelper (Kafka 4.3), KIP-226, KIP-524, KIP-569.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.common import logs
+from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
+from broker.dynamic_config import DynamicConfig, ResourceType, synonyms_of
+
+if TYPE_CHECKING:
+    from barnabas.config.overridable import Overridable
+
+
+class Source(IntEnum):
+    """Where a value comes from, by DescribeConfigs' numbers."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Synonym(NamedTuple):
+    """A place that could give a config its value; `value` None is hidden or null."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Entry(NamedTuple):
+    """One config of a resource."""
+
+    name: str
+    value: str | None
+    source: Source
+    is_sensitive: bool = False
+    is_read_only: bool = False
+    synonyms: tuple[Synonym, ...] = ()
+    type: int = 0
+    doc: str | None = None
+
+
+class ConfigDescriber:
+    """Describes the resources that one broker knows of."""
+
+    def __init__(self, dynamic: DynamicConfig) -> None:
+        self._dynamic = dynamic  # fixed before start
+
+    def topic(self, name: str) -> list[Entry]:
+        """Return every config of a topic."""
+        topic = self._dynamic.topic_config(name)
+        return [self._overridable(key, topic, Source.TOPIC) for key in TOPIC_KEYS.values()]
+
+    def group(self, name: str) -> list[Entry]:
+        """Return every config of a group."""
+        group = self._dynamic.group_config(name)
+        return [self._overridable(key, group, Source.GROUP) for key in GROUP_KEYS.values()]
+
+    def broker(self) -> list[Entry]:
+        """Return every config of this broker, keys of its file that nobody knows included (their values hidden)."""
+        config = self._dynamic.config
+        known = [self._broker_entry(key, key.to_text(config.values[key.name])) for key in BROKER_KEYS.values()]
+        unknown = [self._unknown_entry(name) for name in self._dynamic.static() if name not in BROKER_KEYS]
+        return known + unknown
+
+    def all_brokers(self) -> list[Entry]:
+        """Return what is set for all brokers."""
+        entries = []
+        for name, text in self._dynamic.cluster_overrides().items():
+            key = BROKER_KEYS.get(name)
+            entry = self._unknown_entry(name) if key is None else self._broker_entry(key, text)
+            synonyms = tuple(s for s in entry.synonyms if s.source is Source.DYNAMIC_DEFAULT_BROKER)
+            source = synonyms[0].source if synonyms else Source.DEFAULT
+            entries.append(entry._replace(synonyms=synonyms, source=source))
+        return entries
+
+    def client_metrics(self, name: str) -> list[Entry]:
+        """Return what is set for a subscription of clients' metrics."""
+        overrides = self._dynamic.overrides(ResourceType.CLIENT_METRICS, name)
+        return [Entry(key, text, Source.CLIENT_METRICS) for key, text in overrides.items()]
+
+    @staticmethod
+    def loggers() -> list[Entry]:
+        """Return the loggers of this process and their levels."""
+        return [Entry(name, logs.level_of(name), Source.DYNAMIC_BROKER_LOGGER) for name in logs.logger_names()]
+
+    def _overridable(self, key: Key, config: Overridable, own: Source) -> Entry:
+        text = key.to_text(config.values[key.name])
+        synonyms: list[Synonym] = []
+        if key.synonyms:
+            synonyms += self._synonyms(BROKER_KEYS[key.synonyms[0][0]])
+        elif own is Source.GROUP:
+            synonyms.append(Synonym(key.name, key.to_text(key.default), Source.DEFAULT))
+        if key.name in config.overrides:
+            synonyms.insert(0, Synonym(key.name, text, own))
+        return _entry(key, text, synonyms, is_read_only=False)
+
+    def _broker_entry(self, key: Key, text: str | None) -> Entry:
+        return _entry(key, text, self._synonyms(key), is_read_only=not key.live)
+
+    @staticmethod
+    def _unknown_entry(name: str) -> Entry:
+        """A key of unknown type: it might be a secret."""
+        synonym = Synonym(name, None, Source.STATIC_BROKER)
+        return Entry(name, None, Source.STATIC_BROKER, is_sensitive=True, is_read_only=True, synonyms=(synonym,))
+
+    def _synonyms(self, key: Key) -> list[Synonym]:
+        names = synonyms_of(key.name)
+        found = [
+            *self._found(self._dynamic.broker_overrides(), names, Source.DYNAMIC_BROKER),
+            *self._found(self._dynamic.cluster_overrides(), names, Source.DYNAMIC_DEFAULT_BROKER),
+            *self._found(self._file_texts(names), names, Source.STATIC_BROKER),
+            *self._found(_default_texts(names), names, Source.DEFAULT),
+        ]
+        while found and found[0].name != key.name:
+            del found[0]
+        return found
+
+    def _file_texts(self, names: Iterable[str]) -> Mapping[str, str]:
+        """What the file says; node.id and broker.id stand for each other."""
+        static = self._dynamic.static()
+        texts = {name: static[name] for name in names if name in static}
+        for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if name in names and name not in texts and other in static:
+                texts[name] = static[other]
+        return texts
+
+    @staticmethod
+    def _found(texts: Mapping[str, str], names: Iterable[str], source: Source) -> list[Synonym]:
+        return [
+            Synonym(name, None if BROKER_KEYS[name].sensitive else texts[name], source)
+            for name in names
+            if name in texts
+        ]
+
+
+def _default_texts(names: Iterable[str]) -> dict[str, str]:
+    texts = {}
+    for name in names:
+        key = BROKER_KEYS[name]
+        if key.default is not None and key.default != REQUIRED:
+            texts[name] = key.to_text(key.default) or ""
+    return texts
+
+
+def _entry(key: Key, text: str | None, synonyms: list[Synonym], *, is_read_only: bool) -> Entry:
+    source: Any = synonyms[0].source if synonyms else Source.DEFAULT
+    return Entry(
+        name=key.name,
+        value=None if key.sensitive else text,
+        source=source,
+        is_sensitive=key.sensitive,
+        is_read_only=is_read_only,
+        synonyms=tuple(synonyms),
+        type=int(key.type),
+        doc=key.doc,
+    )
