@@ -21,6 +21,7 @@ from barnabas.common.files import FileSystem, OsFileSystem
 from barnabas.common.process import die_with_supervisor
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
+from barnabas.protocol.errors import ApiError
 from broker.handlers import HandlerPool
 from broker.request_channel import RequestChannel
 from broker.request_log import RequestLog
@@ -140,7 +141,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
             arguments.file, role=CONTROLLER, overrides=arguments.overrides, environment=environment
         )
         server = ControllerServer(config, SystemClock(), OsFileSystem(), environment.get("CLUSTER_ID"))
-    except (ConfigError, DirectoryError, OSError) as error:
+    except (ConfigError, DirectoryError, ApiError, OSError) as error:
         print(f"controller: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
     return run(server)
@@ -154,7 +155,7 @@ def run(server: ControllerServer) -> int:
         signal.signal(number, lambda *_: stopping.set())
     try:
         server.start()
-    except OSError as error:
+    except (OSError, ApiError) as error:
         print(f"controller: {error}", file=sys.stderr)
         server.stop()
         return EXIT_USER_ERROR

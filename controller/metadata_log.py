@@ -1,0 +1,122 @@
+"""The metadata log: every change of the cluster, in order, on disk before anyone hears of it.
+
+Rules
+1. The records of one append are one batch: after a crash they are all there or none is.
+2. `flush` returns once everything appended survives a power cut; until then nobody outside this process may rely on it.
+3. A batch carries the epoch of the controller that wrote it; each start of a controller opens the next one.
+
+Threads: the event thread (and main before it starts).
+
+Format: `__cluster_metadata-0/` is a log as any partition's (storage/log.py): batches whose records have no key, and as value a
+metadata record in Kafka's frame (version 1, type, version, payload). `kafka-dump-log --cluster-metadata-decoder` reads
+it. A torn tail was never acknowledged and is cut at start.
+
+Source: KafkaRaftClient, KafkaMetadataLog (Kafka 4.3), as far as one controller needs it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from barnabas.common.clock import Clock
+from barnabas.common.files import FileSystem
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.metadata_records import decode_record, encode_record
+from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
+from broker.storage.log import Log
+from broker.storage.log_types import AppendOrigin, FetchIsolation
+from broker.storage.recovery import LogLoader
+from broker.storage.scheduler import ManualScheduler
+
+log = logging.getLogger("barnabas.controller.log")
+
+TOPIC_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
+READ_BYTES: Final = 4 << 20
+
+
+class MetadataLog:
+    """The log in a directory that the caller has locked."""
+
+    def __init__(self, directory: str, config: Any, clock: Clock, fs: FileSystem) -> None:
+        self._fs = fs  # fixed before start
+        self._clock = clock  # fixed before start
+        self._scheduler = ManualScheduler(clock)
+        path = f"{directory}/{TOPIC_PARTITION.topic}-{TOPIC_PARTITION.partition}"
+        fs.mkdir(path)
+        fs.fsync_dir(directory)
+        topic_config = config.topic_config(
+            {
+                "segment.bytes": str(config.metadata_log_segment_bytes),
+                "segment.ms": str(config.metadata_log_segment_ms),
+                "retention.ms": "-1",
+                "retention.bytes": "-1",
+            }
+        )
+        loaded = LogLoader(
+            fs,
+            path,
+            TOPIC_PARTITION,
+            topic_config,
+            clock,
+            log_start_offset=0,
+            recovery_point=0,
+            clean_shutdown=False,
+            producer_id_expiration_ms=86_400_000,
+        ).load()
+        self._log = Log(fs, path, TOPIC_PARTITION, topic_config, clock, self._scheduler, loaded)
+        self.epoch = self._log.latest_epoch  # of the last batch; -1 in an empty log. Owner: event thread
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next record."""
+        return self._log.log_end_offset
+
+    def replay(self) -> Iterator[tuple[int, list[Any]]]:
+        """Yield each batch: the offset of its first record, and its records."""
+        offset = self._log.log_start_offset
+        while offset < self._log.log_end_offset:
+            data = self._read(offset)
+            for position, header in iter_headers(data):
+                if not header.is_control:
+                    batch = data[position : position + header.size_in_bytes]
+                    yield header.base_offset, [decode_record(_value(r.value)) for r in iter_records(batch)]
+                offset = header.next_offset
+
+    def _read(self, offset: int) -> memoryview:
+        found = self._log.read(offset, READ_BYTES, isolation=FetchIsolation.LOG_END, min_one_message=True)
+        assert found.slice is not None, "there are records below the log's end"
+        return memoryview(found.slice.read())
+
+    def open_epoch(self) -> None:
+        """Begin a new epoch; the first append after it makes it durable."""
+        self.epoch = max(self.epoch, 0) + 1
+
+    def append(self, records: Sequence[Any]) -> int:
+        """Append records as one batch (rule 1); return the offset of the first."""
+        now_ms = self._clock.wall_ms()
+        base_offset = self._log.log_end_offset
+        batch = build_batch(
+            [SimpleRecord(now_ms, None, encode_record(record)) for record in records],
+            base_offset=base_offset,
+            leader_epoch=self.epoch,
+        )
+        self._log.append_as_leader(
+            memoryview(bytearray(batch)), leader_epoch=self.epoch, origin=AppendOrigin.RAFT_LEADER
+        )
+        return base_offset
+
+    def flush(self) -> None:
+        """Make everything appended durable (rule 2)."""
+        self._log.flush()
+        self._scheduler.run_due()
+
+    def close(self) -> None:
+        """Flush and close the files."""
+        self._log.close()
+
+
+def _value(value: bytes | memoryview | None) -> bytes:
+    assert value is not None, "a metadata record has a value"
+    return bytes(value)

@@ -1,0 +1,236 @@
+"""A controller without threads, sockets or disk, driven step by step, and brokers that only remember."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.common.clock import FakeClock
+from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.files import FileSystem
+from barnabas.config.config import Config
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.messages import k19_create_topics as create_wire
+from barnabas.protocol.messages import k62_broker_registration as registration_wire
+from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrResponse
+from barnabas.protocol.messages.k05_stop_replica import StopReplicaResponse
+from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataResponse
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from controller.broker_registry import HeartbeatReply
+from controller.controller_metrics import ControllerMetrics
+from controller.decision import Decision, View
+from controller.image import Partition
+from controller.metadata_log import MetadataLog
+from controller.quorum_controller import QuorumController
+from controller.topics import create_topics
+from metrics.registry import Registry
+
+CLUSTER_ID = "h3zYrOmsQJqmHD2y0yjFEg"
+DIRECTORY = "/meta"
+
+PROPERTIES = {
+    "process.roles": "controller",
+    "node.id": "100",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "CONTROLLER://127.0.0.1:0",
+    "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+    "log.dirs": DIRECTORY,
+}
+
+RESPONSES: dict[int, Callable[[], Any]] = {
+    4: LeaderAndIsrResponse,
+    5: StopReplicaResponse,
+    6: UpdateMetadataResponse,
+}
+
+
+def make_config(**overrides: str) -> Config:
+    """A controller's config; keys with underscores for dots."""
+    return Config.from_properties(
+        {**PROPERTIES, **{name.replace("_", "."): value for name, value in overrides.items()}}, "controller"
+    )
+
+
+class FakeBroker:
+    """The far end of a sender's connection."""
+
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+        self.is_down = False
+        self.error_code = 0
+
+    def send(self, message: Any, version: int) -> Any:
+        """Remember a request and answer it."""
+        if self.is_down:
+            raise ConnectionRefusedError("nobody is there")
+        self.received.append(message)
+        response = RESPONSES[message.API_KEY]()
+        response.error_code = self.error_code
+        return response
+
+    def take(self) -> list[Any]:
+        """What came since the last call."""
+        received, self.received = self.received, []
+        return received
+
+    def abort(self) -> None:
+        """A connection's abort."""
+
+    def close(self) -> None:
+        """A connection's close."""
+
+
+class Rig:
+    """A controller and its cluster."""
+
+    def __init__(
+        self, fs: FileSystem | None = None, clock: FakeClock | None = None, seed: int = 1, **overrides: str
+    ) -> None:
+        self.clock = clock or FakeClock()
+        self.fs = fs or MemoryFileSystem()
+        self.config = make_config(**overrides)
+        self.brokers: dict[int, FakeBroker] = {}
+        self.registry = Registry(self.clock)
+        self.controller = QuorumController(
+            config=self.config,
+            cluster_id=CLUSTER_ID,
+            metadata_log=MetadataLog(DIRECTORY, self.config, self.clock, self.fs),
+            clock=self.clock,
+            connect=self._connect,
+            metrics=ControllerMetrics(self.registry, self.clock),
+            rng=random.Random(seed),
+            start_threads=False,
+        )
+        self.controller.start()
+
+    def _connect(self, host: str, port: int) -> FakeBroker:
+        return self.brokers.setdefault(port - 9000, FakeBroker())
+
+    @property
+    def image(self) -> Any:
+        """What is committed."""
+        return self.controller.committed_image
+
+    def decide(self, decide: Callable[[View], Decision[Any]]) -> Any:
+        """Have something decided and committed; raises its ApiError."""
+        results: list[Any] = []
+        self.controller.submit("test", decide, results.append, results.append)
+        self.controller.loop.step()
+        assert len(results) == 1
+        if isinstance(results[0], ApiError):
+            raise results[0]
+        self.image.invariants()
+        return results[0]
+
+    def push(self) -> None:
+        """Let every sender send what is pending."""
+        assert self.controller.channels is not None
+        for channel in self.controller.channels.channels.values():
+            if channel.queue_size() or channel._pending:
+                channel.push_once()
+
+    def register(
+        self, broker_id: int, incarnation: int | None = None, rack: str | None = None
+    ) -> int:
+        """Register a broker; its epoch."""
+        request = registration(broker_id, incarnation, rack)
+        epoch: int = self.decide(lambda view: self.controller.register(view, request))
+        return epoch
+
+    def heartbeat(
+        self,
+        broker_id: int,
+        *,
+        offset: int | None = None,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+        epoch: int | None = None,
+    ) -> HeartbeatReply:
+        """A heartbeat of a broker that has seen everything, unless told otherwise."""
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=self.image.brokers[broker_id].epoch if epoch is None else epoch,
+            current_metadata_offset=self.image.offset if offset is None else offset,
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+        )
+        reply: HeartbeatReply = self.decide(lambda view: self.controller.heartbeat(view, request))
+        return reply
+
+    def join(self, *broker_ids: int, racks: dict[int, str] | None = None) -> None:
+        """Brokers that register and are unfenced."""
+        for broker_id in broker_ids:
+            self.register(broker_id, rack=(racks or {}).get(broker_id))
+            self.heartbeat(broker_id)
+
+    def create(self, name: str, assignment: list[list[int]], **configs: str) -> bytes:
+        """A topic on these replicas; its id."""
+        request = create_wire.CreateTopicsRequest(topics=[manual_topic(name, assignment, **configs)])
+        response = self.decide(lambda view: create_topics(view, request))
+        (result,) = response.topics
+        assert result.error_code == 0, result
+        topic_id: bytes = result.topic_id
+        return topic_id
+
+    def partition(self, name: str, index: int = 0) -> Partition:
+        """The committed state of a partition."""
+        topic = self.image.topic(name)
+        partition: Partition = topic.partitions[index]
+        return partition
+
+    def tick(self, ms: int) -> None:
+        """Let time pass, and the timers do what is due."""
+        self.clock.advance_ms(ms)
+        for _ in range(10):
+            self.controller.loop.step()
+
+    def restart(self) -> Rig:
+        """Another controller on the same disk, as after kill -9."""
+        return Rig(self.fs, self.clock)
+
+
+def registration(
+    broker_id: int, incarnation: int | None = None, rack: str | None = None, **fields: Any
+) -> registration_wire.BrokerRegistrationRequest:
+    """A registration request; the incarnation defaults to a fixed one of the broker."""
+    values: dict[str, Any] = {
+        "broker_id": broker_id,
+        "cluster_id": CLUSTER_ID,
+        "incarnation_id": (broker_id * 1000 + (incarnation or 0) + 1).to_bytes(16, "big"),
+        "listeners": [
+            registration_wire.Listener(
+                name="PLAINTEXT", host="127.0.0.1", port=9000 + broker_id, security_protocol=0
+            )
+        ],
+        "features": [
+            registration_wire.Feature(
+                name="metadata.version", min_supported_version=7, max_supported_version=30
+            )
+        ],
+        "rack": rack,
+        "log_dirs": [(1 << 64 | broker_id).to_bytes(16, "big")],
+    }
+    return registration_wire.BrokerRegistrationRequest(**{**values, **fields})
+
+
+def manual_topic(name: str, assignment: list[list[int]], **configs: str) -> Any:
+    """A topic of a CreateTopics request with replicas given."""
+    return create_wire.CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            create_wire.CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
+            for index, replicas in enumerate(assignment)
+        ],
+        configs=[
+            create_wire.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+def topic(name: str, partitions: int = 1, factor: int = 1) -> Any:
+    """A topic of a CreateTopics request to be placed."""
+    return create_wire.CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
