@@ -36,7 +36,6 @@ def handle(services: Services, request: Request) -> Answer:
         services.metadata_cache.note_offset(offset)
     for name in changed:
         services.purgatories.topic.check_and_complete(name)
-    services.auto_topic_creation.forget(changed)
     return Reply(UpdateMetadataResponse())
 
 

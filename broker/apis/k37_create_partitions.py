@@ -1,0 +1,43 @@
+"""CreatePartitions: v0-v3
+
+Behaviour: forwarded to the controller; answered when this broker's metadata cache shows the new partitions, or after
+timeout_ms.
+
+Version notes: v1: throttling. v2: flexible. v3 (KIP-599): THROTTLING_QUOTA_EXCEEDED may be told.
+
+Errors: those of the controller (UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+REASSIGNMENT_IN_PROGRESS, ...); REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from broker.answers import Answer
+from broker.apis.api import Api
+from broker.forwarding import forward
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Forward, then wait to see the partitions."""
+    message: CreatePartitionsRequest = request.message
+    counts = {topic.name: topic.count for topic in message.topics}
+
+    def is_visible(answer: CreatePartitionsResponse) -> bool:
+        snapshot = services.metadata_cache.snapshot
+        return all(
+            (snapshot.partition_count(result.name) or 0) >= counts.get(result.name, 0)
+            for result in answer.results
+            if not result.error_code
+        )
+
+    timeout_ms = 0 if message.validate_only else message.timeout_ms
+    return forward(services, request, topics=list(counts), is_visible=is_visible, timeout_ms=timeout_ms)
+
+
+API = Api(37, "CreatePartitions", (0, 3), handle, operation="ALTER", resource="TOPIC")

@@ -1,0 +1,28 @@
+"""ListPartitionReassignments: v0-v0
+
+Behaviour: lists the reassignments under way (KIP-455); forwarded to the controller.
+
+Version notes: none.
+
+Errors: those of the controller; REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.answers import Answer
+from broker.apis.api import Api
+from broker.forwarding import forward
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Forward."""
+    return forward(services, request)
+
+
+API = Api(46, "ListPartitionReassignments", (0, 0), handle, operation="DESCRIBE", resource="CLUSTER")

@@ -1,0 +1,107 @@
+"""Auto topic creation: a client asks for a topic that does not exist, and the controller is asked to create it.
+
+The client is not made to wait: it is told UNKNOWN_TOPIC_OR_PARTITION, and finds the topic when it asks again. A topic is
+asked for once at a time, however many clients want it.
+
+Threads: any handler; the channel's thread ends a creation.
+Source: Kafka's AutoTopicCreationManager (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol.headers import RequestHeader, encode_request
+from barnabas.protocol.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from broker.forwarding import make_envelope
+from broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+
+if TYPE_CHECKING:
+    from broker.controller_channel import ControllerChannel
+    from broker.request_channel import Request
+
+log = logging.getLogger("barnabas.auto-topic-creation")
+
+SIZE_PREFIX = 4
+
+
+class AutoTopicCreation:
+    """Asks the controller for topics."""
+
+    def __init__(self, config: Any, channel: ControllerChannel) -> None:
+        self._config = config  # fixed before start
+        self._channel = channel  # fixed before start
+        self._lock = threading.Lock()
+        self._in_flight: set[str] = set()  # guarded by: _lock
+
+    def create(self, names: Iterable[str], request: Request) -> None:
+        """Ask for those that are not asked for already, on behalf of the client that `request` came from."""
+        with self._lock:
+            wanted = [name for name in dict.fromkeys(names) if name not in self._in_flight]
+            self._in_flight.update(wanted)
+        if not wanted:
+            return
+        message = CreateTopicsRequest(
+            topics=[self._topic(name) for name in wanted], timeout_ms=self._config.request_timeout_ms
+        )
+        header = RequestHeader(
+            CreateTopicsRequest.API_KEY,
+            CreateTopicsRequest.MAX_VERSION,
+            request.header.correlation_id,
+            request.client_id,
+        )
+        envelope = make_envelope(bytes(encode_request(header, message)[SIZE_PREFIX:]), request)
+        log.info("asking the controller to create %s", ", ".join(wanted))
+        self._channel.send(envelope, lambda response: self._done(wanted, response))
+
+    def _done(self, names: list[str], response: Any) -> None:
+        if response is None:
+            log.warning("auto creation of %s timed out", ", ".join(names))
+        with self._lock:
+            self._in_flight.difference_update(names)
+
+    def _topic(self, name: str) -> CreatableTopic:
+        config = self._config
+        if name == GROUP_METADATA_TOPIC:
+            return _internal(
+                name,
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.offsets_topic_segment_bytes),
+                },
+            )
+        if name == TRANSACTION_STATE_TOPIC:
+            return _internal(
+                name,
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                    "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        return CreatableTopic(
+            name=name, num_partitions=config.num_partitions, replication_factor=config.default_replication_factor
+        )
+
+
+def _internal(name: str, partitions: int, replication_factor: int, configs: dict[str, str]) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
