@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cluster import ApacheKafkaTarget, BarnabasCluster, Target
 from tests.support.kafka_jars import kafka_runtime
+from tests.support.waiting import eventually
 
 _numbers = itertools.count()
 
@@ -47,6 +48,7 @@ def create_topic(admin: AdminClient, unused_name: str) -> Callable[..., str]:
         name = unused_name + suffix
         topic = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
         admin.create_topics([topic])[name].result(20)
+        eventually("the broker knows the topic", lambda: name in admin.list_topics(timeout=20).topics)
         return name
 
     return create

@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.clients import COMPRESSIONS, AioKafka, ApacheConsole, Client, ConfluentKafka, KafkaPython, Kcat, Message
+from tests.support.clients import (
+    COMPRESSIONS,
+    AioKafka,
+    ApacheConsole,
+    Client,
+    ConfluentKafka,
+    KafkaPython,
+    Kcat,
+    Message,
+)
 from tests.support.cluster import Target
 from tests.support.kafka_tools import KafkaTools
 

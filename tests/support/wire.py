@@ -21,7 +21,9 @@ class RawConnection:
     def __enter__(self) -> RawConnection:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def send_bytes(self, data: bytes) -> None:
