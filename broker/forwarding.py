@@ -66,18 +66,22 @@ def forward(
     topics: Sequence[str] = (),
     is_visible: IsVisible = lambda _answer: True,
     timeout_ms: int = 0,
+    amend: Callable[[Any], Any] = lambda answer: answer,
 ) -> Answer:
-    """Forward the request as it came; `topics` are the names whose change is awaited, for at most `timeout_ms`."""
+    """Forward the request as it came; `topics` are the names whose change is awaited, for at most `timeout_ms`.
+
+    `amend` makes of the controller's answer what the client is told.
+    """
     request_timeout_ms = services.config.request_timeout_ms
     waits = is_visible if timeout_ms > 0 else (lambda _answer: True)
     operation = DelayedForward(
-        max(timeout_ms, request_timeout_ms), waits, lambda: _failure(request, ErrorCode.REQUEST_TIMED_OUT)
+        max(timeout_ms, request_timeout_ms), waits, lambda: amend(_failure(request, ErrorCode.REQUEST_TIMED_OUT))
     )
     assert request.buffer is not None, "a request keeps its frame until it is answered"
     envelope = make_envelope(bytes(request.buffer), request)
 
     def on_done(response: Any) -> None:
-        operation.answered(_unwrap(request, response))
+        operation.answered(amend(_unwrap(request, response)))
 
     services.controller_channel.send(envelope, on_done, timeout_ms=request_timeout_ms)
     return Park(operation, services.purgatories.topic, list(topics) or [operation])

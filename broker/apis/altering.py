@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from broker.answers import Answer, Park, Reply
-from broker.purgatory import Deferred
+from barnabas.protocol.headers import encode_request
+from broker.answers import Answer, Reply
+from broker.forwarding import forward
 
 if TYPE_CHECKING:
     from broker.apis.services import Services
     from broker.config_changes import Outcome
     from broker.request_channel import Request
+
+_SIZE_PREFIX = 4
 
 #: Builds a response of the outcomes of resources.
 Build: TypeAlias = "Callable[[Sequence[tuple[Any, Outcome]]], Any]"
@@ -28,21 +31,16 @@ def answer(services: Services, request: Request, outcomes: Sequence[Outcome | No
     if not rest:
         return Reply(build(here))
     if not here:
-        return Park(services.controller_channel.forward(request))
-    request.message = type(asked)(resources=rest, validate_only=asked.validate_only)
-    forwarded = services.controller_channel.forward(request)
-    whole = Deferred()
+        return forward(services, request)
     ours = build(here).responses
-    order = {(r.resource_type, r.resource_name): i for i, r in enumerate(asked.resources)}
+    places = {(r.resource_type, r.resource_name): i for i, r in enumerate(asked.resources)}
 
-    def complete(_: Any) -> None:
-        outcome = forwarded.response()
-        message = outcome.message if isinstance(outcome, Reply) else outcome
-        if hasattr(message, "responses"):
-            message.responses = sorted(
-                [*ours, *message.responses], key=lambda r: order[r.resource_type, r.resource_name]
-            )
-        whole.complete(outcome)
+    def amend(response: Any) -> Any:
+        response.responses = sorted(
+            [*ours, *response.responses], key=lambda r: places[r.resource_type, r.resource_name]
+        )
+        return response
 
-    forwarded.bind(complete)
-    return Park(whole)
+    request.message = type(asked)(resources=rest, validate_only=asked.validate_only)
+    request.buffer = memoryview(encode_request(request.header, request.message))[_SIZE_PREFIX:]
+    return forward(services, request, amend=amend)
