@@ -28,6 +28,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
@@ -42,8 +43,7 @@ from barnabas.protocol.records.batch import (
     verify_crc,
 )
 from broker.storage.checkpoints import read_partition_metadata, write_partition_metadata
-from broker.storage.leader_epochs import LeaderEpochCache
-from broker.storage.log_producers import ProducerChanges, prepare_changes
+from broker.storage.log_producers import ProducerChanges, prepare_changes, rebuild_producer_state
 from broker.storage.log_reader import Found, aborted_transactions, find, resolve
 from broker.storage.log_types import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -68,12 +68,15 @@ from broker.storage.log_types import (
     TimestampOffset,
 )
 from broker.storage.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, delete_dir_name
-from broker.storage.producer_state import BatchMetadata, ProducerStateManager
+from broker.storage.producer_state import BatchMetadata
 from broker.storage.scheduler import TaskScheduler
 from broker.storage.segment import LogSegment
 from broker.storage.segments import SegmentList
 from broker.storage.txn_index import AbortedTxn
 from broker.storage.validator import ValidBatch, validate_for_leader
+
+if TYPE_CHECKING:
+    from broker.storage.recovery import LoadedLog
 
 __all__ = [
     "AbortedTransaction",
@@ -110,29 +113,6 @@ class UnexpectedAppendOffsetError(Exception):
         super().__init__(message)
         self.first_offset = first_offset
         self.last_offset = last_offset
-
-
-class LoadedLog:
-    """What loading a directory found; made by `recovery`."""
-
-    __slots__ = ("leader_epochs", "log_start_offset", "next_offset", "producer_state", "recovery_point", "segments")
-
-    def __init__(
-        self,
-        segments: SegmentList,
-        leader_epochs: LeaderEpochCache,
-        producer_state: ProducerStateManager,
-        *,
-        log_start_offset: int,
-        recovery_point: int,
-        next_offset: int,
-    ) -> None:
-        self.segments = segments
-        self.leader_epochs = leader_epochs
-        self.producer_state = producer_state
-        self.log_start_offset = log_start_offset
-        self.recovery_point = recovery_point
-        self.next_offset = next_offset
 
 
 class Log:
@@ -573,7 +553,7 @@ class Log:
         """Return (largest epoch not above `epoch`, where it ends, exclusive); (-1, -1) if unknown."""
         return self.leader_epoch_cache.end_offset_for(epoch, self._end.offset)
 
-    def assign_epoch_start(self, epoch: int, start_offset: int) -> None:
+    def assign_epoch_start_offset(self, epoch: int, start_offset: int) -> None:
         """Note that a leader epoch begins; what a new leader does before its first append."""
         with self._lock, self._disk_errors():
             self._check_usable_locked()
@@ -686,8 +666,6 @@ class Log:
         self._set_high_watermark_locked(self._end)
 
     def _reload_producers_locked(self, end_offset: int) -> None:
-        from broker.storage.recovery import rebuild_producer_state
-
         rebuild_producer_state(
             self.producer_state, self._segments.all, self.log_start_offset, end_offset, self._clock.wall_ms()
         )
@@ -734,26 +712,32 @@ class Log:
         """Flush the segments between the recovery point and `offset`, without the log's lock, then move the recovery point."""
         with self._flush_lock:
             recovery_point = self.recovery_point
-            if offset <= recovery_point and self._segments.active.base_offset > recovery_point:
+            pending = self._unflushed_segments(recovery_point, offset)
+            if not pending:
                 return
-            segments = self._segments
-            # Why one more to the left: a recovery point at a segment's end leaves that segment's indexes to be flushed.
-            first = max(0, segments.floor_index(recovery_point) - 1)
             with self._disk_errors():
-                is_new_file = False
-                for segment in segments.all[first:]:
-                    if segment.base_offset >= offset and segment.base_offset > segments.first.base_offset:
-                        break
-                    is_new_file = is_new_file or segment.base_offset >= recovery_point
-                    if segment is segments.active:
+                for segment in pending:
+                    if segment is self._segments.active:
                         segment.flush_data()
-                    elif not segment.indexes_flushed:
+                    else:
                         segment.flush()
-                if is_new_file:
+                if any(segment.base_offset >= recovery_point for segment in pending):
                     self._fs.fsync_dir(self.directory)
             with self._lock:
                 self.last_flushed_ms = self._clock.wall_ms()
                 self.recovery_point = max(self.recovery_point, min(offset, self._end.offset))
+
+    def _unflushed_segments(self, recovery_point: int, offset: int) -> list[LogSegment]:
+        """Return the segments with something to make durable between the recovery point and `offset`."""
+        segments = self._segments
+        # Why one more to the left: a recovery point at a segment's end leaves that segment's indexes to be flushed.
+        first = max(0, segments.floor_index(recovery_point) - 1)
+        return [
+            segment
+            for segment in segments.all[first:]
+            if segment.base_offset < offset
+            and (recovery_point < offset if segment is segments.active else not segment.indexes_flushed)
+        ]
 
     # Deleting old segments
 

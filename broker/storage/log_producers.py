@@ -1,13 +1,16 @@
-"""What an append means for the log's producers: prepared and checked before the write, applied after it."""
+"""What batches mean for the log's producers: prepared and checked before an append's write, applied after it; replayed from disk at load."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from barnabas.protocol.records.batch import BatchHeader, iter_records, parse_end_txn_marker
 from barnabas.protocol.records.compression import Buffer
 from broker.storage.log_types import AppendOrigin
 from broker.storage.producer_state import CompletedTxn, ProducerAppend, ProducerStateManager
+from broker.storage.scan import scan_batches
+from broker.storage.segment import LogSegment
+from broker.storage.txn_index import AbortedTxn
 
 
 class ProducerChanges:
@@ -56,3 +59,45 @@ def _append_control(
     if record is None or marker is None:
         return None
     return change.append_marker(marker, header, header.base_offset, record.timestamp, transaction_version)
+
+
+def rebuild_producer_state(
+    state: ProducerStateManager,
+    segments: Sequence[LogSegment],
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """Bring `state` to `end_offset`: the newest snapshot at or below it, then the batches behind that."""
+    state.truncate_and_reload(log_start_offset, end_offset, now_ms)
+    if state.map_end_offset < end_offset:
+        for segment, after in zip(segments, (*segments[1:], None), strict=True):
+            if after is not None and after.base_offset <= state.map_end_offset:
+                continue
+            _replay_segment(state, segment, end_offset)
+    state.map_end_offset = end_offset
+
+
+def _replay_segment(state: ProducerStateManager, segment: LogSegment, end_offset: int) -> None:
+    from_offset = max(state.map_end_offset, segment.base_offset)
+    start = segment.translate(from_offset, segment.size)
+    if start is None:
+        return
+    for _, header, batch in scan_batches(segment.file, start[0], segment.size):
+        if header.base_offset >= end_offset:
+            return
+        replay(state, header, batch, None)
+
+
+def replay(state: ProducerStateManager, header: BatchHeader, batch: Buffer, segment: LogSegment | None) -> None:
+    """Take one batch of the log into `state`; with `segment`, add the transaction it aborts to that one's index."""
+    if header.producer_id >= 0:
+        changes = prepare_changes(state, [(header, batch)], AppendOrigin.REPLICATION, 0)
+        for change in changes.producers:
+            state.apply(change)
+        for done in changes.completed:
+            if segment is not None and done.is_aborted:
+                stable = state.last_stable_offset_after(done)
+                segment.txn_index.append(AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable))
+            state.complete(done)
+    state.map_end_offset = header.next_offset

@@ -14,19 +14,16 @@ Source: Kafka's LogLoader and UnifiedLog.rebuildProducerState, 4.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import BatchHeader
-from barnabas.protocol.records.compression import Buffer
 from broker.storage.index import CorruptIndexError
 from broker.storage.leader_epochs import LeaderEpochCache
-from broker.storage.log import LoadedLog
-from broker.storage.log_producers import prepare_changes
-from broker.storage.log_types import AppendOrigin, LogConfig
+from broker.storage.log_producers import rebuild_producer_state, replay
+from broker.storage.log_types import LogConfig
 from broker.storage.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -42,14 +39,35 @@ from broker.storage.names import (
     segment_file,
 )
 from broker.storage.producer_state import ProducerStateManager
-from broker.storage.scan import scan_batches
 from broker.storage.segment import SEGMENT_SUFFIXES, LogSegment
 from broker.storage.segments import SegmentList
-from broker.storage.txn_index import AbortedTxn
 
 log = logging.getLogger("barnabas.storage.recovery")
 
 INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+class LoadedLog:
+    """What loading a directory found."""
+
+    __slots__ = ("leader_epochs", "log_start_offset", "next_offset", "producer_state", "recovery_point", "segments")
+
+    def __init__(
+        self,
+        segments: SegmentList,
+        leader_epochs: LeaderEpochCache,
+        producer_state: ProducerStateManager,
+        *,
+        log_start_offset: int,
+        recovery_point: int,
+        next_offset: int,
+    ) -> None:
+        self.segments = segments
+        self.leader_epochs = leader_epochs
+        self.producer_state = producer_state
+        self.log_start_offset = log_start_offset
+        self.recovery_point = recovery_point
+        self.next_offset = next_offset
 
 
 class LogLoader:
@@ -94,6 +112,8 @@ class LogLoader:
         state = self._new_producer_state()
         state.remove_stray_snapshots(segments.bases)
         rebuild_producer_state(state, segments.all, log_start_offset, next_offset, self._clock.wall_ms())
+        for segment, after in zip(segments.all, segments.bases[1:], strict=False):
+            segment.indexes_flushed = self._clean_shutdown or after <= self._recovery_point
         recovery_point = next_offset if self._clean_shutdown else min(self._recovery_point, next_offset)
         return LoadedLog(
             segments,
@@ -187,7 +207,7 @@ class LogLoader:
             epoch = header.partition_leader_epoch
             if epoch >= 0 and epoch > self._epochs.latest_epoch:
                 self._epochs.assign(epoch, header.base_offset)
-            _replay(state, header, batch, segment)
+            replay(state, header, batch, segment)
 
         cut = segment.recover(take_in)
         state.take_snapshot()
@@ -262,45 +282,3 @@ class LogLoader:
 def _offset(name: str) -> int:
     offset = offset_of_file(name)
     return 0 if offset is None else offset
-
-
-def rebuild_producer_state(
-    state: ProducerStateManager,
-    segments: Sequence[LogSegment],
-    log_start_offset: int,
-    end_offset: int,
-    now_ms: int,
-) -> None:
-    """Bring `state` to `end_offset`: the newest snapshot at or below it, then the batches behind that."""
-    state.truncate_and_reload(log_start_offset, end_offset, now_ms)
-    if state.map_end_offset < end_offset:
-        for segment, after in zip(segments, (*segments[1:], None), strict=True):
-            if after is not None and after.base_offset <= state.map_end_offset:
-                continue
-            _replay_segment(state, segment, end_offset)
-    state.map_end_offset = end_offset
-
-
-def _replay_segment(state: ProducerStateManager, segment: LogSegment, end_offset: int) -> None:
-    from_offset = max(state.map_end_offset, segment.base_offset)
-    start = segment.translate(from_offset, segment.size)
-    if start is None:
-        return
-    for _, header, batch in scan_batches(segment.file, start[0], segment.size):
-        if header.base_offset >= end_offset:
-            return
-        _replay(state, header, batch, None)
-
-
-def _replay(state: ProducerStateManager, header: BatchHeader, batch: Buffer, segment: LogSegment | None) -> None:
-    """Take one batch of the log into `state`; with `segment`, add the transaction it aborts to that one's index."""
-    if header.producer_id >= 0:
-        changes = prepare_changes(state, [(header, batch)], AppendOrigin.REPLICATION, 0)
-        for change in changes.producers:
-            state.apply(change)
-        for done in changes.completed:
-            if segment is not None and done.is_aborted:
-                stable = state.last_stable_offset_after(done)
-                segment.txn_index.append(AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable))
-            state.complete(done)
-    state.map_end_offset = header.next_offset

@@ -22,6 +22,7 @@ from barnabas.common.threads import ServiceThread
 log = logging.getLogger("barnabas.storage.scheduler")
 
 MS_PER_S = 1000
+WAIT_S_MAX = 3600
 
 Job = Callable[[], object]
 
@@ -148,7 +149,8 @@ class Scheduler:
     def _seconds_to_next(self) -> float | None:
         if not self._heap.tasks:
             return None
-        return max(0, self._heap.tasks[0].due_ms - self._heap.clock.monotonic_ms()) / MS_PER_S
+        wait_ms = max(0, self._heap.tasks[0].due_ms - self._heap.clock.monotonic_ms())
+        return min(wait_ms / MS_PER_S, WAIT_S_MAX)
 
     def shutdown(self, timeout_s: float = 10) -> None:
         """Drop waiting tasks, let running ones finish, join the threads."""

@@ -81,7 +81,7 @@ class LogSegment:
         self.directory = directory  # replaced by renames
         self.created_ms = clock.wall_ms()
         self.index_interval_bytes = config.index_interval_bytes  # fixed before start
-        self.roll_jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) + 1)
+        self.roll_jitter_ms = random.randrange(min(config.segment_jitter_ms, config.max_segment_ms) + 1)
         self.indexes_flushed = False  # whether an inactive segment's indexes are durable
         self._fs = fs
         self._clock = clock
@@ -169,7 +169,7 @@ class LogSegment:
         if not self.size:
             return False
         waited_ms = self.time_waited_for_roll(now_ms, max_timestamp)
-        return waited_ms > config.segment_ms - self.roll_jitter_ms
+        return waited_ms > config.max_segment_ms - self.roll_jitter_ms
 
     # Appending
 
@@ -344,8 +344,10 @@ class LogSegment:
         self._seal_time_index()
         self.offset_index.write_tail()
         self.time_index.write_tail()
-        if self.file.size() > self.size:
-            self.file.truncate(self.size)
+        file = self._file
+        # Why: a file that was not opened since the start was not preallocated or written by this process.
+        if file is not None and file.size() > self.size:
+            file.truncate(self.size)
 
     def _seal_time_index(self) -> None:
         newest = self.max_timestamp_so_far
@@ -362,12 +364,6 @@ class LogSegment:
         self.time_index.flush()
         self.txn_index.flush()
         self.indexes_flushed = True
-
-    def close(self) -> None:
-        """Complete the indexes and give the file up."""
-        if self._fs.exists(self.path):
-            self.become_inactive()
-        self.release()
 
     def release(self) -> None:
         """Give the file up, as it is."""

@@ -220,12 +220,6 @@ def _writable(records: memoryview, header: BatchHeader) -> bytearray | memoryvie
     return records if len(records) == size else records[:size]
 
 
-def is_compacted(config: LogConfig) -> bool:
-    """Tell whether the topic's cleanup policy has `compact`."""
-    policy = config.cleanup_policy
-    return "compact" in policy if isinstance(policy, (str, list, tuple, set, frozenset)) else False
-
-
 def _target_compression(config: LogConfig, header: BatchHeader) -> int:
     """Return the id of the compression that the stored batch shall have."""
     wanted = config.compression_type
@@ -243,7 +237,7 @@ def _depth(header: BatchHeader, config: LogConfig, origin: AppendOrigin, wanted_
     if (
         wanted_full
         or header.record_count <= FULL_WALK_RECORDS_MAX
-        or is_compacted(config)
+        or config.compact
         or config.message_timestamp_before_max_ms != LONG_MAX
     ):
         return Depth.FULL
@@ -271,7 +265,7 @@ def _max_timestamp(header: BatchHeader, summary: RecordsSummary) -> int:
 
 
 def _check_keys(summary: RecordsSummary, config: LogConfig, tp: TopicPartition) -> None:
-    if summary.keyless and is_compacted(config):
+    if summary.keyless and config.compact:
         reason = f"Compacted topic cannot accept message without key in topic partition {tp}."
         raise _record_errors(ErrorCode.INVALID_RECORD, [RecordError(index, reason) for index in summary.keyless])
 
