@@ -20,7 +20,7 @@ from barnabas.protocol.messages.k19_create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from broker.forwarding import make_envelope
+from broker.forwarding import SIZE_PREFIX, make_envelope
 from broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from broker.request_channel import Request
 
 log = logging.getLogger("barnabas.auto-topic-creation")
-
-SIZE_PREFIX = 4
 
 
 class AutoTopicCreation:
@@ -43,14 +41,10 @@ class AutoTopicCreation:
 
     def create(self, names: Iterable[str], request: Request) -> None:
         """Ask for those that are not asked for already, on behalf of the client that `request` came from."""
-        with self._lock:
-            wanted = [name for name in dict.fromkeys(names) if name not in self._in_flight]
-            self._in_flight.update(wanted)
+        wanted = self._begin(names)
         if not wanted:
             return
-        message = CreateTopicsRequest(
-            topics=[self._topic(name) for name in wanted], timeout_ms=self._config.request_timeout_ms
-        )
+        message = self._message(wanted)
         header = RequestHeader(
             CreateTopicsRequest.API_KEY,
             CreateTopicsRequest.MAX_VERSION,
@@ -61,9 +55,30 @@ class AutoTopicCreation:
         log.info("asking the controller to create %s", ", ".join(wanted))
         self._channel.send(envelope, lambda response: self._done(wanted, response))
 
+    def create_internal(self, name: str) -> None:
+        """Ask for a topic that a coordinator needs, on the broker's own behalf, unless it is asked for already."""
+        wanted = self._begin([name])
+        if wanted:
+            log.info("asking the controller to create %s", name)
+            self._channel.send(self._message(wanted), lambda response: self._done(wanted, response))
+
+    def _begin(self, names: Iterable[str]) -> list[str]:
+        with self._lock:
+            wanted = [name for name in dict.fromkeys(names) if name not in self._in_flight]
+            self._in_flight.update(wanted)
+        return wanted
+
+    def _message(self, names: list[str]) -> CreateTopicsRequest:
+        return CreateTopicsRequest(
+            topics=[self._topic(name) for name in names], timeout_ms=self._config.request_timeout_ms
+        )
+
     def _done(self, names: list[str], response: Any) -> None:
         if response is None:
             log.warning("auto creation of %s timed out", ", ".join(names))
+        for topic in getattr(response, "topics", ()):
+            if topic.error_code:
+                log.warning("%s was not created: %s", topic.name, topic.error_message)
         with self._lock:
             self._in_flight.difference_update(names)
 

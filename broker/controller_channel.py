@@ -55,7 +55,7 @@ class ControllerChannel:
         request_timeout_ms: int,
     ) -> None:
         self._clock = clock  # fixed before start
-        self._timeout_ms = request_timeout_ms  # fixed before start
+        self._timeout_ms = request_timeout_ms  # fixed before start; of a request that names none
         self._broker_id = broker_id  # fixed before start
         self._addresses = list(addresses)  # owner: the channel's thread; the one to try next is first
         self._connection: NodeConnection | None = None  # owner: the channel's thread; shutdown may abort it

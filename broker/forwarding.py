@@ -31,6 +31,8 @@ log = logging.getLogger("barnabas.forwarding")
 
 IsVisible = Callable[[Any], bool]
 
+SIZE_PREFIX = 4
+
 
 class DelayedForward(DelayedOperation):
     """A forwarded request: waits for the controller's answer, then until `is_visible(answer)`."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from broker.features import FinalizedFeatures
+from broker.features import FinalizedFeatures
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
@@ -145,17 +146,19 @@ class MetadataCache:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # serialises writers only
         self.snapshot = MetadataSnapshot()  # replaced whole under _lock
-        self.features: Mapping[str, int] = {}  # replaced whole by note_features; finalized levels by name
+        self.finalized_features = FinalizedFeatures()  # replaced whole under _lock
         self.offset = -1  # guarded by: _lock; of the metadata log (inclusive), up to which we were told everything
 
     def note_features(self, features: Mapping[str, int]) -> None:
         """The cluster's feature levels (a push that names any names all)."""
-        self.features = features
+        with self._lock:
+            self.finalized_features = FinalizedFeatures(features, self.finalized_features.epoch)
 
     def note_offset(self, offset: int) -> None:
         """A push has told everything up to `offset` of the metadata log."""
         with self._lock:
             self.offset = max(self.offset, offset)
+            self.finalized_features = FinalizedFeatures(self.finalized_features.levels, self.offset)
 
     def forget_offset(self) -> None:
         """A new registration: what earlier pushes told does not count for it."""

@@ -34,6 +34,7 @@ def handle(services: Services, request: Request) -> Answer:
     offset = metadata_offset(message)
     if offset is not None:
         services.metadata_cache.note_offset(offset)
+        services.lifecycle.wake()
     for name in changed:
         services.purgatories.topic.check_and_complete(name)
     return Reply(UpdateMetadataResponse())

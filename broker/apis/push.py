@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, decode_record
 from barnabas.protocol.primitives import read_unsigned_varint
+from broker.dynamic_config import Change, Resource
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
@@ -48,8 +49,13 @@ def apply_config_records(services: Services, message: Any) -> None:
     records = tagged_records(message)
     if records is None:
         return
-    configs = [record for record in records if isinstance(record, ConfigRecord)]
-    services.dynamic_config.apply_records(configs, is_full=message.type == TYPE_FULL)
+    changes = [
+        Change(Resource(r.resource_type, r.resource_name), r.name, r.value) for r in records if isinstance(r, ConfigRecord)
+    ]
+    if message.type == TYPE_FULL:
+        services.dynamic_config.reset(changes)
+    else:
+        services.dynamic_config.apply(changes)
     features = {r.name: r.feature_level for r in records if isinstance(r, FeatureLevelRecord)}
     if features:
         services.metadata_cache.note_features(features)

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
     from broker.auto_topic_creation import AutoTopicCreation
     from broker.controller_channel import ControllerChannel
+    from broker.coordinators.group_coordinator import GroupCoordinator
+    from broker.dynamic_config import DynamicConfig
     from broker.fetch_sessions import FetchSessions
+    from broker.lifecycle import Lifecycle
     from broker.metadata_cache import MetadataCache
     from broker.producer_ids import ProducerIds
     from broker.purgatory import Purgatory
+    from broker.replication.leadership import Leadership
     from broker.replication.replica_manager import ReplicaManager
     from broker.storage.log_manager import LogManager
     from metrics.registry import Registry
@@ -50,8 +54,10 @@ class Services:
     controller_channel: ControllerChannel
     auto_topic_creation: AutoTopicCreation
     producer_ids: ProducerIds
-    dynamic_config: Any  # broker.dynamic_config.DynamicConfig
-    group_coordinator: Any  # broker.coordinators...: the FindCoordinator, group and offset APIs' component
+    dynamic_config: DynamicConfig
+    group_coordinator: GroupCoordinator
+    leadership: Leadership
+    lifecycle: Lifecycle
 
     def complete_delayed(self, key: TopicPartition) -> None:
         """Wake every request that waits for `key`; the caller (a handler, between requests) holds no lock."""

@@ -10,13 +10,12 @@ Threads: one scheduler thread writes; the handler of a push reads `restored`.
 from __future__ import annotations
 
 import logging
+import os.path
 from typing import TYPE_CHECKING
 
 from broker.storage.checkpoints import OffsetCheckpoint
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from barnabas.common.files import FileSystem
     from barnabas.common.topic_partition import TopicPartition
     from broker.replication.replica_manager import ReplicaManager
@@ -30,23 +29,24 @@ FILE_NAME = "replication-offset-checkpoint"
 class HighWatermarks:
     """The checkpoint files of all log directories."""
 
-    def __init__(self, directories: list[Path], fs: FileSystem) -> None:
-        self._files = {directory: OffsetCheckpoint(directory / FILE_NAME, fs) for directory in directories}
+    def __init__(self, directories: list[str], fs: FileSystem) -> None:
+        self._files = {directory: OffsetCheckpoint(fs, f"{directory}/{FILE_NAME}") for directory in directories}
         self._restored = {directory: file.read() for directory, file in self._files.items()}  # fixed before start
 
     def restored(self, opened: Log, tp: TopicPartition) -> int:
         """What the file of the log's directory said at start; 0 if nothing."""
-        return self._restored.get(opened.directory.parent, {}).get(tp, 0)
+        return self._restored.get(os.path.dirname(opened.directory), {}).get(tp, 0)
 
     def write(self, manager: ReplicaManager) -> None:
         """Write the watermarks of now."""
-        by_directory: dict[Path, dict[TopicPartition, int]] = {directory: {} for directory in self._files}
+        by_directory: dict[str, dict[TopicPartition, int]] = {directory: {} for directory in self._files}
         for partition in manager.partitions():
             held = partition.log
-            if held is not None and held.directory.parent in by_directory:
-                by_directory[held.directory.parent][partition.tp] = held.high_watermark
+            directory = "" if held is None else os.path.dirname(held.directory)
+            if held is not None and directory in by_directory:
+                by_directory[directory][partition.tp] = held.high_watermark
         for directory, offsets in by_directory.items():
             try:
                 self._files[directory].write(offsets)
             except OSError as error:
-                log.error("cannot write %s: %s", directory / FILE_NAME, error)
+                log.error("cannot write %s: %s", self._files[directory].path, error)

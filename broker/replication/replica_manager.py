@@ -233,13 +233,13 @@ class ReplicaManager:
         timeout_ms: int,
         on_done: Callable[[ErrorCode, int], None],
         *,
-        moved: list[Any] | None = None,
+        moved: set[Any] | None = None,
     ) -> int:
         """Append a coordinator's batch with acks=all; returns its first offset, or raises ApiError at once.
 
         `on_done(error, first offset)` is called once when the batch is on all in-sync replicas, or has failed: possibly
         before this returns, always holding no lock of a partition or log. A caller that holds a lock of its own passes
-        `moved` (its request's); the waiters of `tp` are then woken after it; others are woken here.
+        `moved`, and wakes the waiters of what was added to it once it has let go; without it they are woken here.
         """
         info, partition = self.append_one(
             tp, memoryview(bytearray(batch)), required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR
@@ -248,7 +248,7 @@ class ReplicaManager:
         if moved is None:
             self.complete_delayed(tp)
         else:
-            moved.append(tp)
+            moved.add(tp)
         if partition.has_reached(info.last_offset + 1) == (True, ErrorCode.NONE):
             on_done(ErrorCode.NONE, first)
             return first

@@ -1,0 +1,273 @@
+"""Lifecycle: how this broker joins the cluster, shows that it is alive, and leaves.
+
+States (BrokerState)
+    STARTING --registered--> RECOVERY (fenced: catching up) --unfenced--> RUNNING
+    RUNNING --begin_shutdown--> PENDING_CONTROLLED_SHUTDOWN --told so, or time up--> SHUTTING_DOWN
+
+Rules
+1. The broker's incarnation id is drawn once in the life of the process; registering again with it gives the same epoch.
+2. A heartbeat carries how far the pushes have told us the metadata log (`current_metadata_offset`); the controller
+   unfences a broker that knows of its own registration.
+3. A controlled shutdown goes on heartbeating, wanting to shut down, until the controller has moved our leaders away.
+
+Threads: `broker-<id>-lifecycle-manager-event-handler` talks to the controller; others `wake` it or wait for a state.
+Source: Kafka's BrokerLifecycleManager (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.common.ids import random_uuid
+from barnabas.common.threads import ServiceThread
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import k62_broker_registration as registration_wire
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from broker.features import SUPPORTED_FEATURES
+
+if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
+    from broker.metadata_cache import MetadataCache
+
+log = logging.getLogger("barnabas.lifecycle")
+
+RETRY_MS = 100
+SHUTDOWN_HEARTBEAT_MS = 50
+REGISTRATION_VERSION = 4
+HEARTBEAT_VERSION = 1
+NO_EPOCH = -1
+SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+# The controller has forgotten us, or knows another incarnation: register again.
+UNREGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+# No use in trying again.
+HOPELESS = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REGISTRATION})
+
+
+class BrokerState(IntEnum):
+    """Kafka's numbers, as the BrokerState metric shows them."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class Advertised:
+    """What the registration tells of this broker besides its ids."""
+
+    __slots__ = ("listeners", "log_dirs", "rack")
+
+    def __init__(self, listeners: Sequence[tuple[str, str, int, str]], log_dirs: Sequence[bytes], rack: str | None) -> None:
+        self.listeners = listeners  # (name, host, port, security protocol)
+        self.log_dirs = log_dirs  # directory ids
+        self.rack = rack
+
+
+class Lifecycle:
+    """See the module. `on_registered(epoch)` is called on its thread after each registration, before heartbeats."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        cluster_id: str,
+        addresses: Sequence[tuple[str, int]],
+        advertised: Advertised,
+        config: Any,
+        clock: Clock,
+        metadata_cache: MetadataCache,
+        on_registered: Callable[[int], None],
+        on_refused: Callable[[str], None],
+        offline_log_dirs: Callable[[], Sequence[bytes]],
+    ) -> None:
+        # Fixed before start.
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._advertised = advertised
+        self._config = config
+        self._clock = clock
+        self._metadata_cache = metadata_cache
+        self._on_registered = on_registered
+        self._on_refused = on_refused
+        self._offline_log_dirs = offline_log_dirs
+        self._incarnation_id = random_uuid()
+        # Owner: the lifecycle thread; others read.
+        self._addresses = list(addresses)  # the one to try next is first
+        self._connection: NodeConnection | None = None
+        self.epoch = NO_EPOCH
+        self.is_fenced = True
+        # Guarded by: _condition.
+        self._condition = threading.Condition()
+        self.state = BrokerState.NOT_RUNNING
+        self._is_woken = False
+        self._wants_shutdown = False
+        self._is_stopping = False
+        self._thread = ServiceThread(
+            f"broker-{broker_id}-lifecycle-manager-event-handler", "lifecycle", self._run
+        )
+
+    def start(self) -> None:
+        """Start to register."""
+        self._set_state(BrokerState.STARTING)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something that a heartbeat tells has changed: send one now, if it may unfence us."""
+        with self._condition:
+            if self.is_fenced:
+                self._is_woken = True
+                self._condition.notify_all()
+
+    def wait_for(self, state: BrokerState, timeout_ms: int) -> bool:
+        """Wait until the broker is in this state (or stops); returns whether it is."""
+        with self._condition:
+            self._condition.wait_for(lambda: self.state == state or self._is_stopping, timeout_ms / 1000)
+            return self.state == state
+
+    def begin_controlled_shutdown(self) -> None:
+        """Ask the controller to move our leaders away; wait for SHUTTING_DOWN."""
+        with self._condition:
+            self._wants_shutdown = True
+            self._is_woken = True
+            self._condition.notify_all()
+        if self.epoch == NO_EPOCH:
+            self._set_state(BrokerState.SHUTTING_DOWN)
+        else:
+            self._set_state(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+
+    def shutdown(self) -> None:
+        """Stop the thread."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify_all()
+        connection = self._connection
+        if connection is not None:
+            connection.abort()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._set_state(BrokerState.NOT_RUNNING)
+
+    # The lifecycle thread
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            delay_ms = self._step()
+            with self._condition:
+                self._condition.wait_for(lambda: self._is_woken or self._is_stopping, delay_ms / 1000)
+                self._is_woken = False
+        if self._connection is not None:
+            self._connection.close()
+
+    def _step(self) -> int:
+        """Register or heartbeat; returns after how many milliseconds to come again."""
+        try:
+            return self._register() if self.epoch == NO_EPOCH else self._heartbeat()
+        except NodeConnectionError as error:
+            log.info("the controller cannot be reached: %s", error)
+            self._next_address()
+            return RETRY_MS
+
+    def _register(self) -> int:
+        response = self._send(self._registration(), REGISTRATION_VERSION)
+        error = ErrorCode(response.error_code)
+        if error == ErrorCode.NONE:
+            self._metadata_cache.forget_offset()
+            self.epoch = response.broker_epoch
+            log.info("registered broker %d with epoch %d", self._broker_id, self.epoch)
+            self._set_state(BrokerState.RECOVERY)
+            self._on_registered(self.epoch)
+            return 0
+        if error in HOPELESS:
+            self._on_refused(f"the controller refuses this broker: {error.name}: {error.message}")
+        log.warning("registration failed: %s", error.name)
+        return RETRY_MS
+
+    def _heartbeat(self) -> int:
+        offset = self._metadata_cache.offset
+        response = self._send(
+            BrokerHeartbeatRequest(
+                broker_id=self._broker_id,
+                broker_epoch=self.epoch,
+                current_metadata_offset=offset,
+                want_fence=False,
+                want_shut_down=self._wants_shutdown,
+                offline_log_dirs=list(self._offline_log_dirs()),
+            ),
+            HEARTBEAT_VERSION,
+        )
+        error = ErrorCode(response.error_code)
+        if error in UNREGISTERED:
+            log.warning("heartbeat refused (%s): registering again", error.name)
+            self.epoch = NO_EPOCH
+            self.is_fenced = True
+            return 0
+        if error != ErrorCode.NONE:
+            log.warning("heartbeat failed: %s", error.name)
+            return RETRY_MS
+        return self._take(response, offset)
+
+    def _take(self, response: Any, sent_offset: int) -> int:
+        was_fenced, self.is_fenced = self.is_fenced, response.is_fenced
+        if was_fenced != response.is_fenced:
+            log.info("broker %d is %s", self._broker_id, "fenced" if response.is_fenced else "unfenced")
+        if self._wants_shutdown:
+            if response.should_shut_down:
+                self._set_state(BrokerState.SHUTTING_DOWN)
+            return SHUTDOWN_HEARTBEAT_MS
+        if not response.is_fenced:
+            if self.state == BrokerState.RECOVERY:
+                self._set_state(BrokerState.RUNNING)
+        elif self._metadata_cache.offset > sent_offset:
+            return 0  # a push came in meanwhile: it may unfence us
+        return int(self._config.broker_heartbeat_interval_ms)
+
+    def _registration(self) -> registration_wire.BrokerRegistrationRequest:
+        return registration_wire.BrokerRegistrationRequest(
+            broker_id=self._broker_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                registration_wire.Listener(
+                    name=name, host=host, port=port, security_protocol=SECURITY_PROTOCOL_IDS[protocol]
+                )
+                for name, host, port, protocol in self._advertised.listeners
+            ],
+            features=[
+                registration_wire.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+            rack=self._advertised.rack,
+            log_dirs=list(self._advertised.log_dirs),
+        )
+
+    def _send(self, message: Any, version: int) -> Any:
+        connection = self._connection
+        if connection is None:
+            host, port = self._addresses[0]
+            connection = self._connection = NodeConnection(
+                host, port, timeout_ms=self._config.broker_session_timeout_ms // 2,
+                client_id=str(self._broker_id), clock=self._clock,
+            )  # fmt: skip
+        response = connection.send(message, version)
+        if response.error_code == ErrorCode.NOT_CONTROLLER:
+            raise NodeConnectionError(f"{self._addresses[0]} is not the active controller")
+        return response
+
+    def _next_address(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._addresses.append(self._addresses.pop(0))
+
+    def _set_state(self, state: BrokerState) -> None:
+        with self._condition:
+            self.state = state
+            self._condition.notify_all()
