@@ -1,16 +1,16 @@
 """OffsetCommit: v2-v10
 
-Behaviour: stores positions for a group, and answers when they are committed to __consumer_offsets. Members name their
-generation; others (administrators, consumers that manage partitions themselves) give generation -1, and may commit while
-the group has no members. A commit keeps a member's session alive.
+Behaviour: stores positions for a group, and answers when they are committed to __consumer_offsets. Members name
+their generation; others (administrators, consumers that manage partitions themselves) give generation -1, and may
+commit while the group has no members. A commit keeps a member's session alive.
 
 Version notes: v2-v4 may say how long to keep the positions; v3 throttle time; v6 leader epoch (KIP-320); v7
 group.instance.id (KIP-345); v8 flexible; v9 GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION for a group that does not
 exist; v10 topics by id (KIP-848).
 
-Errors (each on the partitions): UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (v10), OFFSET_METADATA_TOO_LARGE; on all of
-them NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (not replicated in time), UNKNOWN_MEMBER_ID,
-FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (v9).
+Errors (each on the partitions): UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (v10), OFFSET_METADATA_TOO_LARGE; on
+all of them NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (not replicated in time),
+UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (v9).
 """
 
 from __future__ import annotations

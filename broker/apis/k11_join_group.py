@@ -9,8 +9,9 @@ protocol name is null, not "", when there is none (KIP-559); v8 reason (KIP-800)
 that came back must not assign anew (KIP-814).
 
 Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT (outside group.min/max.session.timeout.ms), NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL,
-GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE, REBALANCE_IN_PROGRESS (superseded by a later join of the same member).
+COORDINATOR_LOAD_IN_PROGRESS, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE, REBALANCE_IN_PROGRESS (superseded by
+a later join of the same member).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Heartbeat: v0-v4
 
-Behaviour: keeps a member's session alive, and tells it what to do: nothing (NONE), join again (REBALANCE_IN_PROGRESS), or
-start over.
+Behaviour: keeps a member's session alive, and tells it what to do: nothing (NONE), join again
+(REBALANCE_IN_PROGRESS), or start over.
 
 Version notes: v1 throttle time; v3 group.instance.id (KIP-345); v4 flexible.
 
-Errors: INVALID_GROUP_ID (empty), NOT_COORDINATOR, UNKNOWN_MEMBER_ID (member or group unknown), FENCED_INSTANCE_ID (another
-member took over the instance id), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS. While the coordinator loads, a heartbeat is
-taken on trust (NONE).
+Errors: INVALID_GROUP_ID (empty), NOT_COORDINATOR, UNKNOWN_MEMBER_ID (member or group unknown), FENCED_INSTANCE_ID
+(another member took over the instance id), ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS. While the coordinator loads,
+a heartbeat is taken on trust (NONE).
 """
 
 from __future__ import annotations

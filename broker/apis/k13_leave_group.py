@@ -6,7 +6,8 @@ members by instance id.
 Version notes: v0-v2 one member, whose error is the answer's; v1 throttle time; v3 many members, each with its error
 (KIP-345); v4 flexible; v5 reason (KIP-800).
 
-Errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; per member UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+Errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; per member UNKNOWN_MEMBER_ID,
+FENCED_INSTANCE_ID.
 """
 
 from __future__ import annotations

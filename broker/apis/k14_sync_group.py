@@ -1,14 +1,14 @@
 """SyncGroup: v0-v5
 
-Behaviour: a member that joined asks for its assignment; the leader brings everybody's. Members wait until the leader's is
-written; then all are answered.
+Behaviour: a member that joined asks for its assignment; the leader brings everybody's. Members wait until the
+leader's is written; then all are answered.
 
 Version notes: v1 throttle time; v3 group.instance.id (KIP-345); v4 flexible; v5 protocol type and name, in the request
 mandatory, in the answer for the client to check (KIP-559).
 
 Errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
-ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (missing in v5, or not the group's), REBALANCE_IN_PROGRESS (the group moved
-on), COORDINATOR_NOT_AVAILABLE (the assignment could not be written).
+ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (missing in v5, or not the group's), REBALANCE_IN_PROGRESS (the
+group moved on), COORDINATOR_NOT_AVAILABLE (the assignment could not be written).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeGroups: v0-v6
 
-Behaviour: tells the state, protocol and members of groups; subscriptions only of a Stable group, since those of others are
-about to change.
+Behaviour: tells the state, protocol and members of groups; subscriptions only of a Stable group, since those of
+others are about to change.
 
 Version notes: v1 throttle time; v3 authorized operations (KIP-430); v4 group.instance.id (KIP-345); v5 flexible; v6
 GROUP_ID_NOT_FOUND with a message for a group that does not exist, which before looked like a Dead one without error.

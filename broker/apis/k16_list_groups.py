@@ -2,8 +2,8 @@
 
 Behaviour: lists the groups that this broker coordinates.
 
-Version notes: v1 throttle time; v3 flexible; v4 filter by state, the state in the answer (KIP-518); v5 filter by type, the
-type in the answer (KIP-848).
+Version notes: v1 throttle time; v3 flexible; v4 filter by state, the state in the answer (KIP-518); v5 filter by
+type, the type in the answer (KIP-848).
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS while any of its partitions is being loaded.
 """

@@ -2,8 +2,8 @@
 
 Behaviour: removes positions of a group, of topics that no member is subscribed to; answers when that is written.
 
-Errors: of the group INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members, but not consumers), NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE; of a partition UNKNOWN_TOPIC_OR_PARTITION,
+Errors: of the group INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members, but not consumers),
+NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE; of a partition UNKNOWN_TOPIC_OR_PARTITION,
 GROUP_SUBSCRIBED_TO_TOPIC.
 """
 

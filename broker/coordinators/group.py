@@ -11,21 +11,22 @@ States
     any ---> Dead: the coordinator moved.
 
 Theory
-A *generation* begins when the join phase completes: its members are those who joined, one of them leads. The leader's
-SyncGroup brings the assignment; once that is written, everybody's SyncGroup is answered and the group is Stable. Whatever
-changes the membership starts over: parked SyncGroups are answered REBALANCE_IN_PROGRESS, heartbeats too, and JoinGroups
-are parked until all known members came or the longest rebalance timeout is over.
+A *generation* begins when the join phase completes: its members are those who joined, one of them leads. The
+leader's SyncGroup brings the assignment; once that is written, everybody's SyncGroup is answered and the group is
+Stable. Whatever changes the membership starts over: parked SyncGroups are answered REBALANCE_IN_PROGRESS,
+heartbeats too, and JoinGroups are parked until all known members came or the longest rebalance timeout is over.
 
 Rules
-1. What happens is in STEPS (event x state) and, for a member that joins again, in REJOINS (state). Every cell is filled.
-2. The state changes in `_move_to` only, along TRANSITIONS.
+1. What happens is in STEPS (event x state) and, for a member that joins again, in REJOINS (state). Every cell is
+   filled.
+2. The state changes in `_move_to` only, along TRANSITIONS (`group_phases.py`, with the phases of a rebalance).
 3. A dynamic member that does not rejoin in time is dropped; a static one stays until its session ends (KIP-345).
 4. Replies are tokens; each parked one is answered exactly once, by `Answer`.
 
 Threads: owner is the group's shard, under its lock.
 Source: Kafka's GroupMetadataManager (classic groups) and ClassicGroup (4.3).
-Different from Apache Kafka: a parked request that its own member supersedes is answered REBALANCE_IN_PROGRESS rather than
-forgotten.
+Different from Apache Kafka: a parked request that its own member supersedes is answered REBALANCE_IN_PROGRESS
+rather than forgotten.
 """
 
 from __future__ import annotations
@@ -36,27 +37,14 @@ from typing import Any, TypeAlias
 
 from barnabas.protocol.errors import ErrorCode
 from broker.coordinators import group_events as ev
-from broker.coordinators.group_events import JOIN_TIMER, SYNC_TIMER, Answer, Effect, GroupSettings, GroupState
-from broker.coordinators.members import CONSUMER_PROTOCOL_TYPE, Member, Members, subscribed_topics
+from broker.coordinators.group_events import SYNC_TIMER, Answer, Effect, GroupSettings, GroupState
+from broker.coordinators.group_phases import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupPhases
+from broker.coordinators.members import Member
 
 log = logging.getLogger("barnabas.group")
 
-EMPTY = GroupState.EMPTY
-PREPARING = GroupState.PREPARING_REBALANCE
-COMPLETING = GroupState.COMPLETING_REBALANCE
-STABLE = GroupState.STABLE
-DEAD = GroupState.DEAD
-
 REQUIRES_MEMBER_ID_FROM = 4  # JoinGroup version, KIP-394
 SKIPS_ASSIGNMENT_FROM = 9  # JoinGroup version, KIP-814
-
-TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
-    EMPTY: frozenset({PREPARING, DEAD}),
-    PREPARING: frozenset({EMPTY, COMPLETING, DEAD}),
-    COMPLETING: frozenset({PREPARING, STABLE, DEAD}),
-    STABLE: frozenset({PREPARING, DEAD}),
-    DEAD: frozenset({DEAD}),
-}
 
 # fmt: off
 STEPS: Mapping[type[Any], Mapping[GroupState, str]] = {
@@ -103,77 +91,10 @@ REJOINS: Mapping[GroupState, str] = {
 Step: TypeAlias = "Callable[[Group, Any], None]"
 
 
-class Group:
+class Group(GroupPhases):
     """One classic group. `step` is the only way to change it, but for `from_log`."""
 
-    __slots__ = (
-        "_effects", "_now_ms", "_settings", "generation_id", "group_id", "is_initial_join_extended", "members",
-        "previous_state", "protocol_name", "protocol_type", "state", "state_timestamp_ms", "topics",
-    )  # fmt: skip
-
-    def __init__(self, group_id: str, now_ms: int) -> None:
-        self.group_id = group_id
-        self.state = EMPTY
-        self.previous_state = DEAD
-        self.state_timestamp_ms: int | None = now_ms  # wall; when the state was entered, None in old records
-        self.generation_id = 0
-        self.protocol_type: str | None = None  # None: a "simple" group, which only keeps offsets
-        self.protocol_name: str | None = None  # the assignor all members agreed on
-        self.topics: set[str] | None = None  # subscribed to; None when they cannot be known
-        self.members = Members()
-        self.is_initial_join_extended = False  # somebody came during the initial delay
-        self._now_ms = now_ms
-        self._settings = GroupSettings()
-        self._effects: list[Effect] = []
-
-    @classmethod
-    def from_log(
-        cls,
-        group_id: str,
-        generation_id: int,
-        protocol_type: str | None,
-        protocol_name: str | None,
-        leader_id: str | None,
-        state_timestamp_ms: int | None,
-        members: list[Member],
-    ) -> Group:
-        """Rebuild a group as its last record has it: Stable, or Empty without members."""
-        group = cls(group_id, 0)
-        group.state = STABLE if members else EMPTY
-        group.state_timestamp_ms = state_timestamp_ms
-        group.generation_id = generation_id
-        group.protocol_type = protocol_type or None
-        group.protocol_name = protocol_name
-        for member in members:
-            group.members.add(member)
-        group.members.leader_id = leader_id if leader_id in group.members else group.members.leader_id
-        group.topics = group._compute_topics()
-        return group
-
-    # Questions
-
-    @property
-    def uses_consumer_protocol(self) -> bool:
-        """Whether the members are consumers, whose subscriptions can be read."""
-        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be reading the topic, so that its offsets must stay."""
-        return topic in self.topics if self.topics is not None else self.uses_consumer_protocol
-
-    def delete_error(self) -> ErrorCode:
-        """Why the group may not be deleted, or NONE."""
-        if self.state is DEAD:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.NONE if self.state is EMPTY else ErrorCode.NON_EMPTY_GROUP
-
-    def offset_delete_error(self) -> ErrorCode:
-        """Why no offset of the group may be deleted, or NONE."""
-        if self.state is DEAD:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        if self.state is not EMPTY and not self.uses_consumer_protocol:
-            return ErrorCode.NON_EMPTY_GROUP
-        return ErrorCode.NONE
+    __slots__ = ()
 
     # The interpreter
 
@@ -181,18 +102,10 @@ class Group:
         """Take one event at wall time `now_ms`; returns the effects, in order."""
         self._now_ms = now_ms
         self._settings = settings
-        self._effects = effects = []
+        effects: list[Effect] = []
+        self._effects = effects
         DISPATCH[type(event)][self.state](self, event)
         return effects
-
-    def _do(self, effect: Effect) -> None:
-        self._effects.append(effect)
-
-    def _move_to(self, state: GroupState) -> None:
-        assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state.value} to {state.value}"
-        self.previous_state = self.state
-        self.state = state
-        self.state_timestamp_ms = self._now_ms
 
     def _ignore(self, event: ev.Event) -> None:
         """Do nothing: the event comes too late to matter."""
@@ -202,16 +115,6 @@ class Group:
 
     def _answer_dead(self, event: ev.Heartbeat | ev.Commit) -> None:
         self._do(Answer(event.reply, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-
-    def _member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Check who speaks: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another took over the instance id."""
-        if instance_id is not None:
-            current = self.members.static_members.get(instance_id)
-            if current is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if current != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     # Join
 
@@ -281,8 +184,8 @@ class Group:
             Member(
                 member_id, event.instance_id, event.client_id, event.client_host, event.rebalance_timeout_ms,
                 event.session_timeout_ms, event.protocol_type, event.protocols, is_new=True, awaiting_join=event.reply,
-            )  # fmt: skip
-        )
+            )
+        )  # fmt: skip
         # Why not the session timeout: it cannot heartbeat before it has its answer, and a client that went away is not
         # seen while its connection is muted; so a new member's join itself times out.
         self._start_session(member_id, self._settings.new_member_join_timeout_ms)
@@ -301,7 +204,7 @@ class Group:
             self._refuse_join(event, ErrorCode.UNKNOWN_MEMBER_ID)
         elif action == "update" or is_changed or (action == "leader_or_changed" and is_leader):
             self._update_and_park(member, event)
-            self._rebalance_or_complete(f"member {event.member_id} joins; client reason: {event.reason or ev.NO_REASON}")
+            self._rebalance_or_complete(f"{event.member_id} joins; client reason: {event.reason or ev.NO_REASON}")
         else:
             self._do(Answer(event.reply, self._current_generation(member, tells_members=self.state is COMPLETING)))
 
@@ -310,14 +213,6 @@ class Group:
         superseded = self.members.park_join(member, event.reply)
         if superseded is not None:
             self._do(Answer(superseded, ev.JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
-
-    def _current_generation(self, member: Member, tells_members: bool = True) -> ev.JoinResult:
-        is_leader = member.member_id == self.members.leader_id
-        return ev.JoinResult(
-            ErrorCode.NONE, member.member_id, self.generation_id, self.protocol_type, self.protocol_name,
-            self.members.leader_id or "", False,
-            self.members.joined(self.protocol_name) if is_leader and tells_members else (),
-        )  # fmt: skip
 
     # A static member that comes back under a new id
 
@@ -393,110 +288,6 @@ class Group:
             )  # fmt: skip
             self._do(Answer(reply, result))
 
-    # The join phase
-
-    def _rebalance_or_complete(self, reason: str) -> None:
-        if PREPARING in TRANSITIONS[self.state]:
-            self._prepare_rebalance(reason)
-        else:
-            self._maybe_complete_join()
-
-    def _prepare_rebalance(self, reason: str) -> None:
-        if self.state is COMPLETING:
-            for member in self.members.by_id.values():
-                member.assignment = b""
-            self._answer_all_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
-        self.members.pending_sync.clear()
-        self._do(ev.StopTimer(SYNC_TIMER))
-        is_initial = self.state is EMPTY
-        self._move_to(PREPARING)
-        log.info(
-            "Preparing to rebalance group %s with old generation %d (reason: %s)",
-            self.group_id, self.generation_id, reason,
-        )  # fmt: skip
-        if is_initial:
-            self._start_initial_delay()
-        elif self.members.all_joined:
-            self._complete_join()
-        else:
-            self._do(ev.StartTimer(JOIN_TIMER, self.members.rebalance_timeout_ms(), ev.JoinExpired()))
-
-    def _start_initial_delay(self) -> None:
-        """Give others time to come along: a group's first members rarely start at the same moment (KIP-134)."""
-        self.is_initial_join_extended = False
-        delay_ms = self._settings.initial_rebalance_delay_ms
-        remaining_ms = max(self.members.rebalance_timeout_ms() - delay_ms, 0)
-        self._do(ev.StartTimer(JOIN_TIMER, delay_ms, ev.InitialDelayExpired(delay_ms, remaining_ms)))
-
-    def _initial_delay_expired(self, event: ev.InitialDelayExpired) -> None:
-        if not self.is_initial_join_extended or event.remaining_ms == 0:
-            self._complete_join()
-            return
-        self.is_initial_join_extended = False
-        delay_ms = min(self._settings.initial_rebalance_delay_ms, event.remaining_ms)
-        remaining_ms = max(event.remaining_ms - event.delay_ms, 0)
-        self._do(ev.StartTimer(JOIN_TIMER, delay_ms, ev.InitialDelayExpired(delay_ms, remaining_ms)))
-
-    def _join_expired(self, event: ev.JoinExpired) -> None:
-        self._complete_join()
-
-    def _maybe_complete_join(self) -> None:
-        """Complete the join phase if everybody is there; the initial one always lasts its delay."""
-        if self.state is PREPARING and self.previous_state is not EMPTY and self.members.all_joined:
-            self._complete_join()
-
-    def _complete_join(self) -> None:
-        self._do(ev.StopTimer(JOIN_TIMER))
-        for member in self.members.not_rejoined_dynamic():
-            self._drop(member.member_id, "it did not rejoin in time")
-        if self.members.by_id and not self.members.elect_joined_leader():
-            # Only static members are left and none has joined: wait on, until one does or their sessions end.
-            self._do(ev.StartTimer(JOIN_TIMER, self.members.rebalance_timeout_ms(), ev.JoinExpired()))
-            return
-        self.generation_id += 1
-        if self.members.by_id:
-            self._begin_generation()
-        else:
-            self._become_empty()
-
-    def _become_empty(self) -> None:
-        self.protocol_name = None
-        self.topics = self._compute_topics()
-        self._move_to(EMPTY)
-        log.info("Group %s with generation %d is now empty", self.group_id, self.generation_id)
-        self._do(ev.Persist(ev.EmptyStored(self.generation_id)))
-
-    def _begin_generation(self) -> None:
-        self.protocol_name = self.members.select_protocol()
-        self.topics = self._compute_topics()
-        self._move_to(COMPLETING)
-        self.members.pending_sync = set(self.members.by_id)
-        log.info(
-            "Stabilized group %s generation %d with %d members",
-            self.group_id, self.generation_id, len(self.members),
-        )  # fmt: skip
-        for member in self.members.by_id.values():
-            reply = self.members.take_join(member)
-            if reply is not None:
-                self._do(Answer(reply, self._current_generation(member)))
-            self._start_session(member.member_id, member.session_timeout_ms)
-            member.is_new = False
-        timeout_ms = self.members.rebalance_timeout_ms()
-        self._do(ev.StartTimer(SYNC_TIMER, timeout_ms, ev.SyncExpired(self.generation_id)))
-
-    def _compute_topics(self) -> set[str] | None:
-        if not self.uses_consumer_protocol:
-            return None
-        topics: set[str] = set()
-        if self.members.by_id and self.protocol_name is None:
-            return None
-        for member in self.members.by_id.values():
-            of_member = subscribed_topics(member.metadata(self.protocol_name))
-            if of_member is None:
-                return None
-            topics |= of_member
-        return topics
-
     # Sync
 
     def _sync_unknown(self, event: ev.Sync) -> None:
@@ -548,23 +339,6 @@ class Group:
             member.assignment = event.assignments.get(member.member_id, b"")
         self._answer_all_syncs(ErrorCode.NONE)
         self._move_to(STABLE)
-
-    def _answer_all_syncs(self, error: ErrorCode) -> None:
-        for member in self.members.by_id.values():
-            if self._answer_sync(member, error):
-                # Why: sessions that ran out while the answer was parked were ignored, so they begin anew.
-                self._start_session(member.member_id, member.session_timeout_ms)
-
-    def _answer_sync(self, member: Member, error: ErrorCode) -> bool:
-        reply, member.awaiting_sync = member.awaiting_sync, None
-        if reply is None:
-            return False
-        if error is ErrorCode.NONE:
-            result = ev.SyncResult(error, self.protocol_type, self.protocol_name, member.assignment)
-        else:
-            result = ev.SyncResult(error)
-        self._do(Answer(reply, result))
-        return True
 
     def _sync_expired(self, event: ev.SyncExpired) -> None:
         if event.generation_id != self.generation_id or not self.members.pending_sync:
@@ -659,25 +433,7 @@ class Group:
         elif self.state is PREPARING and self.members.all_joined:
             self._complete_join()
 
-    def _drop(self, member_id: str, why: str) -> None:
-        """Remove a member (or a pending one), answering what it has parked."""
-        log.info("Member %s of group %s is removed: %s", member_id, self.group_id, why)
-        member = self.members.by_id.get(member_id)
-        if member is not None:
-            reply = self.members.take_join(member)
-            if reply is not None:
-                self._do(Answer(reply, ev.JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ev.UNKNOWN_MEMBER_ID)))
-            self._answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
-        self.members.remove(member_id)
-        self._do(ev.StopTimer(ev.TimerKey("session", member_id)))
-
     # The rest
-
-    def _start_session(self, member_id: str, timeout_ms: int) -> None:
-        self._do(ev.StartTimer(ev.TimerKey("session", member_id), timeout_ms, ev.SessionExpired(member_id)))
-
-    def _assignments(self) -> dict[str, bytes]:
-        return {member.member_id: member.assignment for member in self.members.by_id.values()}
 
     def _empty_stored(self, event: ev.EmptyStored) -> None:
         if event.error is not ErrorCode.NONE:

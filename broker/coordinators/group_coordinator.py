@@ -6,7 +6,8 @@ Rules
 2. A shard serves once its partition has been read (COORDINATOR_LOAD_IN_PROGRESS until then).
 3. Nothing here decides about groups: `shard.py` and the pure parts below it do.
 
-Threads: requests on handlers; timers on `group-coordinator-reaper`; loading and unloading on `group-metadata-manager-0`.
+Threads: requests on handlers; timers on `group-coordinator-reaper`; loading and unloading on
+`group-metadata-manager-0`.
 Source: Kafka's GroupCoordinatorService (4.3).
 """
 

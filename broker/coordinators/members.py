@@ -161,7 +161,7 @@ class Members:
         return len(self.by_id) == self.awaiting_join_count and not self.pending_join
 
     def not_rejoined_dynamic(self) -> list[Member]:
-        """Those that may be dropped when the rebalance timeout is over; static members stay until their session ends."""
+        """Those to be dropped when the rebalance timeout is over; static members stay until their session ends."""
         return [m for m in self.by_id.values() if m.awaiting_join is None and m.instance_id is None]
 
     def elect_joined_leader(self) -> bool:

@@ -1,8 +1,8 @@
 """The records of __consumer_offsets that classic groups use: built for writing, read when a shard is loaded.
 
 Format (each key and value begins with an int16 version; other key versions belong to other kinds of groups)
-    key 0, 1  OffsetCommitKey    group, topic, partition   -> OffsetCommitValue v4, or v1 where the request set a retention
-    key 2     GroupMetadataKey   group                     -> GroupMetadataValue v3
+    key 0, 1  OffsetCommitKey    group, topic, partition  -> OffsetCommitValue v4, or v1 with a retention of its own
+    key 2     GroupMetadataKey   group                    -> GroupMetadataValue v3
     value null: a tombstone
 
 Source: Kafka's GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde (4.3).

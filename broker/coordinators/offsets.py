@@ -7,7 +7,8 @@ Rules
 3. Of a transactional and a plain commit the one with the higher record offset wins: compaction may reorder the rest.
 
 Threads: owner is the group's shard, under its lock.
-Source: Kafka's OffsetMetadataManager, OffsetAndMetadata, OffsetExpirationConditionImpl (4.3), KIP-211, KIP-848 (topic ids).
+Source: Kafka's OffsetMetadataManager, OffsetAndMetadata, OffsetExpirationConditionImpl (4.3), KIP-211, KIP-848
+(topic ids).
 """
 
 from __future__ import annotations

@@ -439,13 +439,14 @@ class Shard:
             for write in writes:
                 self._settle_locked(write, ErrorCode.NOT_COORDINATOR)
             for group in self.groups.values():
-                self._carry_out_locked(group, group.step(ev.Unload(), self._context.clock.wall_ms(), self._context.settings))
+                self._step_locked(group, ev.Unload())
             self._timers.stop_all()
             self.groups = {}
             self.offsets = OffsetStore()
 
     def _schedule_expiry_locked(self) -> None:
-        self._expiry_task = CallbackTask(self._context.retention_check_ms, lambda: self._mailbox.post(self._expire_again))
+        post = partial(self._mailbox.post, self._expire_again)
+        self._expiry_task = CallbackTask(self._context.retention_check_ms, post)
         self._context.timer.add(self._expiry_task)
 
     def _expire_again(self) -> None:
