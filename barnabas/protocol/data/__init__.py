@@ -1,0 +1,1 @@
+"""Structures that travel inside other messages, records and files."""

@@ -1,0 +1,165 @@
+"""Request and response headers, and the size in front of a frame.
+
+Format of a request header:
+    version 0  int16 key, int16 version, int32 correlation id           (ControlledShutdown v0 only)
+    version 1  the same, then the client id as a nullable string
+    version 2  the same (the client id is not compact), then tagged fields; used by flexible versions
+A response header is the correlation id, followed by tagged fields for flexible versions; but never in an ApiVersions
+response: a client must be able to read the answer to a version that the broker does not have (KIP-511).
+
+Source: Kafka's ApiMessageType and RequestHeader (4.3.1; 3.9 for ControlledShutdown).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from barnabas.protocol.api_keys import ROWS, ApiKey
+from barnabas.protocol.errors import EncodeError, MalformedMessageError
+from barnabas.protocol.primitives import TaggedFields, read_tag_spans, read_unknown_tags, tag_section
+from barnabas.protocol.schema import FileRegion, Message
+
+SIZE_BYTES = 4
+
+_FIXED = struct.Struct(">hhi")
+_FIXED_AND_LENGTH = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+_SIZE = struct.Struct(">i")
+_SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
+_SIZE_AND_FLEXIBLE_CORRELATION_ID = struct.Struct(">iix")
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+_CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
+
+
+class RequestHeader(NamedTuple):
+    """What starts each request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+    unknown_tagged_fields: TaggedFields = ()
+
+
+def request_header_version(api_key: int, version: int) -> int:
+    """Return the version of the header before a request; raises KeyError for an unknown key."""
+    if version >= ROWS[api_key].flexible_from:
+        return 2
+    return 0 if api_key == _CONTROLLED_SHUTDOWN and version == 0 else 1
+
+
+def response_header_version(api_key: int, version: int) -> int:
+    """Return the version of the header before a response; raises KeyError for an unknown key."""
+    return 1 if version >= ROWS[api_key].flexible_from and api_key != _API_VERSIONS else 0
+
+
+def decode_request_header(buffer: bytes | memoryview, offset: int = 0) -> tuple[RequestHeader, int]:
+    """Read a request's header; return it and where the body starts.
+
+    An unknown version of a known key is read too (with the layout of the newest header that it may have). Raises
+    MalformedMessageError, also for an unknown key: nobody knows the layout of its header.
+    """
+    try:
+        return _decode_request_header(buffer, offset)
+    except KeyError as error:
+        raise MalformedMessageError(f"unknown API key {error}") from None
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedMessageError(f"request header is cut short or damaged: {error}") from None
+
+
+def _decode_request_header(buffer: bytes | memoryview, offset: int) -> tuple[RequestHeader, int]:
+    key, version, correlation_id = _FIXED.unpack_from(buffer, offset)
+    header_version = request_header_version(key, version)
+    if header_version == 0:
+        return RequestHeader(key, version, correlation_id), offset + _FIXED.size
+    key, version, correlation_id, length = _FIXED_AND_LENGTH.unpack_from(buffer, offset)
+    position = offset + _FIXED_AND_LENGTH.size
+    client_id = None
+    if length >= 0:
+        start, position = position, position + length
+        if position > len(buffer):
+            raise MalformedMessageError("client_id passes the end of the request")
+        client_id = str(buffer[start:position], "utf-8")
+    if header_version == 1:
+        return RequestHeader(key, version, correlation_id, client_id), position
+    tag_count = buffer[position]
+    position += 1
+    unknown: TaggedFields = ()
+    if tag_count:
+        unknown, position = read_unknown_tags(buffer, position, tag_count, len(buffer))
+    return RequestHeader(key, version, correlation_id, client_id, unknown), position
+
+
+def encode_request_header(header: RequestHeader) -> bytes:
+    """Write a request's header."""
+    version = request_header_version(header.api_key, header.api_version)
+    fixed = _FIXED.pack(header.api_key, header.api_version, header.correlation_id)
+    if version == 0:
+        return fixed
+    if header.client_id is None:
+        client_id = b"\xff\xff"
+    else:
+        text = header.client_id.encode()
+        if len(text) > 0x7FFF:
+            raise EncodeError(f"client_id of {len(text)} bytes is too long")
+        client_id = len(text).to_bytes(2, "big") + text
+    tags = tag_section((), header.unknown_tagged_fields) if version == 2 else b""
+    return fixed + client_id + tags
+
+
+def encode_request(header: RequestHeader, message: Message) -> bytes:
+    """Write a whole request frame: size, header, body."""
+    head = encode_request_header(header)
+    body = message.encode(header.api_version)
+    return _SIZE.pack(len(head) + len(body)) + head + body
+
+
+def decode_response_header(
+    buffer: bytes | memoryview, api_key: int, version: int, offset: int = 0
+) -> tuple[int, int]:
+    """Read a response's header; return the correlation id and where the body starts.
+
+    Raises MalformedMessageError, and KeyError for an unknown key.
+    """
+    header_version = response_header_version(api_key, version)
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(buffer, offset)
+        position = offset + _CORRELATION_ID.size
+        if header_version == 1:
+            tag_count = buffer[position]
+            _, position = read_tag_spans(buffer, position + 1, tag_count, len(buffer))
+    except (struct.error, IndexError) as error:
+        raise MalformedMessageError(f"response header is cut short: {error}") from None
+    return correlation_id, position
+
+
+def response_parts(
+    header: RequestHeader, message: Message, version: int | None = None
+) -> list[bytes | memoryview | FileRegion]:
+    """Write a whole response frame, size first, as parts to send one after another.
+
+    `version` is for an answer that is not of the request's version: ApiVersions answers an unknown one with version 0.
+    """
+    if version is None:
+        version = header.api_version
+    parts = message.encode_parts(version)
+    if response_header_version(header.api_key, version) == 1:
+        layout = _SIZE_AND_FLEXIBLE_CORRELATION_ID
+    else:
+        layout = _SIZE_AND_CORRELATION_ID
+    size = layout.size - SIZE_BYTES
+    for part in parts:
+        size += len(part) if isinstance(part, bytes) else _part_size(part)
+    head = layout.pack(size, header.correlation_id)
+    if parts and isinstance(parts[0], bytes):
+        parts[0] = head + parts[0]
+    else:
+        parts.insert(0, head)
+    return parts
+
+
+def _part_size(part: memoryview | FileRegion | bytes) -> int:
+    if isinstance(part, (bytes, bytearray)):
+        return len(part)
+    return part.nbytes if isinstance(part, memoryview) else part.size

@@ -1,0 +1,23 @@
+"""ControlledShutdown (key 7): v0-v3, flexible from v3.
+
+Apache Kafka 3.9 and older.
+"""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import Request, Response, Struct, array, int16, int32, int64, string
+
+
+class ControlledShutdownRequest(Request, key=7, versions="0-3", flexible="3+"):
+    broker_id: int = int32("0+")
+    broker_epoch: int = int64("2+", -1, ignorable=True)
+
+
+class RemainingPartition(Struct):
+    topic_name: str = string("0+")
+    partition_index: int = int32("0+")
+
+
+class ControlledShutdownResponse(Response, key=7, versions="0-3", flexible="3+"):
+    error_code: int = int16("0+")
+    remaining_partitions: list[RemainingPartition] = array(RemainingPartition, "0+")

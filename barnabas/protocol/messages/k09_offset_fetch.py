@@ -1,0 +1,81 @@
+"""OffsetFetch (key 9): v1-v10, flexible from v6."""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import (
+    Request,
+    Response,
+    Struct,
+    array,
+    bool_,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
+
+
+class OffsetFetchRequestTopic(Struct):
+    name: str = string("0-7")
+    partition_indexes: list[int] = array(int32, "0-7")
+
+
+class OffsetFetchRequestTopics(Struct):
+    name: str = string("8-9", ignorable=True)
+    topic_id: bytes = uuid("10+", ignorable=True)
+    partition_indexes: list[int] = array(int32, "8+")
+
+
+class OffsetFetchRequestGroup(Struct):
+    group_id: str = string("8+")
+    member_id: str | None = string("9+", None, nullable="9+", ignorable=True)
+    member_epoch: int = int32("9+", -1, ignorable=True)
+    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, "8+", nullable="8+")
+
+
+class OffsetFetchRequest(Request, key=9, versions="1-10", flexible="6+"):
+    group_id: str = string("0-7")
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7")
+    groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+")
+    require_stable: bool = bool_("7+")
+
+
+class OffsetFetchResponsePartition(Struct):
+    partition_index: int = int32("0-7")
+    committed_offset: int = int64("0-7")
+    committed_leader_epoch: int = int32("5-7", -1, ignorable=True)
+    metadata: str | None = string("0-7", nullable="0-7")
+    error_code: int = int16("0-7")
+
+
+class OffsetFetchResponseTopic(Struct):
+    name: str = string("0-7")
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0-7")
+
+
+class OffsetFetchResponsePartitions(Struct):
+    partition_index: int = int32("8+")
+    committed_offset: int = int64("8+")
+    committed_leader_epoch: int = int32("8+", -1, ignorable=True)
+    metadata: str | None = string("8+", nullable="8+")
+    error_code: int = int16("8+")
+
+
+class OffsetFetchResponseTopics(Struct):
+    name: str = string("8-9", ignorable=True)
+    topic_id: bytes = uuid("10+", ignorable=True)
+    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, "8+")
+
+
+class OffsetFetchResponseGroup(Struct):
+    group_id: str = string("8+")
+    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+")
+    error_code: int = int16("8+")
+
+
+class OffsetFetchResponse(Response, key=9, versions="1-10", flexible="6+"):
+    throttle_time_ms: int = int32("3+", ignorable=True)
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
+    error_code: int = int16("2-7", ignorable=True)
+    groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+")

@@ -1,0 +1,23 @@
+"""ListGroups (key 16): v0-v5, flexible from v3."""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import Request, Response, Struct, array, int16, int32, string
+
+
+class ListGroupsRequest(Request, key=16, versions="0-5", flexible="3+"):
+    states_filter: list[str] = array(string, "4+")
+    types_filter: list[str] = array(string, "5+")
+
+
+class ListedGroup(Struct):
+    group_id: str = string("0+")
+    protocol_type: str = string("0+")
+    group_state: str = string("4+", ignorable=True)
+    group_type: str = string("5+", ignorable=True)
+
+
+class ListGroupsResponse(Response, key=16, versions="0-5", flexible="3+"):
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16("0+")
+    groups: list[ListedGroup] = array(ListedGroup, "0+")

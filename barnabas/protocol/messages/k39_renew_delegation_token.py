@@ -1,0 +1,16 @@
+"""RenewDelegationToken (key 39): v1-v2, flexible from v2."""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import Request, Response, bytes_, int16, int32, int64
+
+
+class RenewDelegationTokenRequest(Request, key=39, versions="1-2", flexible="2+"):
+    hmac: bytes = bytes_("0+")
+    renew_period_ms: int = int64("0+")
+
+
+class RenewDelegationTokenResponse(Response, key=39, versions="1-2", flexible="2+"):
+    error_code: int = int16("0+")
+    expiry_timestamp_ms: int = int64("0+")
+    throttle_time_ms: int = int32("0+")

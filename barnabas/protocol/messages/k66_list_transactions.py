@@ -1,0 +1,25 @@
+"""ListTransactions (key 66): v0-v2, flexible from v0."""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import Request, Response, Struct, array, int16, int32, int64, string
+
+
+class ListTransactionsRequest(Request, key=66, versions="0-2", flexible="0+"):
+    state_filters: list[str] = array(string, "0+")
+    producer_id_filters: list[int] = array(int64, "0+")
+    duration_filter: int = int64("1+", -1)
+    transactional_id_pattern: str | None = string("2+", None, nullable="2+")
+
+
+class TransactionState(Struct):
+    transactional_id: str = string("0+")
+    producer_id: int = int64("0+")
+    transaction_state: str = string("0+")
+
+
+class ListTransactionsResponse(Response, key=66, versions="0-2", flexible="0+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    unknown_state_filters: list[str] = array(string, "0+")
+    transaction_states: list[TransactionState] = array(TransactionState, "0+")

@@ -1,0 +1,37 @@
+"""ConsumerGroupHeartbeat (key 68): v0-v1, flexible from v0."""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import Request, Response, Struct, array, int16, int32, string, struct, uuid
+
+
+class TopicPartitions(Struct):
+    topic_id: bytes = uuid("0+")
+    partitions: list[int] = array(int32, "0+")
+
+
+class ConsumerGroupHeartbeatRequest(Request, key=68, versions="0-1", flexible="0+"):
+    group_id: str = string("0+")
+    member_id: str = string("0+")
+    member_epoch: int = int32("0+")
+    instance_id: str | None = string("0+", None, nullable="0+")
+    rack_id: str | None = string("0+", None, nullable="0+")
+    rebalance_timeout_ms: int = int32("0+", -1)
+    subscribed_topic_names: list[str] | None = array(string, "0+", None, nullable="0+")
+    subscribed_topic_regex: str | None = string("1+", None, nullable="1+")
+    server_assignor: str | None = string("0+", None, nullable="0+")
+    topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, "0+", None, nullable="0+")
+
+
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions] = array(TopicPartitions, "0+")
+
+
+class ConsumerGroupHeartbeatResponse(Response, key=68, versions="0-1", flexible="0+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+    member_id: str | None = string("0+", None, nullable="0+")
+    member_epoch: int = int32("0+")
+    heartbeat_interval_ms: int = int32("0+")
+    assignment: Assignment | None = struct(Assignment, "0+", None, nullable="0+")

@@ -1,0 +1,39 @@
+"""ReadShareGroupStateSummary (key 87): v0-v1, flexible from v0."""
+
+from __future__ import annotations
+
+from barnabas.protocol.schema import Request, Response, Struct, array, int16, int32, int64, string, uuid
+
+
+class PartitionData(Struct):
+    partition: int = int32("0+")
+    leader_epoch: int = int32("0+")
+
+
+class ReadStateSummaryData(Struct):
+    topic_id: bytes = uuid("0+")
+    partitions: list[PartitionData] = array(PartitionData, "0+")
+
+
+class ReadShareGroupStateSummaryRequest(Request, key=87, versions="0-1", flexible="0+"):
+    group_id: str = string("0+")
+    topics: list[ReadStateSummaryData] = array(ReadStateSummaryData, "0+")
+
+
+class PartitionResult(Struct):
+    partition: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", None, nullable="0+")
+    state_epoch: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    start_offset: int = int64("0+")
+    delivery_complete_count: int = int32("1+", -1, ignorable=True)
+
+
+class ReadStateSummaryResult(Struct):
+    topic_id: bytes = uuid("0+")
+    partitions: list[PartitionResult] = array(PartitionResult, "0+")
+
+
+class ReadShareGroupStateSummaryResponse(Response, key=87, versions="0-1", flexible="0+"):
+    results: list[ReadStateSummaryResult] = array(ReadStateSummaryResult, "0+")

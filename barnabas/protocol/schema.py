@@ -1,0 +1,300 @@
+"""Messages as declarative classes.
+
+    class HeartbeatRequest(Request, key=12, versions="0-4", flexible="4+"):
+        group_id: str = string("0+")
+        generation_id: int = int32("0+")
+
+One class serves every version: a field that a version lacks has its default there. The rows are data; a codec for
+(class, version) is compiled from them on first use (`codec`), the constructor of a class when the first one is made.
+So importing a message costs little, and a process pays for the versions that its peers speak.
+
+Rules
+1. A class has `__slots__` of its fields, a keyword-only constructor, `==` and `repr`. Messages are mutable and
+   unhashable.
+2. `unknown_tagged_fields` keeps the tags that we do not know, as (tag, bytes), ascending; they are written back.
+
+Threads: classes are shared; compiling twice in two threads yields equal functions, and one assignment publishes one.
+
+Source: Kafka's generated message classes, KIP-482.
+"""
+
+from __future__ import annotations
+
+import struct as _struct
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, dataclass_transform
+
+from barnabas.protocol.errors import EncodeError, MalformedMessageError, UnsupportedVersionError
+from barnabas.protocol.fields import (
+    FRESH,
+    INFINITY,
+    Field,
+    array,
+    bool_,
+    bytes_,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    parse_versions,
+    records_,
+    string,
+    struct,
+    uint16,
+    uuid,
+)
+from barnabas.protocol.primitives import ZERO_UUID, Records, TaggedFields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "ZERO_UUID",
+    "Field",
+    "FileRegion",
+    "Message",
+    "Records",
+    "Request",
+    "Response",
+    "Struct",
+    "TaggedFields",
+    "array",
+    "bool_",
+    "bytes_",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "records_",
+    "string",
+    "struct",
+    "uint16",
+    "uuid",
+]
+
+# What decoding may raise besides MalformedMessageError: a read past the end, text that is not UTF-8.
+_DECODE_FAILURES = (IndexError, _struct.error, UnicodeDecodeError, OverflowError)
+_ENCODE_FAILURES = (AttributeError, TypeError, _struct.error, UnicodeEncodeError, OverflowError)
+_REPR_BYTES = 64
+
+
+class FileRegion(Protocol):
+    """Bytes of a file, sent without being read into user space."""
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes the region has."""
+
+
+@dataclass_transform(kw_only_default=True, eq_default=True)
+class StructMeta(type):
+    """Turns annotated rows into slots, and keeps the rows in FIELDS."""
+
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        key: int | None = None,
+        versions: str = "",
+        flexible: str = "",
+        record_type: int | None = None,
+    ) -> StructMeta:
+        fields = []
+        for attribute, value in list(namespace.items()):
+            if type(value) is Field:
+                value.name = attribute
+                fields.append(value)
+                del namespace[attribute]
+        namespace.setdefault("__slots__", tuple(field.name for field in fields))
+        namespace["FIELDS"] = tuple(fields)
+        if versions:
+            namespace["MIN_VERSION"], namespace["MAX_VERSION"] = parse_versions(versions)
+            namespace["FLEXIBLE_FROM"] = parse_versions(flexible)[0] if flexible else INFINITY
+            namespace["_decoders"] = {}
+            namespace["_encoders"] = {}
+            namespace["NAME"] = name.removesuffix("Request").removesuffix("Response")
+        if key is not None:
+            namespace["API_KEY"] = key
+        if record_type is not None:
+            namespace["RECORD_TYPE"] = record_type
+        return super().__new__(mcs, name, bases, namespace)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: Any) -> None:
+        super().__init__(name, bases, namespace)
+
+
+class Struct(metaclass=StructMeta):
+    """A structure inside a message, or a message itself."""
+
+    __slots__ = ("unknown_tagged_fields",)
+    FIELDS: ClassVar[tuple[Field, ...]]
+
+    if TYPE_CHECKING:
+        unknown_tagged_fields: TaggedFields = ()
+    else:
+
+        def __init__(self, **values: Any) -> None:
+            """Compile the constructor of this class, put it in the place of this one, and call it."""
+            cls = type(self)
+            cls.__init__ = _compile_init(cls)
+            cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            getattr(self, field.name) == getattr(other, field.name) for field in self.FIELDS
+        ) and bool(self.unknown_tagged_fields == other.unknown_tagged_fields)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = [f"{field.name}={_shown(getattr(self, field.name))}" for field in self.FIELDS]
+        if self.unknown_tagged_fields:
+            shown.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """A structure that travels alone: a request, a response, a record of a log, a piece of a protocol.
+
+    Versions are inclusive. FLEXIBLE_FROM is the first version with compact lengths and tagged fields.
+    """
+
+    __slots__ = ()
+    NAME: ClassVar[str] = ""
+    API_KEY: ClassVar[int] = -1
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = -1
+    FLEXIBLE_FROM: ClassVar[int] = INFINITY
+    # Compiled on first use, published by one assignment (see Threads).
+    _decoders: ClassVar[dict[int, Callable[[Any, int], tuple[Any, int]]]] = {}
+    _encoders: ClassVar[dict[int, Callable[[Any], tuple[list[Any], list[int]]]]] = {}
+
+    @classmethod
+    def decode(cls, buffer: bytes | bytearray | memoryview, version: int, offset: int = 0) -> Self:
+        """Read a message; what follows it is ignored, as Kafka ignores it. `records` fields are views of `buffer`.
+
+        Raises MalformedMessageError, and UnsupportedVersionError for a version out of range.
+        """
+        return cls.decode_prefix(buffer, version, offset)[0]
+
+    @classmethod
+    def decode_prefix(
+        cls, buffer: bytes | bytearray | memoryview, version: int, offset: int = 0
+    ) -> tuple[Self, int]:
+        """Read a message and return it with the position behind it; raises as `decode` does."""
+        decoder = cls._decoders.get(version) or cls._compile_decoder(version)
+        try:
+            return decoder(buffer, offset)
+        except MalformedMessageError as error:
+            raise MalformedMessageError(f"{cls.__name__} v{version}: {error}") from None
+        except _DECODE_FAILURES as error:
+            raise MalformedMessageError(f"{cls.__name__} v{version} is cut short or damaged: {error}") from error
+
+    def encode(self, version: int) -> bytes:
+        """Write the message; file regions are read.
+
+        Raises EncodeError (its UnsupportedFieldError for a field that the version must not drop), and
+        UnsupportedVersionError.
+        """
+        pieces, marks = self._encode_pieces(version)
+        for mark in marks:
+            if not isinstance(pieces[mark], (bytes, bytearray, memoryview)):
+                pieces[mark] = pieces[mark].read()
+        return b"".join(pieces)
+
+    def encode_parts(self, version: int) -> list[bytes | memoryview | FileRegion]:
+        """Write the message as parts to send one after another; each non-empty `records` value is a part, uncopied."""
+        pieces, marks = self._encode_pieces(version)
+        parts: list[bytes | memoryview | FileRegion] = []
+        start = 0
+        for mark in marks:
+            parts.append(b"".join(pieces[start:mark]))
+            parts.append(pieces[mark])
+            start = mark + 1
+        if start < len(pieces):
+            parts.append(b"".join(pieces[start:]))
+        return parts
+
+    def _encode_pieces(self, version: int) -> tuple[list[Any], list[int]]:
+        """Return the pieces of the message, and which of them are records."""
+        encoder = self._encoders.get(version) or self._compile_encoder(version)
+        try:
+            return encoder(self)
+        except EncodeError:
+            raise
+        except _ENCODE_FAILURES as error:
+            from barnabas.protocol.diagnosis import diagnose
+
+            cls = type(self)
+            reason = diagnose(self, version, version >= cls.FLEXIBLE_FROM) or str(error)
+            raise EncodeError(f"{cls.__name__} v{version}: {reason}") from error
+
+    @classmethod
+    def _compile_decoder(cls, version: int) -> Callable[[Any, int], tuple[Any, int]]:
+        from barnabas.protocol.codec import compile_decoder
+
+        cls._check_version(version)
+        decoder = cls._decoders[version] = compile_decoder(cls, version, version >= cls.FLEXIBLE_FROM)
+        return decoder
+
+    @classmethod
+    def _compile_encoder(cls, version: int) -> Callable[[Any], tuple[list[Any], list[int]]]:
+        from barnabas.protocol.codec import compile_encoder
+
+        cls._check_version(version)
+        encoder = cls._encoders[version] = compile_encoder(cls, version, version >= cls.FLEXIBLE_FROM)
+        return encoder
+
+    @classmethod
+    def _check_version(cls, version: int) -> None:
+        if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+            raise UnsupportedVersionError(
+                f"{cls.__name__} has versions {cls.MIN_VERSION}-{cls.MAX_VERSION}, not {version}"
+            )
+
+
+class Request(Message):
+    """What a client sends."""
+
+    __slots__ = ()
+
+
+class Response(Message):
+    """What a server answers."""
+
+    __slots__ = ()
+
+
+def _compile_init(cls: type[Struct]) -> Callable[..., None]:
+    """Build the keyword-only constructor of a class."""
+    scope: dict[str, Any] = {"fresh": FRESH}
+    parameters, body = [], []
+    for field in cls.FIELDS:
+        name = field.name
+        scope[f"default_{name}"] = field.default
+        parameters.append(f"{name}=default_{name}")
+        if field.default is FRESH:
+            scope[f"new_{name}"] = field.element
+            made = "[]" if field.kind == "array" else f"new_{name}()"
+            body.append(f" self.{name} = {made} if {name} is fresh else {name}")
+        else:
+            body.append(f" self.{name} = {name}")
+    source = f"def __init__(self, *, {', '.join([*parameters, 'unknown_tagged_fields=()'])}):\n"
+    source += "\n".join([*body, " self.unknown_tagged_fields = unknown_tagged_fields"])
+    exec(compile(source, f"<constructor of {cls.__name__}>", "exec"), scope)
+    init: Callable[..., None] = scope["__init__"]
+    return init
+
+
+def _shown(value: Any) -> str:
+    """Return the repr of a value; of long byte strings, the length."""
+    if isinstance(value, (bytes, bytearray, memoryview)) and len(value) > _REPR_BYTES:
+        return f"<{len(value)} bytes>"
+    if isinstance(value, memoryview):
+        return repr(bytes(value))
+    return repr(value)
