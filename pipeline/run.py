@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+Reports = queue.Queue[tuple[str, dict[str, object] | None]]  # (job, its report or None at its end)
 TOPICS = {"flights": 6, "delays": 6}
 console = Console()
 
@@ -39,7 +40,7 @@ class Job:
     name: str
     process: subprocess.Popen[str]
     log: Path
-    reports: queue.Queue[tuple[str, dict[str, object] | None]] = field(repr=False)
+    reports: Reports = field(repr=False)
 
     def read(self) -> None:
         """Runs on a thread of its own until the process closes its output."""
@@ -49,6 +50,12 @@ class Job:
                 self.reports.put((self.name, json.loads(line)))
         self.process.wait()
         self.reports.put((self.name, None))
+
+    def check_end(self) -> None:
+        """Raise RunError, with the last line of the log, if the ended job failed."""
+        if self.process.returncode:
+            last = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+            raise RunError(f"{self.name} failed: {last[-1] if last else 'no output'} (all of it in {self.log})")
 
     def stop(self) -> None:
         """End the job and the JVM that belongs to it."""
@@ -64,11 +71,13 @@ class Run:
     work_dir: Path
     bootstrap: str
     months: int
-    reports: queue.Queue[tuple[str, dict[str, object] | None]] = field(default_factory=queue.Queue)
+    reports: Reports = field(default_factory=queue.Queue)
     jobs: dict[str, Job] = field(default_factory=dict)
 
-    def start(self, name: str, *extra: str) -> Job:
-        """Start `python -m pipeline.NAME`; what it prints on stderr goes to its log."""
+    def start(self, name: str, *extra: str, reports: Reports | None = None) -> Job:
+        """Start `python -m pipeline.NAME`; its stderr goes to its log, its reports to the run's queue or the given
+        one.
+        """
         log = self.work_dir / f"{name}.log"
         command = [sys.executable, "-m", f"pipeline.{name}", "--bootstrap", self.bootstrap]
         command += ["--work-dir", str(self.work_dir), "--months", str(self.months), *extra]
@@ -76,7 +85,7 @@ class Run:
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, cwd=checkout()
             )
-        job = Job(name, process, log, self.reports)
+        job = Job(name, process, log, reports or self.reports)
         self.jobs[name] = job
         threading.Thread(target=job.read, name=f"{name}-output", daemon=True).start()
         return job
@@ -92,7 +101,7 @@ class Run:
             running = set(tasks)
             for name, report in iter(self.reports.get, None):
                 if report is None:
-                    self._check_end(name)
+                    self.jobs[name].check_end()
                     bars.update(tasks[name], description=f"{name}: done", total=1, completed=1)
                     running.remove(name)
                     if name == "ingest":
@@ -110,19 +119,13 @@ class Run:
             self.start("audit")
             for name, report in iter(self.reports.get, None):
                 if report is None:
-                    self._check_end(name)
+                    self.jobs[name].check_end()
                     return tables
                 if "routes" in report:
                     tables.append(report)
                 else:
                     bars.update(task, description=f"audit: {report['step']}, {report['records']} records")
         return tables
-
-    def _check_end(self, name: str) -> None:
-        job = self.jobs[name]
-        if job.process.returncode:
-            last = [line for line in job.log.read_text(errors="replace").splitlines() if line.strip()]
-            raise RunError(f"{name} failed: {last[-1] if last else 'no output'} (all of it in {job.log})")
 
     def stop(self) -> None:
         """End whatever still runs."""

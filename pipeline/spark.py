@@ -119,7 +119,9 @@ def await_end(query: StreamingQuery) -> None:
 
 
 def main() -> None:
-    """`python -m pipeline.spark`: resolve the connector into the local cache, so that later starts are quick and quiet."""
+    """`python -m pipeline.spark`: resolve the connector into the local cache, so that later starts are quick and
+    quiet.
+    """
     with session("barnabas-setup") as spark:
         spark.range(1).count()
 

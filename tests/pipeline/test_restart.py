@@ -1,0 +1,90 @@
+"""Both streaming jobs are killed half-way and started again: the answer is the same, which the audit proves.
+
+And the audit can fail: a flight that is produced once more, and one changed figure, are found.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from barnabas.cluster import LocalCluster
+from pipeline.run import Job, Run, RunError, create_topics
+
+MONTHS = 1
+REPORT_TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    directory = tmp_path_factory.mktemp("pipeline")
+    with LocalCluster(directory / "cluster", broker_count=1, first_port=0) as cluster:
+        create_topics(cluster.bootstrap, 1)
+        run = Run(directory, cluster.bootstrap, MONTHS)
+        yield run
+        run.stop()
+
+
+def start(run: Run, job: str, *options: str) -> Job:
+    """Start a job that reports to a queue of its own."""
+    return run.start(job, *options, reports=queue.Queue())
+
+
+def await_batches(job: Job, count: int) -> None:
+    """Wait until the job has told of so many micro-batches."""
+    for _ in range(count):
+        _, report = job.reports.get(timeout=REPORT_TIMEOUT_S)
+        assert report is not None, job.log.read_text()[-3000:]
+
+
+def await_end(job: Job) -> None:
+    """Wait until the job has ended well."""
+    while job.reports.get(timeout=REPORT_TIMEOUT_S)[1] is not None:
+        pass
+    job.check_end()
+
+
+def kill(job: Job) -> None:
+    """SIGKILL the job and its JVM, as a node that loses power does."""
+    os.killpg(job.process.pid, signal.SIGKILL)
+    job.process.wait()
+
+
+def test_killed_jobs_go_on_to_the_same_answer(run: Run) -> None:
+    ingest = start(run, "ingest")
+    await_batches(ingest, 2)
+    kill(ingest)
+
+    until = run.work_dir / "ingest.done"
+    ingest = start(run, "ingest")
+    delays = start(run, "delays", "--until", str(until))
+    await_batches(delays, 1)
+    kill(delays)
+    await_end(ingest)
+
+    until.touch()
+    await_end(start(run, "delays", "--until", str(until)))
+    assert [table["title"] for table in run.audit()] == ["busiest", "latest"]
+
+
+@pytest.mark.parametrize("topic", ["flights", "delays"])
+def test_the_audit_finds_what_is_wrong(run: Run, topic: str, tmp_path: Path) -> None:
+    wrong = {
+        "flights": (None, b'{"flight_id":"made up","carrier":"XX"}'),
+        "delays": (
+            b"EWR|UA|2013-01-01T10:00:00Z",
+            b'{"origin":"EWR","carrier":"UA","hour":"2013-01-01T10:00:00Z","departed":1,"mean":0.0,"p95":0.0}',
+        ),
+    }
+    key, value = wrong[topic]
+    producer = Producer({"bootstrap.servers": run.bootstrap})
+    producer.produce(topic, value, key)
+    assert producer.flush(10) == 0
+    with pytest.raises(RunError, match="audit failed"):
+        run.audit()
