@@ -31,7 +31,7 @@ def test_staged_files_are_in_schedule_order_and_hold_everything(tmp_path: Path) 
     files = sorted(tmp_path.glob("week-*.csv"))
     assert len(files) == count
     assert [file.stat().st_mtime for file in files] == sorted(file.stat().st_mtime for file in files)
-    rows = [row for file in files for row in csv.DictReader(file.open(newline=""))]
+    rows = [row for file in files for row in csv.DictReader(file.read_text().splitlines())]
     assert tuple(rows[0]) == COLUMNS
     assert [row["event_time"] for row in rows] == sorted(row["event_time"] for row in rows)
     assert {row["flight_id"] for row in rows} == {found.flight_id for found in read_flights(1)}
