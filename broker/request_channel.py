@@ -2,14 +2,14 @@
 
     processor --put--> RequestQueue (bounded) --get--> handler --put--> ResponseQueue (one a processor) --> processor
 
-Rules
-1. The request queue is bounded (queued.max.requests): a full one blocks the processor, which is the back-pressure.
-2. A response queue never blocks its putter. Muting bounds it already: a connection has one request in progress. Were it
-   to block: 1. all handlers wait for a processor to take responses; 2. the processor waits for room in the request
-   queue. Neither would ever go on.
-3. Wake-ups are the dear part (each hands the interpreter lock around), so they are rationed:
-   - a handler that finishes takes the next request itself; a sleeping one is woken only if no handler is awake, or if
-     none came to take for `STALL_NS` while requests wait (they are all blocked or slow): one more each time;
+Rules 1. The request queue is bounded (queued.max.requests): a full one blocks the processor, which is the back-
+   pressure. 2. A response queue never blocks its putter. Muting bounds it already: a connection has one request in
+   progress. Were it to block: 1. all handlers wait for a processor to take responses; 2. the processor waits for room
+   in the request queue. Neither would ever go on. 3. Wake-ups are the dear part (each hands the interpreter lock
+   around), so they are rationed: - a handler that finishes takes the next request itself; a sleeping one is woken
+   only if no handler is awake, or if none came to take for `STALL_NS` while requests wait (they are all blocked or
+   slow): one more each time; - a handler that comes back while others are awake and take requests faster than one in
+   `SHED_NS` goes to sleep: on an interpreter with a global lock more handlers than that only wait for each other;
    - a processor is woken only when it sleeps in its selector, once, however many responses follow.
    Nobody may be forgotten: a processor that goes to sleep while requests wait looks again after `STALL_NS`
    (`wake_if_stalled`).
@@ -21,12 +21,14 @@ Source: Kafka's RequestChannel (4.3).
 from __future__ import annotations
 
 import queue
+import sys
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from barnabas.common.clock import SystemClock
 
 if TYPE_CHECKING:
     from barnabas.protocol.headers import RequestHeader
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 STALL_NS = 500_000
 STALL_S = STALL_NS / 1e9
+SHED_NS = 200_000
+
+HAS_GLOBAL_LOCK: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -94,8 +99,8 @@ class Request:
         "dequeued_ns",
         "error_codes",
         "header",
+        "is_follower",
         "message",
-        "metric_suffix",
         "moved",
         "parts",
         "processor",
@@ -121,7 +126,7 @@ class Request:
         # Set by the handler and the API.
         self.api = None
         self.moved: list[Hashable] = []  # keys whose purgatories the handler wakes once the API has returned
-        self.metric_suffix = ""  # an API with kinds (FetchConsumer, FetchFollower) counts a request under these too
+        self.is_follower: bool | None = None  # a Fetch says whose it is: it is counted twice
         self.error_codes: Sequence[int] | None = None  # of the answer, when the API knows them; else they are looked up
         self.client_software_name = ""  # told by ApiVersions
         self.client_software_version = ""
@@ -189,18 +194,27 @@ class Request:
 Wake: TypeAlias = Callable[[], None]
 
 
+class QueueClosed(Exception):  # noqa: N818 - a state, not a mistake
+    """The process shuts down: no more requests are taken."""
+
+
 class RequestQueue(queue.Queue[Any]):
     """The bounded queue of requests, with rationed wake-ups (rule 3).
 
     Holds `Request`s, and None as the sentinel that ends one handler.
     """
 
-    def __init__(self, maxsize: int) -> None:
+    def __init__(self, maxsize: int, now_ns: Callable[[], int] = SystemClock.monotonic_ns) -> None:
         super().__init__(maxsize)
+        self._now_ns = now_ns  # fixed before start
+        # Why: where handlers run in parallel there is nothing to ration.
+        self._stall_ns = STALL_NS if HAS_GLOBAL_LOCK else 0  # fixed before start
+        self._shed_ns = SHED_NS if HAS_GLOBAL_LOCK else 0  # fixed before start
         self._sleepers: list[threading.Lock] = []  # guarded by: mutex; a held lock for each sleeping handler
         self._handler_count = 0  # guarded by: mutex
         self._last_take_ns = 0  # guarded by: mutex; when a handler last took, or another was woken
         self._waiting_putters = 0  # guarded by: mutex
+        self._is_closed = False  # guarded by: mutex
 
     def add_handlers(self, count: int) -> None:
         """Announce that `count` more (or fewer) handlers will call `get`."""
@@ -215,8 +229,11 @@ class RequestQueue(queue.Queue[Any]):
     def put(self, item: Request | None, block: bool = True, timeout: float | None = None) -> None:
         """Add one; waits for room unless told otherwise, and wakes a handler if none will come by itself."""
         with self.mutex:
-            if item is not None and 0 < self.maxsize <= len(self.queue):
-                self._wait_for_room_locked(block, timeout)
+            if item is not None:
+                if 0 < self.maxsize <= len(self.queue):
+                    self._wait_for_room_locked(block, timeout)
+                if self._is_closed:
+                    raise QueueClosed
             self.queue.append(item)
             sleeper = self._sleeper_to_wake_locked() if self._sleepers else None
         if sleeper is not None:
@@ -226,9 +243,9 @@ class RequestQueue(queue.Queue[Any]):
         """Take the next request, sleeping until there is one; raises queue.Empty when told not to wait."""
         while True:
             with self.mutex:
-                if self.queue:
+                if self.queue and not self._is_superfluous_locked():
                     item: Request | None = self.queue.popleft()
-                    self._last_take_ns = time.monotonic_ns()
+                    self._last_take_ns = self._now_ns()
                     if self._waiting_putters:
                         self.not_full.notify()
                     return item
@@ -249,6 +266,12 @@ class RequestQueue(queue.Queue[Any]):
         if sleeper is not None:
             sleeper.release()
 
+    def close(self) -> None:
+        """Take no more requests: putters, waiting ones too, get `QueueClosed`; what is queued will be handled."""
+        with self.mutex:
+            self._is_closed = True
+            self.not_full.notify_all()
+
     def has_waiting(self) -> bool:
         """Tell whether requests wait, at a glance."""
         return bool(self.queue)
@@ -265,20 +288,29 @@ class RequestQueue(queue.Queue[Any]):
     def _wait_for_room_locked(self, block: bool, timeout: float | None) -> None:
         self._waiting_putters += 1
         try:
-            while len(self.queue) >= self.maxsize:
-                if not block or not self.not_full.wait(STALL_S if timeout is None else timeout):
-                    if not block or timeout is not None:
-                        raise queue.Full
-                    if self._sleepers and (sleeper := self._sleeper_to_wake_locked()) is not None:
-                        sleeper.release()
+            while len(self.queue) >= self.maxsize and not self._is_closed:
+                if not block:
+                    raise queue.Full
+                if self._sleepers and (sleeper := self._sleeper_to_wake_locked()) is not None:
+                    sleeper.release()
+                stall_s = STALL_S if self._sleepers else None
+                if not self.not_full.wait(stall_s if timeout is None else timeout) and timeout is not None:
+                    raise queue.Full
         finally:
             self._waiting_putters -= 1
+
+    def _is_superfluous_locked(self) -> bool:
+        """Tell whether the calling handler may sleep although requests wait: another one is awake, and quick."""
+        return (
+            self._handler_count - len(self._sleepers) > 1
+            and self._now_ns() - self._last_take_ns < self._shed_ns
+        )
 
     def _sleeper_to_wake_locked(self) -> threading.Lock | None:
         """Choose the handler that fell asleep last (its caches are warm), if one must be woken at all."""
         if len(self._sleepers) < self._handler_count:  # somebody is awake
-            now_ns = time.monotonic_ns()
-            if now_ns - self._last_take_ns < STALL_NS:
+            now_ns = self._now_ns()
+            if now_ns - self._last_take_ns < self._stall_ns:
                 return None
             self._last_take_ns = now_ns
         return self._sleepers.pop()

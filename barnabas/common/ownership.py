@@ -1,7 +1,7 @@
 """Owner-only methods that say so and check it.
 
-A mutable attribute belongs to one thread (`# owner: processor`) or to a lock (`# guarded by: _lock`). Methods that touch
-the first kind open with `assert self.owner.is_current()`: free when run with -O, some 50 ns otherwise.
+A mutable attribute belongs to one thread (`# owner: processor`) or to a lock (`# guarded by: _lock`). Methods that
+touch the first kind open with `assert self.owner.is_current()`: free when run with -O, some 50 ns otherwise.
 """
 
 from __future__ import annotations

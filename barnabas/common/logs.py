@@ -1,0 +1,69 @@
+"""Logging: one format, Kafka's well-known logger names, levels that can change while the process runs.
+
+Rules
+1. Loggers are named `barnabas.<area>`, but for those that Kafka's documentation names: `REQUEST_LOGGER` and the like.
+2. A line is `[2025-01-31 12:34:56,789] INFO text (logger)`, as Kafka's own, so that people's tools can read it.
+
+Threads: any. `configure` is called once, by main, before the first thread starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final, TextIO
+
+REQUEST_LOGGER: Final = "kafka.request.logger"
+STATE_CHANGE_LOGGER: Final = "state.change.logger"
+CONTROLLER_LOGGER: Final = "kafka.controller"
+AUTHORIZER_LOGGER: Final = "kafka.authorizer.logger"
+LOG_CLEANER_LOGGER: Final = "kafka.log.LogCleaner"
+
+LINE_FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+
+#: Kafka's (log4j's) level names, and Python's.
+LEVELS: Final = {
+    "OFF": logging.CRITICAL + 10,
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": logging.DEBUG - 5,
+}
+
+
+def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
+    """Send every record from `level` upwards to `stream` (stderr when None), in Kafka's line format."""
+    for name, value in LEVELS.items():
+        logging.addLevelName(value, name)
+    # Why: handlers ask for these on each record, and nothing here shows them.
+    logging.logMultiprocessing = False
+    logging.logProcesses = False
+    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(logging.Formatter(LINE_FORMAT))
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(LEVELS[level.upper()])
+    logging.captureWarnings(True)
+
+
+def level_of(name: str) -> str:
+    """Return the effective level of a logger under Kafka's name; `root` is the root logger."""
+    logger = logging.getLogger(None if name == "root" else name)
+    effective = logger.getEffectiveLevel()
+    return min(LEVELS, key=lambda level: (LEVELS[level] < effective, abs(LEVELS[level] - effective)))
+
+
+def set_level(name: str, level: str | None) -> None:
+    """Change a logger's level; None gives it back to its parent. Raises KeyError for a level that does not exist."""
+    logger = logging.getLogger(None if name == "root" else name)
+    logger.setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
+
+
+def logger_names() -> list[str]:
+    """Return the names of all loggers there are, `root` first."""
+    known = [name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)]
+    return ["root", *sorted(known)]

@@ -1,0 +1,105 @@
+"""Sockets and addresses: what listeners and clients of ours have in common.
+
+Threads: any; nothing is kept here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from typing import Final
+
+#: socket.send.buffer.bytes and the like: leave the size to the kernel.
+DEFAULT_BUFFER_SIZE: Final = -1
+
+_WILDCARD_HOSTS = ("", "0.0.0.0", "::")
+
+
+class AddressError(OSError):
+    """An address cannot be used; the message is one line for a person."""
+
+
+def format_address(host: str, port: int) -> str:
+    """Write host and port, with brackets around IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Read `host:port` or `[v6]:port`; raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"not an address (host:port): {text!r}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"an IPv6 address needs brackets: {text!r}")
+    return host, int(port)
+
+
+def listen(host: str, port: int, backlog: int, receive_buffer_bytes: int = DEFAULT_BUFFER_SIZE) -> socket.socket:
+    """Open a non-blocking listening socket; an empty host means all interfaces.
+
+    Raises AddressError when the address is taken, unknown or not allowed.
+    """
+    shown = format_address(host or "0.0.0.0", port)
+    try:
+        family, address = _resolve(host, port)
+        server = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise AddressError(f"cannot listen on {shown}: {_reason(error)}") from error
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if receive_buffer_bytes != DEFAULT_BUFFER_SIZE:  # before listen: the window scale is agreed on at connect
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        server.bind(address)
+        server.listen(backlog)
+        server.setblocking(False)
+    except OSError as error:
+        server.close()
+        raise AddressError(f"cannot listen on {shown}: {_reason(error)}") from error
+    return server
+
+
+def configure_accepted(accepted: socket.socket, send_buffer_bytes: int = DEFAULT_BUFFER_SIZE) -> None:
+    """Make a client's socket non-blocking, prompt and kept alive."""
+    accepted.setblocking(False)
+    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if send_buffer_bytes != DEFAULT_BUFFER_SIZE:
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+
+
+def close_quietly(sock: socket.socket) -> None:
+    """Close, whatever state the socket is in."""
+    with contextlib.suppress(OSError):
+        sock.close()
+
+
+def is_wildcard(host: str) -> bool:
+    """Tell whether a host means all interfaces, so that no client can be told it."""
+    return host in _WILDCARD_HOSTS
+
+
+def plain_host(host: str) -> str:
+    """Write an IPv4 address that came in over an IPv6 socket as IPv4."""
+    return host[7:] if host.startswith("::ffff:") and "." in host else host
+
+
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:
+    found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    return family, address
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "the host is not known"
+    if error.errno == errno.EADDRINUSE:
+        return "the port is taken by another process"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "no interface of this machine has that address"
+    if error.errno == errno.EACCES:
+        return "this user may not open that port"
+    return os.strerror(error.errno) if error.errno else str(error)

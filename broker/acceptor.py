@@ -1,0 +1,194 @@
+"""Acceptors: one thread a listener, which takes connections in and deals them to the listener's processors.
+
+Rules
+1. An acceptor never reads what a client sends.
+2. A connection is counted by the quotas before it is handed on; from then on its processor must release it.
+3. Processors are served in turn. One whose inbox is full is passed over; when all are full, the acceptor waits for the
+   last: clients then wait in the kernel's backlog.
+
+Threads: the acceptor's own, but for `resize`, `start`, `begin_shutdown` and `join`, which the server calls.
+Source: Kafka's SocketServer.Acceptor (4.3).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import selectors
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.common import net
+from barnabas.common.threads import ServiceThread
+from broker.connection_quotas import TooManyConnectionsError
+from broker.processors import Accepted
+
+if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
+    from broker.connection_quotas import ConnectionQuotas
+    from broker.processors import Processor
+    from metrics.meters import Meter
+
+log = logging.getLogger("barnabas.network")
+
+ACCEPTS_A_TURN_MAX = 256
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_RECOVER_S = 0.1
+_OFFER_S = 0.2
+
+
+class Acceptor:
+    """Accepts one listener's connections."""
+
+    def __init__(
+        self,
+        server: socket.socket,
+        listener_name: str,
+        security_protocol: str,
+        quotas: ConnectionQuotas,
+        clock: Clock,
+        blocked: Meter,
+        make_processor: Callable[[], Processor],
+        *,
+        thread_prefix: str = "data-plane",
+        send_buffer_bytes: int = net.DEFAULT_BUFFER_SIZE,
+    ) -> None:
+        # Fixed before start.
+        self.listener_name = listener_name
+        self.port: int = server.getsockname()[1]
+        self._server = server
+        self._quotas = quotas
+        self._clock = clock
+        self._blocked = blocked
+        self._make_processor = make_processor
+        self._send_buffer_bytes = send_buffer_bytes
+        self._selector = selectors.DefaultSelector()
+        self._stop_receiver, self._stop_sender = socket.socketpair()
+        self._thread = ServiceThread(
+            f"{thread_prefix}-kafka-socket-acceptor-ListenerName({listener_name})-{security_protocol}-{self.port}",
+            f"acceptor-{self.port}",
+            self._run,
+        )
+        self._is_running = True  # cleared by `begin_shutdown`
+        self._lock = threading.Lock()
+        self._processors: list[Processor] = []  # guarded by: _lock
+        self._next_index = 0  # owner: acceptor
+
+    @property
+    def processors(self) -> list[Processor]:
+        """Return a copy of the list of processors."""
+        with self._lock:
+            return list(self._processors)
+
+    def resize(self, count: int) -> list[Processor]:
+        """Have `count` processors (num.network.threads); start new ones if this runs; return those to be ended."""
+        assert count > 0
+        with self._lock:
+            removed = self._processors[count:]
+            del self._processors[count:]
+            added = [self._make_processor() for _ in range(count - len(self._processors))]
+            self._processors += added
+        if self._thread.is_alive():
+            for processor in added:
+                processor.start()
+        return removed
+
+    def start(self) -> None:
+        """Start the processors, then accept."""
+        for processor in self.processors:
+            processor.start()
+        self._thread.start()
+
+    def begin_shutdown(self) -> None:
+        """Accept no more."""
+        self._is_running = False
+        self._stop_sender.send(b"\0")
+
+    def join(self) -> None:
+        """Wait for the end after `begin_shutdown`."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        else:
+            self._server.close()
+        self._selector.close()
+        self._stop_sender.close()
+        self._stop_receiver.close()
+
+    def _run(self) -> None:
+        self._selector.register(self._server, selectors.EVENT_READ)
+        self._selector.register(self._stop_receiver, selectors.EVENT_READ)
+        try:
+            while self._is_running:
+                self._selector.select()
+                self._accept_all()
+        finally:
+            self._server.close()
+
+    def _accept_all(self) -> None:
+        """Take what waits, in portions, so that a stop is noticed."""
+        for _ in range(ACCEPTS_A_TURN_MAX):
+            if not self._is_running:
+                return
+            try:
+                sock, peer = self._server.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._report(error)
+                return
+            try:
+                self._take_in(sock, net.plain_host(peer[0]), peer[1])
+            except OSError as error:
+                log.warning("closing a connection from %s, which could not be set up: %s", peer[0], error)
+                self._drop(sock, net.plain_host(peer[0]))
+
+    def _report(self, error: OSError) -> None:
+        if error.errno not in _OUT_OF_DESCRIPTORS:
+            log.debug("a client went away before it was accepted: %s", error)
+            return
+        # Why the wait: the connection stays in the backlog, and the selector would return at once.
+        log.error("cannot accept connections on port %d: %s", self.port, error)
+        self._stop_receiver.settimeout(_RECOVER_S)
+        try:
+            self._stop_receiver.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            return
+
+    def _take_in(self, sock: socket.socket, address: str, port: int) -> None:
+        try:
+            waited_ns = self._quotas.acquire(self.listener_name, address)
+        except TooManyConnectionsError as error:
+            log.info("rejected connection from %s: %s", address, error)
+            self._drop(sock, address)
+            return
+        if waited_ns:
+            self._blocked.mark(waited_ns)
+        if not self._is_running:
+            self._drop(sock, address)
+            return
+        net.configure_accepted(sock, self._send_buffer_bytes)
+        self._assign(Accepted(sock, address, port))
+
+    def _assign(self, accepted: Accepted) -> None:
+        processors = self.processors
+        for last in range(len(processors) - 1, -1, -1):
+            processor = processors[self._next_index % len(processors)]
+            self._next_index += 1
+            if processor.offer(accepted):
+                return
+            if last == 0:
+                self._wait_for_room(processor, accepted)
+
+    def _wait_for_room(self, processor: Processor, accepted: Accepted) -> None:
+        started_ns = self._clock.monotonic_ns()
+        while not processor.offer(accepted, timeout_s=_OFFER_S):
+            if not self._is_running:
+                self._drop(accepted.sock, accepted.address)
+                return
+        self._blocked.mark(self._clock.monotonic_ns() - started_ns)
+
+    def _drop(self, sock: socket.socket, address: str) -> None:
+        self._quotas.release(self.listener_name, address)
+        net.close_quietly(sock)

@@ -1,0 +1,105 @@
+"""ApiVersions: v0-v4
+
+Behaviour - Lists every row of the process' API table that is advertised, with its versions, in order of keys: that is
+how a client learns what it may send. The table is the only source.
+- Lists the features this software supports and those the cluster has finalized (v3+).
+- From v3 the client tells its software's name and version, which its connection remembers.
+
+Version notes
+- v3 is flexible, but every response has header version 0, since a client does not know the versions yet (KIP-511).
+- A version that is too new is answered in v0 with UNSUPPORTED_VERSION and the same list, so that the client can step
+  down (KIP-511). Its body is not read.
+- v4 may list supported features whose least version is 0; before, those are left out (KIP-1022).
+
+Errors
+- UNSUPPORTED_VERSION: see above.
+- INVALID_REQUEST: a software name or version that is empty or has characters outside [a-zA-Z0-9.-] (v3+).
+
+Different from Apache Kafka: nothing known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import k18_api_versions as wire
+from broker.answers import Answer, Reply
+from broker.apis.api import Api, Table
+from broker.features import SUPPORTED_FEATURES, FinalizedFeatures
+
+if TYPE_CHECKING:
+    from broker.request_channel import Request
+
+KEY: Final = 18
+VERSIONS: Final = (0, 4)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def make_api(table: Callable[[], Table], finalized: Callable[[Any], FinalizedFeatures]) -> Api:
+    """Make the row for a process whose API table is `table()`; `finalized(services)` tells the cluster's features."""
+
+    def handle(services: Any, request: Request) -> Answer:
+        return answer(request, table(), finalized(services))
+
+    return Api(KEY, "ApiVersions", VERSIONS, handle)
+
+
+def answer(request: Request, table: Table, finalized: FinalizedFeatures) -> Answer:
+    """Answer one request."""
+    version = request.header.api_version
+    if not VERSIONS[0] <= version <= VERSIONS[1]:
+        # The answer shall be encoded, and be counted, in the one version that every client reads.
+        request.header = request.header._replace(api_version=0)
+        response = wire.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=api_keys(table))
+        return Reply(response)
+    if version >= 3:
+        name, software_version = request.message.client_software_name, request.message.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
+            return Reply(wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+        request.client_software_name = name
+        request.client_software_version = software_version
+    return Reply(response_for(version, table, finalized))
+
+
+def response_for(version: int, table: Table, finalized: FinalizedFeatures) -> wire.ApiVersionsResponse:
+    """Build the answer that lists everything."""
+    response = wire.ApiVersionsResponse(api_keys=api_keys(table))
+    if version >= 3:
+        response.supported_features = [
+            wire.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+            if low > 0 or version >= 4
+        ]
+        response.finalized_features_epoch = finalized.epoch
+        response.finalized_features = [
+            wire.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(finalized.levels.items())
+        ]
+    return response
+
+
+def api_keys(table: Table) -> list[wire.ApiVersion]:
+    """List the advertised rows of a table."""
+    return [
+        wire.ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[1])
+        for api in table.values()
+        if api.advertised
+    ]
+
+
+def _broker_table() -> Table:
+    from broker.apis.table import TABLE  # Why here: the table imports this module.
+
+    return TABLE
+
+
+def _broker_features(services: Any) -> FinalizedFeatures:
+    features: FinalizedFeatures = services.metadata_cache.finalized_features
+    return features
+
+
+API = make_api(_broker_table, _broker_features)

@@ -1,0 +1,207 @@
+"""A client's connection: its frames coming in, its answer going out, and whether it may be read.
+
+Format of the stream (Kafka protocol guide, "Requests"): frames of
+    offset 0   int32   size of the rest, 0 .. socket.request.max.bytes
+    offset 4   size bytes: request header and body
+
+States, and who moves them (all on the processor's thread)
+    open ------- frame complete: mute() -----------------> in progress
+    in progress - answer sent, or none to send: unmute() -> open, or throttled until `muted_until_ns`
+    any -------- close()                                 -> closed
+
+Invariants
+1. At most one request of a connection is in progress; what the client sent after it waits in the kernel, or (at most
+   one read's worth) in `FrameReader`.
+2. While a connection is muted its socket is not read; `may_have_input` remembers an edge that came meanwhile.
+
+Threads: one processor owns a connection. Others hold it through a `Request` and may read `context` only.
+Source: Kafka's NetworkReceive, KafkaChannel (4.3).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker.request_channel import Request, RequestContext
+    from broker.transport import Transport
+
+SIZE_BYTES = 4
+# A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not us.
+_TRUSTED_BYTES = 1 << 20
+
+_unpack_size = struct.Struct(">i").unpack_from
+
+
+class InvalidFrameError(Exception):
+    """The client sent a size that no frame may have; the connection cannot go on."""
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames; does no I/O.
+
+    Small frames are cut out of the chunks given to `receive`. When a frame is larger than its chunk, `wanted` gives the
+    rest of its own buffer, to be filled directly; `filled` says how far.
+    """
+
+    __slots__ = ("_body", "_filled", "_rest", "_size", "_size_max")
+
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        self._rest = b""  # bytes after the last frame, or before the next one's size is known
+        self._body: bytearray | None = None  # the incomplete frame, of which `_filled` bytes are there
+        self._size = 0
+        self._filled = 0
+
+    def receive(self, chunk: memoryview) -> memoryview | None:
+        """Take bytes; return the frame that they complete, if any. What follows it is kept for `next_frame`.
+
+        The frame is a writable view of a buffer of its own. Raises InvalidFrameError.
+        """
+        assert self._body is None, "an incomplete frame is filled through `wanted`"
+        if self._rest:
+            chunk = memoryview(self._rest + chunk)
+            self._rest = b""
+        if len(chunk) < SIZE_BYTES:
+            self._rest = bytes(chunk)
+            return None
+        (size,) = _unpack_size(chunk)
+        if not 0 <= size <= self._size_max:
+            raise InvalidFrameError(f"invalid frame size {size}, allowed are 0 to {self._size_max} bytes")
+        end = SIZE_BYTES + size
+        if len(chunk) >= end:
+            if len(chunk) > end:
+                self._rest = bytes(chunk[end:])
+            return memoryview(bytearray(chunk[SIZE_BYTES:end]))
+        self._begin(size, chunk[SIZE_BYTES:])
+        return None
+
+    def next_frame(self) -> memoryview | None:
+        """Return the next frame if what was received with the last one holds all of it."""
+        if not self._rest:
+            return None
+        rest, self._rest = self._rest, b""
+        return self.receive(memoryview(rest))
+
+    def wanted(self) -> memoryview | None:
+        """Return where the missing bytes of the incomplete frame belong; None when no frame's size is known."""
+        body = self._body
+        if body is None:
+            return None
+        if self._filled == len(body):
+            body.extend(bytes(min(len(body), self._size - len(body))))
+        return memoryview(body)[self._filled :]
+
+    def filled(self, count: int) -> memoryview | None:
+        """Announce bytes written to `wanted`, whose view was released; return the frame if it is complete."""
+        self._filled += count
+        if self._filled < self._size:
+            return None
+        body, self._body = self._body, None
+        assert body is not None
+        assert len(body) == self._size
+        return memoryview(body)
+
+    def is_at_boundary(self) -> bool:
+        """Tell whether the stream may end here without cutting a frame."""
+        return self._body is None and not self._rest
+
+    def _begin(self, size: int, start: memoryview) -> None:
+        body = bytearray(min(size, max(_TRUSTED_BYTES, len(start))))
+        body[: len(start)] = start
+        self._body = body
+        self._size = size
+        self._filled = len(start)
+
+
+class Connection:
+    """One client's connection."""
+
+    __slots__ = (
+        "authenticator",
+        "client_software",
+        "context",
+        "fd",
+        "frames",
+        "is_closed",
+        "is_hung_up",
+        "is_muted",
+        "last_active_ns",
+        "may_have_input",
+        "muted_until_ns",
+        "outgoing",
+        "request",
+        "transport",
+    )
+
+    def __init__(
+        self, fd: int, transport: Transport, authenticator: Any, context: RequestContext, frame_size_max: int
+    ) -> None:
+        # Fixed before start.
+        self.fd = fd
+        self.transport = transport
+        self.authenticator = authenticator
+        self.context = context
+        # owner: processor
+        self.frames = FrameReader(frame_size_max)
+        self.request: Request | None = None  # in progress
+        self.outgoing: list[Any] | None = None  # what is left to send of its answer
+        self.is_muted = False
+        self.muted_until_ns = 0  # of the throttle time
+        self.may_have_input = False  # an edge came that was not read to its end
+        self.is_hung_up = False  # the client sends no more: the stream ends after what is there
+        self.is_closed = False
+        self.last_active_ns = 0
+        self.client_software: tuple[str, str] | None = None  # name and version, once ApiVersions told them
+
+    def read_frame(self, scratch: memoryview) -> memoryview | None:
+        """Read until a frame is complete or nothing more is there; return the frame.
+
+        Raises EOFError at the end of the stream, InvalidFrameError, OSError when the connection is broken.
+        """
+        assert not self.is_muted, "(inv. 2)"
+        frames = self.frames
+        frame = frames.next_frame()
+        if frame is not None:
+            return frame
+        try:
+            while True:
+                wanted = frames.wanted()
+                if wanted is None:
+                    asked = len(scratch)
+                    count = self.transport.receive_into(scratch)
+                    if count == 0:
+                        raise EOFError
+                    frame = frames.receive(scratch[:count])
+                else:
+                    asked = len(wanted)
+                    count = self.transport.receive_into(wanted)
+                    wanted.release()
+                    if count == 0:
+                        raise EOFError
+                    frame = frames.filled(count)
+                # Why: a read that got less than it asked for emptied the socket; the next bytes will be an edge, but
+                # the end of the stream may have shared the edge of the last bytes.
+                self.may_have_input = count == asked or self.is_hung_up
+                if frame is not None or not self.may_have_input:
+                    return frame
+        except BlockingIOError:
+            self.may_have_input = False
+            return None
+
+    def mute(self, request: Request) -> None:
+        """Begin a request (inv. 1)."""
+        assert self.request is None, "(inv. 1)"
+        self.request = request
+        self.is_muted = True
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the live page shows of a connection."""
+        return {
+            "connection": self.context.connection_id,
+            "listener": self.context.listener_name,
+            "client_software": self.client_software,
+            "is_muted": self.is_muted,
+            "is_sending": self.outgoing is not None,
+        }

@@ -1,0 +1,348 @@
+"""Request handlers: the threads that run the APIs.
+
+The way of a request (`Dispatcher.handle`): decode, dispatch by the table, act on the answer; then, holding no lock,
+wake the purgatories whose keys the API moved.
+
+Rules 1. Exactly one place dispatches (`_dispatch`), one parks (`_park`), one replies (`_reply`): whoever wants to
+watch, delay or break requests does it there. 2. A handler never touches a socket: it encodes the answer and queues it
+for the request's processor. 3. `ApiError` is an expected failure of the whole request and becomes the API's error
+response. Any other exception is a mistake of ours: it is logged with the correlation id and counted, and the client
+is told UNKNOWN_SERVER_ERROR. 4. What cannot be understood closes the connection, as Kafka does: an unknown API key or
+version, a malformed header or body. Except ApiVersions of a version too new, which is answered in version 0, so that
+clients can step down (KIP-511). 5. A parked request is answered by whoever completes its operation: another handler,
+the reaper, an event thread. 6. A handler with more requests at hand wakes sleeping processors only after some of
+them, so that a processor finds several answers when it comes. It wakes them before it sleeps, and before a request
+that may take long.
+
+Threads: a handler is one thread; `HandlerPool` is called by main and by dynamic configuration.
+Source: Kafka's KafkaRequestHandler, KafkaApis.handle (4.3).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.protocol.error_responses import error_response
+
+from barnabas.common.clock import Clock
+from barnabas.common.threads import ServiceThread
+from barnabas.protocol import headers
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError, UnsupportedVersionError
+from barnabas.protocol.messages import request_class
+from broker.answers import Answer, Close, NoReply, Park, Reply
+from broker.apis.api import Api, Table
+from broker.request_channel import Action, Request, RequestChannel, ResponseQueue
+from metrics import catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from broker.purgatory import DelayedOperation
+    from broker.request_log import RequestLog
+    from metrics.registry import Registry
+
+log = logging.getLogger("barnabas.handlers")
+
+API_VERSIONS_KEY = 18
+#: Produce, Fetch, ListOffsets, Metadata, Heartbeat, ApiVersions: never wait for anything before they answer or park.
+QUICK_KEYS = frozenset({0, 1, 2, 3, 12, 18})
+IDLE_REPORT_S = 2.0
+WAKES_AFTER = 16
+
+
+def wake_all(to_wake: list[ResponseQueue]) -> None:
+    """Wake the processors of these response queues, and forget them."""
+    for responses in to_wake:
+        responses.wake()
+    to_wake.clear()
+
+
+class HandlerServices(Protocol):
+    """What handlers themselves need of the services that they give to APIs."""
+
+    def complete_delayed(self, key: Any) -> None:
+        """Try the operations watched under a key; called holding no lock."""
+
+
+class RefusedError(Exception):
+    """A request that cannot be understood: its connection is closed (rule 4)."""
+
+
+class Dispatcher:
+    """Turns requests into answers and answers into responses; shared by all handlers of a pool.
+
+    Threads: any handler, and whoever completes a parked operation. Everything is fixed before start.
+    """
+
+    def __init__(
+        self, table: Table, services: HandlerServices, request_log: RequestLog, clock: Clock
+    ) -> None:
+        self._table = table
+        self._services = services
+        self._request_log = request_log
+        self._now_ns = clock.monotonic_ns
+        self._decoders: dict[int, Callable[..., Any]] = {}  # by API key; grows, entries never change
+
+    def handle(self, request: Request, to_wake: list[ResponseQueue]) -> None:
+        """Take a request all the way to its answer, or to where it waits for it.
+
+        A response queue whose processor must be woken is added to `to_wake` (rule 6).
+        """
+        try:
+            api = self._decode(request)
+        except (RefusedError, MalformedMessageError, UnsupportedVersionError) as error:
+            self._refuse(request, str(error))
+            return
+        if to_wake and api.key not in QUICK_KEYS:
+            wake_all(to_wake)
+        answer = self._dispatch(api, request)
+        request.api_local_done_ns = self._now_ns()
+        if isinstance(answer, Park):
+            self._park(request, answer)
+        else:
+            self._reply(request, answer, to_wake)
+        if request.moved:
+            self._complete_moved(request.moved)
+
+    def _decode(self, request: Request) -> Api:
+        """Read header and body; raises RefusedError or MalformedMessageError (rule 4)."""
+        buffer = request.buffer
+        assert buffer is not None
+        header, offset = headers.decode_request_header(buffer)
+        request.header = header
+        api = self._table.get(header.api_key)
+        if api is None:
+            raise RefusedError(f"API key {header.api_key} is not served here")
+        version = header.api_version
+        if not api.supports(version):
+            if api.key != API_VERSIONS_KEY:
+                raise RefusedError(f"{api.name} v{version} is not served here")
+            # The body is of an unknown version too; the API looks at the header and answers UNSUPPORTED_VERSION.
+            request.message = None
+        else:
+            decode = self._decoders.get(header.api_key) or self._load_decoder(header.api_key)
+            request.message = decode(buffer, version, offset)
+        request.api = api
+        return api
+
+    def _load_decoder(self, api_key: int) -> Callable[..., Any]:
+        decoder: Callable[..., Any] = request_class(api_key).decode
+        self._decoders[api_key] = decoder
+        return decoder
+
+    def _dispatch(self, api: Api, request: Request) -> Answer:
+        """Let the API answer (rule 1)."""
+        try:
+            return api.handle(self._services, request)
+        except ApiError as error:
+            return self._error_answer(request, error)
+        except Exception as error:
+            return self._mistake_answer(request, error)
+
+    def _error_answer(self, request: Request, error: ApiError) -> Reply | Close:
+        api, header = request.api, request.header
+        assert api is not None
+        make = api.error_response or error_response
+        try:
+            return Reply(make(request.message, header.api_version, error.code, error.message))
+        except Exception:
+            log.exception("%s v%d has no error response", api.name, header.api_version)
+            return Close(f"no way to answer {error.code.name}")
+
+    def _mistake_answer(self, request: Request, error: Exception) -> Reply | Close:
+        """Answer for a mistake of ours (rule 3)."""
+        header = request.header
+        log.error(
+            "%s v%d, correlation id %d from client=%s, connection %s, failed with an unexpected error",
+            request.api.name if request.api is not None else header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
+            request.context.connection_id,
+            exc_info=error,
+        )
+        return self._error_answer(request, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _park(self, request: Request, park: Park) -> None:
+        """Leave the request to its operation (rule 5); it may be complete before this returns."""
+        park.operation.bind(functools.partial(self._answer_parked, request))
+        if park.purgatory is not None:
+            park.purgatory.try_complete_else_watch(park.operation, park.keys)
+
+    def _answer_parked(self, request: Request, operation: DelayedOperation) -> None:
+        """Answer a request whose operation is complete; on whatever thread completed it."""
+        answer: Answer
+        try:
+            outcome = operation.response()
+            answer = outcome if isinstance(outcome, (Reply, NoReply, Close)) else Reply(outcome)
+        except ApiError as error:
+            answer = self._error_answer(request, error)
+        except Exception as error:
+            answer = self._mistake_answer(request, error)
+        self._reply(request, answer)
+
+    def _reply(
+        self, request: Request, answer: Reply | NoReply | Close, to_wake: list[ResponseQueue] | None = None
+    ) -> None:
+        """Queue the answer for the request's processor (rules 1 and 6)."""
+        if isinstance(answer, Reply):
+            try:
+                self._encode(request, answer)
+            except Exception as error:
+                self._encode_mistake(request, error)
+            request.api_throttle_ms = answer.throttle_time_ms
+        elif isinstance(answer, NoReply):
+            request.action = Action.NO_OP
+            request.api_throttle_ms = answer.throttle_time_ms
+        else:
+            request.action = Action.CLOSE
+            log.info(
+                "closing connection %s instead of answering %s: %s",
+                request.context.connection_id,
+                request.api.name if request.api is not None else "a request",
+                answer.reason or "no answer may be sent",
+            )
+        # Why dropped: parked requests are many, and what they point at is large.
+        request.message = None
+        request.buffer = None
+        request.api_remote_done_ns = self._now_ns()
+        responses: ResponseQueue = request.processor.responses
+        if not responses.add(request):
+            return
+        if to_wake is None:
+            responses.wake()
+        else:
+            to_wake.append(responses)
+
+    def _encode(self, request: Request, reply: Reply) -> None:
+        parts = headers.response_parts(request.header, reply.message)
+        request.parts = parts
+        request.action = Action.SEND_AND_CLOSE if reply.close_after else Action.SEND
+        self._request_log.replied(request, reply.message)
+
+    def _encode_mistake(self, request: Request, error: Exception) -> None:
+        """Put an error in the place of an answer that could not be encoded."""
+        substitute = self._mistake_answer(request, error)
+        request.action = Action.CLOSE
+        if isinstance(substitute, Reply):
+            try:
+                self._encode(request, substitute)
+            except Exception:
+                log.exception("the error response cannot be encoded either; closing the connection")
+
+    def _refuse(self, request: Request, reason: str) -> None:
+        log.warning("closing connection %s: %s", request.context.connection_id, reason)
+        request.action = Action.CLOSE
+        request.buffer = None
+        request.api_local_done_ns = request.api_remote_done_ns = self._now_ns()
+        request.processor.responses.put(request)
+
+    def _complete_moved(self, keys: list[Hashable]) -> None:
+        """Wake those who waited for what the API changed; no lock is held here."""
+        for key in keys:
+            try:
+                self._services.complete_delayed(key)
+            except Exception:
+                log.exception("waking what waits for %s failed", key)
+
+
+class HandlerPool:
+    """The request handlers of a process (num.io.threads)."""
+
+    def __init__(
+        self,
+        count: int,
+        channel: RequestChannel,
+        table: Table,
+        services: HandlerServices,
+        request_log: RequestLog,
+        registry: Registry,
+        clock: Clock,
+        *,
+        thread_prefix: str = "data-plane",
+    ) -> None:
+        self._requests = channel.requests
+        self._dispatcher = Dispatcher(table, services, request_log, clock)
+        self._idle = registry.meter(catalogue.REQUEST_HANDLER_AVG_IDLE_PERCENT)
+        self._clock = clock
+        self._thread_prefix = thread_prefix
+        self._lock = threading.Lock()
+        self._threads: list[ServiceThread] = []  # guarded by: _lock; those not told to end
+        self._ending: list[ServiceThread] = []  # guarded by: _lock
+        self._next_id = 0  # guarded by: _lock
+        self._count = count  # guarded by: _lock
+
+    def start(self) -> None:
+        """Start the handlers."""
+        self.resize(self._count)
+
+    def resize(self, count: int) -> None:
+        """Have `count` handlers from now on; those too many end after the requests queued so far."""
+        with self._lock:
+            self._count = count
+            change = count - len(self._threads)
+            self._requests.add_handlers(change)
+            for _ in range(change):
+                thread = ServiceThread(
+                    f"{self._thread_prefix}-kafka-request-handler-{self._next_id}",
+                    f"req-handler-{self._next_id}",
+                    self._run,
+                )
+                self._next_id += 1
+                self._threads.append(thread)
+                thread.start()
+            for _ in range(-change):
+                self._ending.append(self._threads.pop())
+                self._requests.put(None)
+
+    def shutdown(self) -> None:
+        """Take no more requests, handle those queued, and end; processors must not be waited for before."""
+        self._requests.close()
+        with self._lock:
+            threads = self._threads + self._ending
+            count = len(self._threads)
+        self.resize(0)
+        for thread in threads:
+            thread.join()
+        log.debug("%d request handlers ended", count)
+
+    def _run(self) -> None:
+        """Handle requests until the sentinel comes. Any handler may take it: they are all alike."""
+        handle = self._dispatcher.handle
+        now_ns = self._clock.monotonic_ns
+        requests = self._requests
+        to_wake: list[ResponseQueue] = []
+        answered = 0  # since processors were last woken
+        while True:
+            if to_wake and (answered >= WAKES_AFTER or not requests.has_waiting()):
+                wake_all(to_wake)
+                answered = 0
+            request = self._next(to_wake)
+            if request is None:
+                return
+            request.dequeued_ns = now_ns()
+            answered += 1
+            try:
+                handle(request, to_wake)
+            except Exception:
+                # Why: a mistake outside the API (in sending, in parking) must not end the handler.
+                log.exception("handling a request of connection %s failed", request.context.connection_id)
+
+    def _next(self, to_wake: list[ResponseQueue]) -> Request | None:
+        try:
+            return self._requests.get(block=False)
+        except queue.Empty:
+            wake_all(to_wake)
+        while True:
+            started_ns = self._clock.monotonic_ns()
+            try:
+                return self._requests.get(timeout=IDLE_REPORT_S)
+            except queue.Empty:
+                continue  # Why a timeout: idle time is to be seen while it lasts.
+            finally:
+                idle_ns = self._clock.monotonic_ns() - started_ns
+                self._idle.mark(idle_ns // max(1, self._count))

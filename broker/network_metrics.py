@@ -1,0 +1,113 @@
+"""What the network layer tells of itself: idle shares, connections by client software, closes.
+
+Threads: a processor owns its `ProcessorMetrics`; the scrape reads it, and may see values of different moments.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from barnabas.common.clock import NS_PER_S, Clock
+from metrics import catalogue
+
+if TYPE_CHECKING:
+    from metrics.registry import Registry
+
+_WINDOW_NS = 30 * NS_PER_S
+
+Software = tuple[str, str]
+
+UNKNOWN_SOFTWARE: Software = ("unknown", "unknown")
+
+
+class IdleMeter:
+    """The share of time that a thread sleeps, over the last 30 to 60 seconds."""
+
+    __slots__ = ("_clock", "_idle_ns", "_lock", "_marks", "_since_ns")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._idle_ns = 0  # owner: the metered thread
+        self._since_ns = 0  # owner: the metered thread; when it fell asleep, 0 while awake
+        self._lock = threading.Lock()
+        self._marks = [(clock.monotonic_ns(), 0)] * 2  # guarded by: _lock; (time, idle time), older one first
+
+    def begin(self, now_ns: int) -> None:
+        """The thread falls asleep."""
+        self._since_ns = now_ns
+
+    def end(self, now_ns: int) -> None:
+        """The thread is up."""
+        self._idle_ns += now_ns - self._since_ns
+        self._since_ns = 0
+
+    def share(self) -> float:
+        """Return the share, 0 to 1; from any thread."""
+        now_ns = self._clock.monotonic_ns()
+        since_ns = self._since_ns
+        idle_ns = self._idle_ns + (now_ns - since_ns if since_ns else 0)
+        with self._lock:
+            begin_ns, idle_then_ns = self._marks[0]
+            if now_ns - self._marks[1][0] >= _WINDOW_NS:
+                self._marks = [self._marks[1], (now_ns, idle_ns)]
+        elapsed_ns = now_ns - begin_ns
+        return min(1.0, max(0.0, (idle_ns - idle_then_ns) / elapsed_ns)) if elapsed_ns > 0 else 1.0
+
+
+class ProcessorMetrics:
+    """The instruments of one processor."""
+
+    def __init__(self, registry: Registry, clock: Clock, listener: str, processor_id: int) -> None:
+        self.idle = IdleMeter(clock)
+        self.expired_count = 0  # owner: processor; sessions that had to authenticate again and did not
+        self._registry = registry
+        self._labels = {"listener": listener, "networkProcessor": processor_id}
+        self._created = registry.counter(catalogue.CONNECTION_CREATION_TOTAL, **self._labels)
+        self._closed = registry.counter(catalogue.CONNECTION_CLOSE_TOTAL, **self._labels)
+        self._by_software: dict[Software, int] = {}  # owner: processor
+        self.connection_count = 0  # owner: processor
+        registry.gauge(catalogue.CONNECTION_COUNT, lambda: self.connection_count, **self._labels)
+        registry.gauge(catalogue.PROCESSOR_IDLE_PERCENT, self.idle.share, networkProcessor=processor_id)
+
+    def opened(self) -> None:
+        self.connection_count += 1
+        self._created.inc()
+        self._add(UNKNOWN_SOFTWARE, 1)
+
+    def closed(self, software: Software | None) -> None:
+        self.connection_count -= 1
+        self._closed.inc()
+        self._add(software or UNKNOWN_SOFTWARE, -1)
+
+    def identified(self, before: Software | None, software: Software) -> None:
+        """A client told what it is."""
+        self._add(before or UNKNOWN_SOFTWARE, -1)
+        self._add(software, 1)
+
+    def remove(self) -> None:
+        """Forget the instruments of a processor that ended."""
+        for row in (
+            catalogue.CONNECTION_CREATION_TOTAL,
+            catalogue.CONNECTION_CLOSE_TOTAL,
+            catalogue.CONNECTION_COUNT,
+            catalogue.CONNECTIONS,
+        ):
+            self._registry.remove(row, **self._labels)
+        self._registry.remove(
+            catalogue.PROCESSOR_IDLE_PERCENT, networkProcessor=self._labels["networkProcessor"]
+        )
+
+    def _add(self, software: Software, change: int) -> None:
+        count = self._by_software.get(software, 0) + change
+        labels = {"clientSoftwareName": software[0], "clientSoftwareVersion": software[1], **self._labels}
+        if count == 0:
+            # Why removed: client software is told by clients, and the page must not grow with what they make up.
+            del self._by_software[software]
+            self._registry.remove(catalogue.CONNECTIONS, **labels)
+            return
+        if software not in self._by_software:
+            self._registry.gauge(
+                catalogue.CONNECTIONS, lambda: self._by_software.get(software, 0), **labels
+            )
+        self._by_software[software] = count

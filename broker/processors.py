@@ -1,0 +1,432 @@
+"""Network processors: the threads that read requests from and write responses to their own connections.
+
+A turn (`Processor.run`) is: take over new connections; send what handlers answered; ask the selector what changed; read
+requests; finish sends; then, seldom, what the clock asks for. A turn drains everything there is before it sleeps.
+
+Rules
+1. A processor never looks into a request: it cuts frames and hands them on. Handlers never touch a socket.
+2. A connection is muted from the moment its frame is queued until its response is fully sent and its throttle time is
+   over; then its next frame is looked for at once, since no edge will tell of it.
+3. Whatever a client does wrong ends its own connection, with one line in the log.
+4. The processor may wait in one place besides its selector: for room in the request queue. Response queues never block,
+   so handlers go on and make that room.
+
+Threads: each processor is one; the acceptor fills its `inbox`, anyone its response queue.
+Source: Kafka's SocketServer.Processor, Selector (4.3).
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import queue
+import socket
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.common import net
+from barnabas.common.clock import NS_PER_MS, Clock
+from barnabas.common.ownership import ThreadOwner
+from barnabas.common.threads import ServiceThread
+from broker.connection import Connection, InvalidFrameError
+from broker.network_metrics import ProcessorMetrics
+from broker.request_channel import (
+    STALL_S,
+    Action,
+    QueueClosed,
+    Request,
+    RequestChannel,
+    RequestContext,
+    ResponseQueue,
+)
+from broker.selector import BROKEN, HUNG_UP, READABLE, WRITABLE, EdgeSelector
+from broker.transport import Anonymous, PlainTransport
+
+if TYPE_CHECKING:
+    from broker.connection_quotas import ConnectionQuotas
+    from broker.request_log import RequestLog
+
+log = logging.getLogger("barnabas.network")
+
+INBOX_SIZE = 20
+SCRATCH_BYTES = 64 * 1024
+SLEEP_S_MAX = 1.0
+CHORES_INTERVAL_NS = 250 * NS_PER_MS
+UNLIMITED_IDLE = -1
+
+
+class ProcessorSettings:
+    """What all processors of a listener have in common. Fixed before start."""
+
+    __slots__ = (
+        "frame_size_max",
+        "idle_ms_max",
+        "is_privileged",
+        "listener_name",
+        "security_protocol",
+    )
+
+    def __init__(
+        self,
+        listener_name: str,
+        security_protocol: str,
+        *,
+        frame_size_max: int,
+        idle_ms_max: int = UNLIMITED_IDLE,
+        is_privileged: bool = False,
+    ) -> None:
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.frame_size_max = frame_size_max
+        self.idle_ms_max = idle_ms_max
+        self.is_privileged = is_privileged
+
+
+class Accepted(NamedTuple):
+    """A socket on its way from the acceptor to a processor, counted by the quotas."""
+
+    sock: socket.socket
+    address: str
+    port: int
+
+
+class Processor:
+    """One network thread with its selector and connections."""
+
+    def __init__(
+        self,
+        processor_id: int,
+        thread_name: str,
+        settings: ProcessorSettings,
+        channel: RequestChannel,
+        quotas: ConnectionQuotas,
+        metrics: ProcessorMetrics,
+        request_log: RequestLog,
+        clock: Clock,
+    ) -> None:
+        # Fixed before start.
+        self.id = processor_id
+        self.metrics = metrics
+        self._settings = settings
+        self._requests = channel.requests
+        self._quotas = quotas
+        self._request_log = request_log
+        self._now_ns = clock.monotonic_ns
+        self._selector = EdgeSelector()
+        self.responses = ResponseQueue(self._selector.wake)
+        self.inbox: queue.Queue[Accepted] = queue.Queue(INBOX_SIZE)
+        self._owner = ThreadOwner()
+        self._thread = ServiceThread(
+            thread_name, f"net-{settings.listener_name[:8]}-{processor_id}", self.run
+        )
+        # Set by others.
+        self._is_running = True  # cleared by `begin_shutdown`
+        self._is_reading = True  # cleared by `stop_reading`
+        # owner: processor
+        self._connections: dict[int, Connection] = {}  # by descriptor
+        self._ready: list[Request] = []  # read in this turn, not queued yet
+        self._throttled: list[tuple[int, int, Connection]] = []  # heap: (until, sequence, connection)
+        self._sequence = 0  # numbers connections and throttles
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._chores_due_ns = 0
+        self._idle_due_ns = 0
+
+    # Called by any thread
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def offer(self, accepted: Accepted, timeout_s: float = 0) -> bool:
+        """Hand an accepted socket over; false when the inbox is full and stays so for `timeout_s`."""
+        try:
+            self.inbox.put(accepted, timeout_s > 0, timeout_s or None)
+        except queue.Full:
+            return False
+        self.responses.interrupt()
+        return True
+
+    def stop_reading(self) -> None:
+        """Read no more requests; those in progress are still answered."""
+        self._is_reading = False
+
+    def begin_shutdown(self) -> None:
+        """Send what is answered, close all connections and end."""
+        self._is_running = False
+        self._selector.wake()
+
+    def join(self) -> None:
+        """Wait for the end after `begin_shutdown`; a processor that never started is closed here."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        else:
+            self._close_all()
+
+    def describe(self) -> dict[str, Any]:
+        """Return a snapshot for the live page; connections may come and go meanwhile."""
+        return {
+            "id": self.id,
+            "listener": self._settings.listener_name,
+            "idle": self.metrics.idle.share(),
+            "inbox": self.inbox.qsize(),
+            "response_queue": self.responses.qsize(),
+            "connections": [connection.describe() for connection in list(self._connections.values())],
+        }
+
+    # Called by the processor's own thread
+
+    def run(self) -> None:
+        """Do turns until told to end."""
+        self._owner.claim()
+        try:
+            while self._is_running:
+                try:
+                    self._configure_new_connections()
+                    self._send_responses()
+                    self._queue_requests()
+                    self._handle_events(self._poll())
+                    self._queue_requests()
+                    self._do_chores()
+                except Exception:
+                    # Why: a processor that ends leaves all its connections hanging. What one connection does is
+                    # caught where it happens; this is for mistakes of ours.
+                    log.exception("processor %d got an uncaught exception", self.id)
+            self._send_responses()
+        finally:
+            self._close_all()
+
+    def _configure_new_connections(self) -> None:
+        """Take over accepted sockets, at most an inbox full a turn, so that others are not kept waiting."""
+        if self.inbox.empty():
+            return
+        for _ in range(INBOX_SIZE):
+            try:
+                accepted = self.inbox.get_nowait()
+            except queue.Empty:
+                return
+            self._register(accepted)
+
+    def _register(self, accepted: Accepted) -> None:
+        assert self._owner.is_current()
+        settings = self._settings
+        sock = accepted.sock
+        local = sock.getsockname()
+        self._sequence += 1
+        connection_id = (
+            f"{net.format_address(net.plain_host(local[0]), local[1])}-"
+            f"{net.format_address(accepted.address, accepted.port)}-{self.id}-{self._sequence}"
+        )
+        authenticator = Anonymous()
+        context = RequestContext(
+            settings.listener_name,
+            settings.security_protocol,
+            accepted.address,
+            accepted.port,
+            connection_id,
+            authenticator.principal(),
+            settings.is_privileged,
+        )
+        connection = Connection(
+            sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max
+        )
+        connection.last_active_ns = self._now_ns()
+        self._connections[connection.fd] = connection
+        self._selector.register(connection.fd, 0)
+        self.metrics.opened()
+
+    def _send_responses(self) -> None:
+        """Begin to send everything that was answered."""
+        answered = self.responses.take_all()
+        if not answered:
+            return
+        for request in answered:
+            request.response_dequeued_ns = self._now_ns()
+            connection: Connection = request.connection
+            if connection.is_closed:
+                self._request_log.dropped(request)
+                continue
+            if request.client_software_name:
+                self._identify(connection, request)
+            if request.api_throttle_ms > 0:
+                self._throttle(connection, request)
+            if request.action is Action.CLOSE:
+                self._finish_request(connection, request)
+                self._close(connection, "")
+            elif request.action is Action.NO_OP:
+                self._finish_request(connection, request)
+                self._unmute(connection)
+            else:
+                connection.outgoing = request.parts
+                request.parts = None
+                self._send(connection)
+
+    def _send(self, connection: Connection) -> None:
+        """Go on sending a connection's response; when it is out, look for the next request."""
+        assert connection.outgoing is not None
+        try:
+            connection.outgoing = connection.transport.send(connection.outgoing)
+        except OSError as error:
+            self._close(connection, f"the client went away while being answered ({error})")
+            return
+        connection.last_active_ns = self._now_ns()
+        if connection.outgoing is not None:
+            return  # Why nothing to do: the socket is full, and an edge will tell when it is not.
+        request = connection.request
+        assert request is not None
+        self._finish_request(connection, request)
+        if request.action is Action.SEND_AND_CLOSE:
+            self._close(connection, "")
+        else:
+            self._unmute(connection)
+
+    def _finish_request(self, connection: Connection, request: Request) -> None:
+        connection.request = None
+        request.sent_ns = connection.last_active_ns = self._now_ns()
+        self._request_log.completed(request)
+
+    def _unmute(self, connection: Connection) -> None:
+        """Let the connection's next request in, unless its client must wait (rule 2)."""
+        if connection.muted_until_ns:
+            if connection.muted_until_ns > self._now_ns():
+                return
+            connection.muted_until_ns = 0
+        connection.is_muted = False
+        if connection.may_have_input or not connection.frames.is_at_boundary():
+            self._read(connection)
+
+    def _throttle(self, connection: Connection, request: Request) -> None:
+        connection.muted_until_ns = request.api_remote_done_ns + request.api_throttle_ms * NS_PER_MS
+        self._sequence += 1
+        heapq.heappush(self._throttled, (connection.muted_until_ns, self._sequence, connection))
+
+    def _identify(self, connection: Connection, request: Request) -> None:
+        software = (request.client_software_name, request.client_software_version)
+        if software != connection.client_software:
+            self.metrics.identified(connection.client_software, software)
+            connection.client_software = software
+
+    def _poll(self) -> list[tuple[int, int]]:
+        """Ask the selector; sleep only when nothing is left to do, and not for long while requests wait for a
+        handler.
+        """
+        if self._ready or not self.inbox.empty() or not self.responses.may_sleep():
+            return self._selector.poll(0)
+        now_ns = self._now_ns()
+        timeout_s = self._sleep_s(now_ns)
+        if self._requests.has_waiting():
+            timeout_s = min(timeout_s, STALL_S)
+        self.metrics.idle.begin(now_ns)
+        events = self._selector.poll(timeout_s)
+        self.metrics.idle.end(self._now_ns())
+        self.responses.stay_awake()
+        self._requests.wake_if_stalled()
+        return events
+
+    def _sleep_s(self, now_ns: int) -> float:
+        if not self._throttled:
+            return SLEEP_S_MAX
+        return min(SLEEP_S_MAX, max(0, self._throttled[0][0] - now_ns + NS_PER_MS) / 1e9)
+
+    def _handle_events(self, events: list[tuple[int, int]]) -> None:
+        connections = self._connections
+        for fd, event in events:
+            connection = connections.get(fd)
+            if connection is None:  # the wake-up, or closed earlier in this turn
+                continue
+            if event & BROKEN:
+                self._close(connection, "")
+                continue
+            if event & WRITABLE and connection.outgoing is not None:
+                self._send(connection)
+            if event & READABLE and not connection.is_closed:
+                connection.may_have_input = True
+                if event & HUNG_UP:
+                    connection.is_hung_up = True
+                if not connection.is_muted:
+                    self._read(connection)
+
+    def _read(self, connection: Connection) -> None:
+        """Read the connection's next request, if all of it is there."""
+        if not self._is_reading:
+            return
+        try:
+            frame = connection.read_frame(self._scratch)
+        except InvalidFrameError as error:
+            log.warning("closing connection %s: %s", connection.context.connection_id, error)
+            self._close(connection, "")
+            return
+        except (EOFError, OSError) as error:
+            self._close(connection, "" if isinstance(error, EOFError) else str(error))
+            return
+        connection.last_active_ns = now_ns = self._now_ns()
+        if frame is None:
+            return
+        request = Request(connection, self, connection.context, frame)
+        request.received_ns = now_ns
+        connection.mute(request)
+        self._ready.append(request)
+
+    def _queue_requests(self) -> None:
+        """Queue what was read, waiting for room (rule 4)."""
+        if not self._ready:
+            return
+        ready, self._ready = self._ready, []
+        try:
+            self._requests.put_all(ready)
+        except QueueClosed:
+            log.debug("processor %d dropped %d requests at shutdown", self.id, len(ready))
+
+    def _do_chores(self) -> None:
+        """Do what the clock asks for: end throttles, close idle connections, close one that is too many."""
+        now_ns = self._now_ns()
+        while self._throttled and self._throttled[0][0] <= now_ns:
+            _, _, connection = heapq.heappop(self._throttled)
+            if not connection.is_closed and connection.is_muted and connection.request is None:
+                self._unmute(connection)
+        if now_ns < self._chores_due_ns:
+            return
+        self._chores_due_ns = now_ns + CHORES_INTERVAL_NS
+        if self._settings.idle_ms_max >= 0 and now_ns >= self._idle_due_ns:
+            self._close_idle(now_ns)
+        if self._quotas.is_exceeded(self._settings.listener_name):
+            self._close_least_recently_used()
+
+    def _close_idle(self, now_ns: int) -> None:
+        """Close every connection idle for too long, and note when the next may be."""
+        limit_ns = self._settings.idle_ms_max * NS_PER_MS
+        oldest_ns = now_ns
+        for connection in list(self._connections.values()):
+            if now_ns - connection.last_active_ns >= limit_ns:
+                self._close(connection, f"idle for more than {self._settings.idle_ms_max} ms")
+            else:
+                oldest_ns = min(oldest_ns, connection.last_active_ns)
+        self._idle_due_ns = oldest_ns + limit_ns
+
+    def _close_least_recently_used(self) -> None:
+        if self._connections:
+            oldest = min(self._connections.values(), key=lambda connection: connection.last_active_ns)
+            self._close(oldest, "too many connections, and this one was used least recently")
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        """Close a connection and forget what was still to be sent; `reason` "" is nothing to talk about."""
+        assert self._owner.is_current()
+        if connection.is_closed:
+            return
+        connection.is_closed = True
+        if reason:
+            log.info("closing connection %s: %s", connection.context.connection_id, reason)
+        del self._connections[connection.fd]
+        self._selector.unregister(connection.fd)
+        try:
+            connection.transport.close()
+        except OSError as error:
+            log.debug("closing connection %s: %s", connection.context.connection_id, error)
+        connection.outgoing = None
+        self._quotas.release(self._settings.listener_name, connection.context.client_address)
+        self.metrics.closed(connection.client_software)
+
+    def _close_all(self) -> None:
+        while not self.inbox.empty():
+            self._register(self.inbox.get_nowait())
+        for connection in list(self._connections.values()):
+            self._close(connection, "")
+        self._selector.close()
+        self._owner.release()

@@ -1,0 +1,228 @@
+"""The network layer put together: listeners, their acceptors and processors, and the channel to the handlers.
+
+One acceptor and `num.network.threads` processors for each listener; all share one request queue. Broker and controller
+use it alike: it knows nothing of APIs.
+
+Life: build (wildcard ports are opened, all others too, so that a taken port is an error at start) -> `start` ->
+`begin_shutdown` (accept and read no more) -> the handlers end -> `shutdown` (send what is answered, close).
+
+Threads: main builds, starts and stops; dynamic configuration calls the `update_...` methods.
+Source: Kafka's SocketServer (4.3).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.common import net
+from broker.acceptor import Acceptor
+from broker.connection_quotas import UNLIMITED, ConnectionQuotas
+from broker.network_metrics import ProcessorMetrics
+from broker.processors import Processor, ProcessorSettings
+from broker.request_channel import RequestChannel
+from metrics import catalogue
+
+if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
+    from broker.request_log import RequestLog
+    from metrics.registry import Registry
+
+log = logging.getLogger("barnabas.network")
+
+
+class Listener(Protocol):
+    """What is asked of a configured listener (barnabas.config.listeners)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def security_protocol(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class SocketServer:
+    """All listeners of a process."""
+
+    def __init__(
+        self,
+        listeners: Iterable[Listener],
+        config: Any,
+        channel: RequestChannel,
+        request_log: RequestLog,
+        registry: Registry,
+        clock: Clock,
+        *,
+        thread_prefix: str = "data-plane",
+        inter_broker_listener: str | None = None,
+    ) -> None:
+        # Fixed before start.
+        self.channel = channel
+        self._config = config
+        self._request_log = request_log
+        self._registry = registry
+        self._clock = clock
+        self._thread_prefix = thread_prefix
+        self._inter_broker_listener = inter_broker_listener
+        self.quotas = ConnectionQuotas(
+            clock,
+            max_connections=config.max_connections,
+            max_per_ip=config.max_connections_per_ip,
+            per_ip_overrides=parse_overrides(config.max_connections_per_ip_overrides),
+            max_creation_rate=config.max_connection_creation_rate,
+            inter_broker_listener=inter_broker_listener,
+        )
+        self._processor_ids = itertools.count()
+        self.acceptors: dict[str, Acceptor] = {}  # by listener name
+        try:
+            for listener in listeners:
+                self._add_listener(listener)
+        except OSError:
+            self.shutdown()
+            raise
+        self._register_gauges()
+
+    def start(self) -> None:
+        """Let clients in."""
+        for acceptor in self.acceptors.values():
+            acceptor.start()
+            log.info("listening on port %d for listener %s", acceptor.port, acceptor.listener_name)
+
+    def port(self, listener_name: str) -> int:
+        """Return the port that a listener has, also when its configured port was 0."""
+        return self.acceptors[listener_name].port
+
+    def begin_shutdown(self) -> None:
+        """Accept no more connections and read no more requests."""
+        self.quotas.close()
+        for acceptor in self.acceptors.values():
+            acceptor.begin_shutdown()
+        for processor in self.processors():
+            processor.stop_reading()
+
+    def shutdown(self) -> None:
+        """End all threads and close all connections; call it after the handlers have ended."""
+        self.begin_shutdown()
+        self.channel.requests.close()
+        for acceptor in self.acceptors.values():
+            acceptor.join()
+        processors = self.processors()
+        for processor in processors:
+            processor.begin_shutdown()
+        for processor in processors:
+            self._end(processor)
+
+    def resize(self, processors_per_listener: int) -> None:
+        """Follow a change of num.network.threads."""
+        for acceptor in self.acceptors.values():
+            for processor in acceptor.resize(processors_per_listener):
+                processor.begin_shutdown()
+                self._end(processor)
+
+    def processors(self) -> list[Processor]:
+        """Return all processors, in order of listeners."""
+        return [processor for acceptor in self.acceptors.values() for processor in acceptor.processors]
+
+    def describe(self) -> dict[str, Any]:
+        """Return a snapshot of queues and connections, for the live page."""
+        return {
+            "channel": self.channel.describe(),
+            "connections": self.quotas.total(),
+            "processors": [processor.describe() for processor in self.processors()],
+        }
+
+    def _add_listener(self, listener: Listener) -> None:
+        config = self._config
+        limits = listener_overrides(config, listener.name)
+        server = net.listen(
+            listener.host, listener.port, config.socket_listen_backlog_size, config.socket_receive_buffer_bytes
+        )
+        self.quotas.add_listener(
+            listener.name,
+            int(limits.get("max.connections", UNLIMITED)),
+            int(limits.get("max.connection.creation.rate", UNLIMITED)),
+        )
+        acceptor = Acceptor(
+            server,
+            listener.name,
+            listener.security_protocol,
+            self.quotas,
+            self._clock,
+            self._registry.meter(catalogue.ACCEPTOR_BLOCKED_PERCENT, listener=listener.name),
+            lambda: self._make_processor(listener),
+            thread_prefix=self._thread_prefix,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+        )
+        self.acceptors[listener.name] = acceptor
+        acceptor.resize(int(limits.get("num.network.threads", config.num_network_threads)))
+
+    def _make_processor(self, listener: Listener) -> Processor:
+        processor_id = next(self._processor_ids)
+        metrics = ProcessorMetrics(self._registry, self._clock, listener.name, processor_id)
+        processor = Processor(
+            processor_id,
+            f"{self._thread_prefix}-kafka-network-thread-{self._config.node_id}-"
+            f"ListenerName({listener.name})-{listener.security_protocol}-{processor_id}",
+            ProcessorSettings(
+                listener.name,
+                listener.security_protocol,
+                frame_size_max=self._config.socket_request_max_bytes,
+                idle_ms_max=self._config.connections_max_idle_ms,
+                is_privileged=listener.name == self._inter_broker_listener,
+            ),
+            self.channel,
+            self.quotas,
+            metrics,
+            self._request_log,
+            self._clock,
+        )
+        self.channel.add_processor(processor_id, processor.responses)
+        self._registry.gauge(
+            catalogue.RESPONSE_QUEUE_SIZE, processor.responses.qsize, processor=processor_id
+        )
+        return processor
+
+    def _end(self, processor: Processor) -> None:
+        processor.join()
+        self.channel.remove_processor(processor.id)
+        self._registry.remove(catalogue.RESPONSE_QUEUE_SIZE, processor=processor.id)
+        processor.metrics.remove()
+
+    def _register_gauges(self) -> None:
+        registry, channel = self._registry, self.channel
+        registry.gauge(catalogue.REQUEST_QUEUE_SIZE, channel.request_queue_size)
+        registry.gauge(catalogue.REQUEST_QUEUE_CAPACITY, lambda: channel.requests.maxsize)
+        registry.gauge(catalogue.RESPONSE_QUEUE_SIZE, channel.response_queue_size)
+        registry.gauge(catalogue.NETWORK_PROCESSOR_AVG_IDLE_PERCENT, self._idle_share)
+        registry.gauge(
+            catalogue.EXPIRED_CONNECTIONS_KILLED_COUNT,
+            lambda: sum(processor.metrics.expired_count for processor in self.processors()),
+        )
+
+    def _idle_share(self) -> float:
+        shares = [processor.metrics.idle.share() for processor in self.processors()]
+        return sum(shares) / len(shares) if shares else 1.0
+
+
+def parse_overrides(value: Any) -> dict[str, int]:
+    """Read max.connections.per.ip.overrides, `host:limit,host:limit`; mappings are taken as they are."""
+    if isinstance(value, Mapping):
+        return {str(host): int(limit) for host, limit in value.items()}
+    items = value.split(",") if isinstance(value, str) else list(value or ())
+    overrides: dict[str, int] = {}
+    for item in items:
+        if item.strip():
+            host, _, limit = item.strip().rpartition(":")
+            overrides[host.strip("[]")] = int(limit)
+    return overrides
+
+
+def listener_overrides(config: Any, listener_name: str) -> Mapping[str, str]:
+    """Return the keys given for one listener only (listener.name.<name in lower case>.<key>), without their prefix."""
+    prefix = f"listener.name.{listener_name.lower()}."
+    return {key[len(prefix) :]: value for key, value in config.originals.items() if key.startswith(prefix)}
