@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.common.topic_names import invalid_reason
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -26,9 +28,6 @@ from barnabas.protocol.messages.k32_describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-from barnabas.common.topic_names import invalid_reason
-from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.answers import Answer, Reply
 from broker.apis.api import Api
 from broker.config_describer import ConfigDescriber, Entry

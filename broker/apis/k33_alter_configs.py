@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.messages.k33_alter_configs import AlterConfigsResourceResponse as ResourceResponse
 from barnabas.protocol.messages.k33_alter_configs import AlterConfigsResponse
-
 from broker.answers import Answer
 from broker.apis.altering import answer
 from broker.apis.api import Api

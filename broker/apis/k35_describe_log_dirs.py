@@ -17,14 +17,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-
-from barnabas.common.topic_partition import TopicPartition
 from broker.answers import Answer, Reply
 from broker.apis.api import Api
 from broker.log_dirs import LogDir, describe

@@ -24,7 +24,6 @@ from barnabas.protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-
 from broker.answers import Answer
 from broker.apis.altering import answer
 from broker.apis.api import Api

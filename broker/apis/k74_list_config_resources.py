@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k74_list_config_resources import (
     ConfigResource,
     ListConfigResourcesResponse,
 )
-
-from barnabas.protocol.errors import ErrorCode
 from broker.answers import Answer, Reply
 from broker.apis.api import Api
 from broker.dynamic_config import ResourceType

@@ -1,0 +1,177 @@
+"""Config: what a file, variables and overrides make of it; what is refused, in one line."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.config import Config, ConfigError, Listener
+
+BROKER = {"node.id": "1", "controller.quorum.bootstrap.servers": "localhost:9093"}
+
+
+def broker(**more: str) -> Config:
+    return Config.from_properties({**BROKER, **{k.replace("_", "."): v for k, v in more.items()}}, "broker")
+
+
+def test_a_small_broker_file_is_enough() -> None:
+    config = broker()
+    assert config.node_id == config.broker_id == 1
+    assert config.process_roles == ("broker",)
+    assert config.listeners_parsed == (Listener("PLAINTEXT", "PLAINTEXT", "", 9092),)
+    assert config.advertised_listeners_parsed == config.listeners_parsed
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.controller_bootstrap() == [("localhost", 9093)]
+    assert config.log_dirs == ("/tmp/kafka-logs",)
+    assert config.metadata_log_dir == "/tmp/kafka-logs"
+    assert config.num_io_threads == 8
+
+
+def test_a_small_controller_file_is_enough() -> None:
+    config = Config.from_properties({"node.id": "100"}, "controller")
+    assert config.listeners_parsed == (Listener("CONTROLLER", "PLAINTEXT", "", 9093),)
+    voters = Config.from_properties({"node.id": "7", "controller.quorum.voters": "7@h:1234"}, "controller")
+    assert voters.listeners_parsed[0].port == 1234
+    named = Config.from_properties({"node.id": "7", "listeners": "CTL://127.0.0.1:0"}, "controller")
+    assert named.controller_listener_names == ("CTL",)
+
+
+def test_broker_id_and_node_id_stand_for_each_other() -> None:
+    config = Config.from_properties({"broker.id": "4", "controller.quorum.voters": "9@[::1]:9093"}, "broker")
+    assert (config.node_id, config.broker_id) == (4, 4)
+    assert config.controller_bootstrap() == [("::1", 9093)]
+
+
+def test_listeners() -> None:
+    config = broker(
+        listeners="INSIDE://0.0.0.0:9092,OUTSIDE://[::1]:9094",
+        advertised_listeners="INSIDE://b1:9092,OUTSIDE://example.org:29094",
+        listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        inter_broker_listener_name="inside",
+    )
+    assert [str(listener) for listener in config.listeners_parsed] == ["INSIDE://0.0.0.0:9092", "OUTSIDE://[::1]:9094"]
+    assert config.advertised_listeners_parsed[1] == Listener("OUTSIDE", "PLAINTEXT", "example.org", 29094)
+    assert config.inter_broker_listener_name == "INSIDE"
+
+
+def test_file_variables_and_overrides_weigh_in_that_order(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("node.id=1\nnum.io.threads=2\nnum.network.threads=2\nnum.partitions=2\n")
+    config = Config.load(
+        path,
+        environment={"KAFKA_NUM_IO_THREADS": "3", "KAFKA_NUM_NETWORK_THREADS": "3"},
+        overrides={"num.io.threads": "4"},
+    )
+    assert (config.num_io_threads, config.num_network_threads, config.num_partitions) == (4, 3, 2)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*nothing: No such file or directory"):
+        Config.load(tmp_path / "nothing")
+
+
+def test_units() -> None:
+    assert broker().log_retention_ms == 168 * 3_600_000
+    assert broker(log_retention_hours="1").log_retention_ms == 3_600_000
+    assert broker(log_retention_hours="1", log_retention_minutes="1").log_retention_ms == 60_000
+    assert broker(log_retention_minutes="1", log_retention_ms="5").log_retention_ms == 5
+    assert broker(log_retention_hours="-1").log_retention_ms == -1
+    assert broker(log_roll_hours="2").topic_config().segment_ms == 7_200_000
+    assert broker(log_flush_scheduler_interval_ms="9").topic_config().flush_ms == 9
+
+
+def test_an_unknown_key_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "barnabas.config"):
+        for _ in range(2):
+            Config.from_properties({"num.io.treads": "3", "listener.name.x.num.network.threads": "1"})
+    assert [record.getMessage() for record in caplog.records] == ["unknown config key num.io.treads is ignored"]
+
+
+def test_an_authorizer_that_denies_nothing_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "barnabas.config"):
+        broker(authorizer_class_name="org.example.A", allow_everyone_if_no_acl_found="true")
+    assert "has no effect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num.io.threads": "0"}, "Invalid value 0 for configuration num.io.threads: Value must be at least 1"),
+        ({"log.segment.bytes": "1k"}, "Invalid value 1k for configuration log.segment.bytes: Not a number of type INT"),
+        ({"listeners": "PLAINTEXT:9092"}, "expected NAME://host:port"),
+        ({"listeners": "PLAINTEXT://:70000"}, "port 70000 is not between 0 and 65535"),
+        ({"listeners": "SSL://:9092"}, "listener SSL asks for SSL, which is not supported"),
+        ({"listeners": "SASL_PLAINTEXT://:9092"}, "listener SASL_PLAINTEXT asks for SASL_PLAINTEXT, which is not"),
+        ({"listeners": "X://:9092"}, "No security protocol defined for listener X"),
+        ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "must have a different name"),
+        (
+            {
+                "listeners": "A://:1,B://:1",
+                "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            },
+            "must have a different port",
+        ),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "cannot use the nonroutable meta-address 0.0.0.0"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "cannot use the nonroutable meta-address 0.0.0.0"),
+        ({"listeners": "CONTROLLER://:9092"}, "must not contain a value appearing in the 'listeners'"),
+        ({"listener.security.protocol.map": "PLAINTEXT:NONE"}, "Invalid security protocol `NONE`"),
+        ({"inter.broker.listener.name": "INSIDE"}, "inter.broker.listener.name must be a listener name defined in"),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "Only one of inter.broker.listener.name",
+        ),
+        ({"controller.quorum.bootstrap.servers": "localhost"}, "expected host:port"),
+        ({"controller.quorum.bootstrap.servers": ""}, "must name the controller"),
+        ({"controller.quorum.voters": "localhost:9093"}, "expected id@host:port"),
+        ({"controller.quorum.voters": "1@localhost:9093"}, "must not be included in the set of voters"),
+        (
+            {"process.roles": "broker,controller"},
+            "process.roles=broker,controller, but this process is started as a broker",
+        ),
+        ({"broker.id": "2"}, "You must set `node.id` to the same value as `broker.id`."),
+        ({"authorizer.class.name": "X"}, "authorizer.class.name=X is not supported"),
+        ({"log.retention.ms": "-2"}, "log.retention.ms must be unlimited"),
+        ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms should always be at least"),
+        ({"queued.max.request.bytes": "1"}, "queued.max.request.bytes must be larger or equal"),
+        ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
+        ({"max.connections.per.ip.overrides": "host"}, "expected host:count"),
+        ({"remote.log.storage.system.enable": "true"}, "tiered storage is not supported"),
+        ({"log.dirs": ""}, "must not be empty"),
+    ],
+)
+def test_refusals(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.from_properties({**BROKER, **settings}, "broker")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_node_needs_a_number() -> None:
+    with pytest.raises(ConfigError, match=r'Missing required configuration "node\.id"'):
+        Config.from_properties({"controller.quorum.bootstrap.servers": "h:1"}, "broker")
+
+
+def test_new_values_are_put_in_place() -> None:
+    config = broker(min_insync_replicas="1")
+    config.replace(config.with_overrides({"min.insync.replicas": "2"}))
+    assert config.min_insync_replicas == config.topic_config().min_insync_replicas == 2
+    assert config.originals == {**BROKER, "min.insync.replicas": "1"}
+    with pytest.raises(ConfigError):
+        config.with_overrides({"min.insync.replicas": "0"})
+    assert config.min_insync_replicas == 2
+
+
+def test_an_attribute_that_is_no_key() -> None:
+    with pytest.raises(AttributeError, match="no config key has the attribute nonsense"):
+        _ = broker().nonsense
+
+
+def test_importing_the_table_loads_little() -> None:
+    """Start-up time is a promise: no module that takes long may come along."""
+    script = "import sys; before = set(sys.modules); import barnabas.config; print(*set(sys.modules) - before)"
+    modules = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"tempfile", "ipaddress", "dataclasses", "inspect", "asyncio", "http"} & set(modules)

@@ -1,0 +1,229 @@
+"""The page: both dialects, right values, nothing that Prometheus' own checker minds."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from barnabas.common.clock import FakeClock
+from metrics import catalogue as c
+from metrics.exposition import render
+from metrics.registry import Registry
+from metrics.request_metrics import RequestMetrics
+
+REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "dashboard-metrics.txt"
+
+#: Names that public dashboards query and today's code can answer; a test below checks that they are really queried.
+BUILT = [
+    "kafka_cluster_partition_atminisr",
+    "kafka_cluster_partition_replicascount",
+    "kafka_cluster_partition_underminisr",
+    "kafka_cluster_partition_underreplicated",
+    "kafka_controller_controllereventmanager_eventqueueprocessingtimems",
+    "kafka_controller_controllereventmanager_eventqueuetimems",
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    "kafka_controller_controllerstats_uncleanleaderelectionspersec",
+    "kafka_controller_kafkacontroller_activebrokercount",
+    "kafka_controller_kafkacontroller_activecontrollercount",
+    "kafka_controller_kafkacontroller_fencedbrokercount",
+    "kafka_controller_kafkacontroller_globalpartitioncount",
+    "kafka_controller_kafkacontroller_globaltopiccount",
+    "kafka_controller_kafkacontroller_lastappliedrecordlagms",
+    "kafka_controller_kafkacontroller_metadataerrorcount",
+    "kafka_controller_kafkacontroller_offlinepartitionscount",
+    "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+    "kafka_coordinator_group_groupmetadatamanager_numgroups",
+    "kafka_coordinator_group_groupmetadatamanager_numgroupsstable",
+    "kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance",
+    "kafka_coordinator_group_groupmetadatamanager_numgroupsdead",
+    "kafka_coordinator_group_groupmetadatamanager_numgroupsempty",
+    "kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance",
+    "kafka_log_log_logendoffset",
+    "kafka_log_log_logstartoffset",
+    "kafka_log_log_size",
+    "kafka_network_acceptor_acceptorblockedpercent",
+    "kafka_network_requestchannel_requestqueuesize",
+    "kafka_network_requestchannel_responsequeuesize",
+    "kafka_network_requestmetrics_errorspersec",
+    "kafka_network_requestmetrics_localtimems",
+    "kafka_network_requestmetrics_localtimems_count",
+    "kafka_network_requestmetrics_remotetimems",
+    "kafka_network_requestmetrics_requestqueuetimems",
+    "kafka_network_requestmetrics_requestspersec",
+    "kafka_network_requestmetrics_responsequeuetimems",
+    "kafka_network_requestmetrics_responsesendtimems",
+    "kafka_network_requestmetrics_totaltimems",
+    "kafka_network_socketserver_networkprocessoravgidle_percent",
+    "kafka_network_socketserver_networkprocessoravgidlepercent",
+    "kafka_server_brokertopicmetrics_bytesin_total",
+    "kafka_server_brokertopicmetrics_bytesinpersec",
+    "kafka_server_brokertopicmetrics_bytesout_total",
+    "kafka_server_brokertopicmetrics_bytesoutpersec",
+    "kafka_server_brokertopicmetrics_failedfetchrequests_total",
+    "kafka_server_brokertopicmetrics_failedproducerequests_total",
+    "kafka_server_brokertopicmetrics_fetchmessageconversions_total",
+    "kafka_server_brokertopicmetrics_fetchmessageconversionspersec",
+    "kafka_server_brokertopicmetrics_messagesin_total",
+    "kafka_server_brokertopicmetrics_messagesinpersec",
+    "kafka_server_brokertopicmetrics_producemessageconversions_total",
+    "kafka_server_brokertopicmetrics_producemessageconversionspersec",
+    "kafka_server_brokertopicmetrics_totalfetchrequests_total",
+    "kafka_server_brokertopicmetrics_totalfetchrequestspersec",
+    "kafka_server_brokertopicmetrics_totalproducerequests_total",
+    "kafka_server_brokertopicmetrics_totalproducerequestspersec",
+    "kafka_server_fetchsessioncache_incrementalfetchsessionevictionspersec",
+    "kafka_server_fetchsessioncache_numincrementalfetchsessions",
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_oneminuterate",
+    "kafka_server_kafkaserver_brokerstate",
+    "kafka_server_kafkaserver_linux_disk_read_bytes",
+    "kafka_server_kafkaserver_linux_disk_write_bytes",
+    "kafka_server_replicafetchermanager_maxlag",
+    "kafka_server_replicafetchermanager_minfetchrate",
+    "kafka_server_replicamanager_isrexpands_total",
+    "kafka_server_replicamanager_isrexpandspersec",
+    "kafka_server_replicamanager_isrshrinks_total",
+    "kafka_server_replicamanager_isrshrinkspersec",
+    "kafka_server_replicamanager_leadercount",
+    "kafka_server_replicamanager_partitioncount",
+    "kafka_server_replicamanager_underreplicatedpartitions",
+    "kafka_server_socket_server_metrics_connection_count",
+    "kafka_server_socketservermetrics_connection_close_rate",
+    "kafka_server_socketservermetrics_connection_count",
+    "kafka_server_socketservermetrics_connection_creation_rate",
+    "kafka_server_socketservermetrics_connections",
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+]
+
+
+def full_registry() -> Registry:
+    """One instrument for every row, all labels given."""
+    registry = Registry(FakeClock())
+    for row in c.METRICS:
+        labels = dict.fromkeys(row.labels, "1")
+        if row.kind is c.Kind.GAUGE:
+            registry.gauge(row, lambda: 1.0, **labels)
+        elif row.kind is c.Kind.COUNTER:
+            registry.counter(row, **labels).inc()
+        elif row.kind is c.Kind.HISTOGRAM:
+            registry.histogram(row, **labels).update(3.3)
+        else:
+            registry.meter(row, **labels).mark()
+    return registry
+
+
+def series(page: bytes) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+    }
+
+
+def value(page: bytes, name: str, **labels: str) -> float:
+    return series(page)[name, frozenset(labels.items())]
+
+
+def test_names_that_dashboards_query_are_there() -> None:
+    names = {name for name, _ in series(render(full_registry()))}
+    assert sorted(set(BUILT) - names) == []
+    if REFERENCE.exists():
+        queried = {line.split()[1] for line in REFERENCE.read_text().splitlines() if line and line[0] != "#"}
+        assert sorted(set(BUILT) - queried) == []
+
+
+def test_prometheus_checker_finds_nothing() -> None:
+    """Camel-case labels are excepted: dashboards of jmx_exporter's dialect ask for them."""
+    result = subprocess.run(
+        ["promtool", "check", "metrics"], input=render(full_registry()), capture_output=True, check=False
+    )
+    complaints = (result.stdout + result.stderr).decode().splitlines()
+    assert [line for line in complaints if "label names should be written in 'snake_case'" not in line] == []
+
+
+def test_a_meter_in_both_dialects() -> None:
+    registry = Registry()
+    registry.meter(c.BYTES_IN_PER_SEC).mark(30)
+    registry.meter(c.BYTES_IN_PER_SEC, topic="t").mark(10)
+    page = render(registry)
+    for name in ("kafka_server_brokertopicmetrics_bytesin_total", "kafka_server_brokertopicmetrics_bytesinpersec"):
+        assert value(page, name) == 30
+        assert value(page, name, topic="t") == 10
+
+
+def test_one_series_carries_every_spelling_of_a_label() -> None:
+    registry = Registry()
+    registry.gauge(c.PURGATORY_SIZE, lambda: 4, delayedOperation="Fetch")
+    name = "kafka_server_delayedoperationpurgatory_purgatorysize"
+    found = [key for key in series(render(registry)) if key[0] == name]
+    assert found == [(name, frozenset({("delayedOperation", "Fetch"), ("delayedoperation", "Fetch")}))]
+
+
+def test_the_idle_share_is_a_one_minute_rate() -> None:
+    clock = FakeClock()
+    registry = Registry(clock)
+    idle = registry.meter(c.REQUEST_HANDLER_AVG_IDLE_PERCENT)
+    idle.mark(5_000_000_000)
+    clock.advance_ms(10_000)
+    page = render(registry)
+    base = "kafka_server_kafkarequesthandlerpool_requesthandleravgidle"
+    for name in (base + "_percent", base + "percent_oneminuterate"):
+        assert value(page, name) == pytest.approx(0.5)
+
+
+def test_request_times() -> None:
+    registry = Registry()
+    requests = RequestMetrics(registry)
+    for _ in range(10):
+        requests.record(
+            "Fetch",
+            17,
+            request_queue_ns=1_000_000,
+            local_ns=2_000_000,
+            remote_ns=500_000_000,
+            throttle_ns=0,
+            response_queue_ns=10_000,
+            send_ns=100_000,
+            size_bytes=100,
+            is_follower=False,
+        )
+    requests.error("Fetch", "NONE", 10)
+    page = render(registry)
+    base = "kafka_network_requestmetrics"
+    for request in ("Fetch", "FetchConsumer"):
+        assert value(page, f"{base}_localtimems_count", request=request) == 10
+        assert value(page, f"{base}_totaltimems_sum", request=request) == pytest.approx(5031.1)
+        assert value(page, f"{base}_localtimems", request=request, quantile="0.99") == pytest.approx(2, rel=0.25)
+        assert value(page, f"{base}_throttletimems", request=request, quantile="0.50") < 0.001
+        assert value(page, f"{base}_requests_total", request=request, version="17") == 10
+        assert value(page, f"{base}_request_remote_time_seconds_bucket", request=request, le="0.25") == 0
+        assert value(page, f"{base}_request_remote_time_seconds_bucket", request=request, le="0.5") == 10
+        assert value(page, f"{base}_request_remote_time_seconds_sum", request=request) == pytest.approx(5)
+    assert value(page, f"{base}_errorspersec", request="Fetch", error="NONE") == 10
+    assert not any(("request", "FetchFollower") in labels for _, labels in series(page))
+
+
+def test_a_gauge_that_fails_costs_only_its_own_line(caplog: pytest.LogCaptureFixture) -> None:
+    registry = Registry()
+    registry.gauge(c.BROKER_STATE, lambda: 1 / 0)
+    registry.gauge(c.LEADER_COUNT, lambda: 7)
+    for _ in range(2):
+        page = render(registry)
+        assert value(page, "kafka_server_replicamanager_leadercount") == 7
+        assert b"brokerstate" not in page
+    assert caplog.text.count("gauge BrokerState cannot be read") == 1
+
+
+def test_label_values_are_escaped() -> None:
+    registry = Registry()
+    awkward = 'a "quoted" \\ name\nin two lines'
+    registry.gauge(c.LOG_DIRECTORY_OFFLINE, lambda: 0, logDirectory=awkward)
+    name = "kafka_log_logmanager_logdirectoryoffline"
+    assert value(render(registry), name, logDirectory=awkward, logdirectory=awkward) == 0

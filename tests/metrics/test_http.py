@@ -1,0 +1,105 @@
+"""The page's server: what it answers, and that nobody can keep it from others or hurt it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from metrics import catalogue as c
+from metrics import http
+from metrics.http import MetricsServer, Page
+from metrics.registry import Registry
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    registry = Registry()
+    registry.gauge(c.BROKER_STATE, lambda: 3)
+    made = MetricsServer(registry, "127.0.0.1", 0)
+    made.add_page("/hello", lambda: Page(b"<p>hello", "text/html"))
+    made.add_page("/broken", broken_page)
+    made.start()
+    yield made
+    made.stop()
+
+
+def broken_page() -> Page:
+    raise ValueError("no page today")
+
+
+def ask(server: MetricsServer, request: bytes) -> tuple[bytes, bytes]:
+    """Send bytes, return head and body of the answer."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as visitor:
+        visitor.sendall(request)
+        visitor.shutdown(socket.SHUT_WR)
+        answer = b""
+        while received := visitor.recv(65536):
+            answer += received
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head, body
+
+
+def get(server: MetricsServer, path: str, method: str = "GET") -> tuple[bytes, bytes]:
+    return ask(server, f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+def test_pages(server: MetricsServer) -> None:
+    head, body = get(server, "/metrics")
+    assert head.startswith(b"HTTP/1.1 200 OK")
+    assert b"text/plain; version=0.0.4" in head
+    assert b"kafka_server_kafkaserver_brokerstate 3.0" in body
+    assert get(server, "/metrics?x=1")[1].startswith(b"# HELP")
+    assert get(server, "/healthz")[1] == b"ok\n"
+    assert get(server, "/hello") == (get(server, "/hello")[0], b"<p>hello")
+
+
+def test_head_has_no_body(server: MetricsServer) -> None:
+    head, body = get(server, "/healthz", "HEAD")
+    assert (b"Content-Length: 3" in head, body) == (True, b"")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /nothing HTTP/1.1\r\n\r\n", b"404"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
+        (b"\x16\x03\x01 tls\r\n\r\n", b"400"),
+        (b"GET /broken HTTP/1.0\n\n", b"500"),
+    ],
+)
+def test_refusals(server: MetricsServer, request_bytes: bytes, status: bytes) -> None:
+    assert ask(server, request_bytes)[0].split()[1] == status
+    assert get(server, "/healthz")[1] == b"ok\n"
+
+
+def test_a_slow_visitor_and_one_that_sends_no_end_are_cut_off(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "PATIENCE_S", 0.05)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+        slow.sendall(b"GET /met")
+        assert slow.recv(1) == b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as endless, pytest.raises(OSError):
+        endless.sendall(b"X: y\r\n" * 4_000_000)
+    assert get(server, "/healthz")[1] == b"ok\n"
+
+
+def test_a_visitor_who_leaves_at_once(server: MetricsServer) -> None:
+    socket.create_connection(("127.0.0.1", server.port)).close()
+    assert get(server, "/healthz")[1] == b"ok\n"
+
+
+def test_minus_one_is_off() -> None:
+    before = threading.active_count()
+    server = MetricsServer(Registry(), port=-1)
+    server.start()
+    assert threading.active_count() == before
+    server.stop()
+
+
+def test_a_taken_port_is_an_error(server: MetricsServer) -> None:
+    with pytest.raises(OSError, match="in use"):
+        MetricsServer(Registry(), "127.0.0.1", server.port).start()

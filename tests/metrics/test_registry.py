@@ -1,0 +1,50 @@
+"""The registry finds what it made, and forgets what is removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from metrics import catalogue as c
+from metrics.registry import Registry
+
+
+def labels_of(registry: Registry, row: c.Metric) -> list[tuple[str, ...]]:
+    return [labels for found, table in registry.collect() if found is row for labels, _ in table]
+
+
+def test_the_same_labels_are_the_same_instrument() -> None:
+    registry = Registry()
+    all_topics = registry.meter(c.BYTES_IN_PER_SEC)
+    assert registry.meter(c.BYTES_IN_PER_SEC) is all_topics
+    assert registry.meter(c.BYTES_IN_PER_SEC, topic="t") is not all_topics
+    assert registry.histogram(c.LOCAL_TIME_MS, request="Fetch") is registry.histogram(c.LOCAL_TIME_MS, request="Fetch")
+    assert labels_of(registry, c.BYTES_IN_PER_SEC) == [("",), ("t",)]
+
+
+def test_remove() -> None:
+    registry = Registry()
+    for topic in ("a", "b"):
+        for partition in (0, 1):
+            registry.gauge(c.LOG_SIZE, lambda: 1, topic=topic, partition=partition)
+    registry.remove(c.LOG_SIZE, topic="a", partition=0)
+    assert labels_of(registry, c.LOG_SIZE) == [("a", "1"), ("b", "0"), ("b", "1")]
+    registry.remove(c.LOG_SIZE, topic="b")
+    assert labels_of(registry, c.LOG_SIZE) == [("a", "1")]
+    registry.remove(c.LOG_SIZE)
+    assert labels_of(registry, c.LOG_SIZE) == []
+    registry.remove(c.BYTES_IN_PER_SEC, topic="never was")
+
+
+def test_a_gauge_is_replaced() -> None:
+    registry = Registry()
+    registry.gauge(c.BROKER_STATE, lambda: 1)
+    gauge = registry.gauge(c.BROKER_STATE, lambda: 3)
+    assert [table for _, table in registry.collect()] == [[((), gauge)]]
+
+
+def test_mistakes_are_caught() -> None:
+    registry = Registry()
+    with pytest.raises(AssertionError, match="BytesInPerSec is a meter"):
+        registry.gauge(c.BYTES_IN_PER_SEC, lambda: 1)
+    with pytest.raises(AssertionError, match="has no label"):
+        registry.meter(c.BYTES_IN_PER_SEC, partition=1)
