@@ -49,7 +49,7 @@ def alter_partition(
     return Decision(records, response)
 
 
-def _alter_one(  # noqa: PLR0913
+def _alter_one(
     view: View, broker_id: int, topic: Topic, asked: Any, version: int, records: list[Any]
 ) -> Any:
     """Decide one partition: append its record, if any, and give its answer."""
@@ -76,7 +76,7 @@ def _alter_one(  # noqa: PLR0913
         records.append(record)
         partition = partition.merge(record)
         if record.leader not in (broker_id, NO_LEADER_CHANGE):
-            log.info("The new ISR of %s-%d completed a reassignment and moved its leader", topic.name, key.index)
+            log.info("The new ISR of %s-%d completed a reassignment and moved its leader", topic.name, key.partition)
             return _failed(asked.partition_index, ErrorCode.NEW_LEADER_ELECTED)
     return _succeeded(asked.partition_index, partition)
 
@@ -128,15 +128,15 @@ def _is_eligible(image: Image, broker_id: int, broker_epoch: int) -> bool:
 
 
 def _response_topic(topic_id: bytes, partitions: list[Any]) -> Any:
-    return wire.AlterPartitionResponse.TopicData(topic_id=topic_id, partitions=partitions)
+    return wire.ResponseTopicData(topic_id=topic_id, partitions=partitions)
 
 
 def _failed(index: int, error: ErrorCode) -> Any:
-    return wire.AlterPartitionResponse.PartitionData(partition_index=index, error_code=error)
+    return wire.ResponsePartitionData(partition_index=index, error_code=error)
 
 
 def _succeeded(index: int, partition: Partition) -> Any:
-    return wire.AlterPartitionResponse.PartitionData(
+    return wire.ResponsePartitionData(
         partition_index=index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,

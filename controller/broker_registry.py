@@ -37,6 +37,8 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
@@ -235,13 +237,13 @@ def _registration_record(
         log_dirs=list(request.log_dirs),
     )
     record.end_points = [
-        RegisterBrokerRecord.BrokerEndpoint(
+        BrokerEndpoint(
             name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
         )
         for e in request.listeners
     ]
     record.features = [
-        RegisterBrokerRecord.BrokerFeature(name=n, min_supported_version=low, max_supported_version=high)
+        BrokerFeature(name=n, min_supported_version=low, max_supported_version=high)
         for n, low, high in features
     ]
     return record
@@ -417,7 +419,7 @@ def _offline_dir_records(view: View, broker: Broker, request: BrokerHeartbeatReq
     keys = [
         key
         for key in partitions_with_isr_member(view.image, broker.id)
-        if view.image.topics[key.topic_id].partitions[key.index].directory(broker.id) in offline
+        if view.image.topics[key.topic_id].partitions[key.partition].directory(broker.id) in offline
     ]
     records: list[Any] = list(leader_and_isr_updates(view, keys, broker_to_remove=broker.id))
     record = _change(broker)

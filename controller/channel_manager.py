@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ErrorCode
+from broker.request_log import error_name
 from controller.image import Broker, Delta, Image
 from controller.push import (
     Pending,
@@ -195,13 +196,13 @@ class BrokerChannel:
 
 def _check(broker: Broker, message: Any, response: Any) -> None:
     """Raise PushRefusedError for an error of the whole request; log those of single partitions."""
-    code = ErrorCode(response.error_code)
-    if code is not ErrorCode.NONE:
-        raise PushRefusedError(f"{type(message).__name__} was answered with {code.name}")
+    if response.error_code != ErrorCode.NONE:
+        name = error_name(response.error_code)
+        raise PushRefusedError(f"{type(message).__name__} was answered with {name}")
     for error in _partition_errors(response):
         log.warning(
             "Broker %d answered %s for partition %d with %s",
-            broker.id, type(message).__name__, error.partition_index, ErrorCode(error.error_code).name,
+            broker.id, type(message).__name__, error.partition_index, error_name(error.error_code),
         )  # fmt: skip
 
 

@@ -97,7 +97,7 @@ def next_partition(
             adding=partition.adding if target.adding is None else target.adding,
         )
     )
-    record = PartitionChangeRecord(partition_id=key.index, topic_id=key.topic_id)
+    record = PartitionChangeRecord(partition_id=key.partition, topic_id=key.topic_id)
     leader, is_unclean = elect(partition, plan.isr, plan.replicas, target.election, is_acceptable)
     if leader != partition.leader:
         record.leader = leader
@@ -207,7 +207,7 @@ def leader_and_isr_updates(
     records = []
     for key in keys:
         topic = image.topics[key.topic_id]
-        partition = topic.partitions[key.index]
+        partition = topic.partitions[key.partition]
         unclean = view.unclean_election_enabled(topic.name)
         target = Target(
             isr=tuple(r for r in partition.isr if r != broker_to_remove),
@@ -225,7 +225,7 @@ def preferred_leader_updates(view: View, max_elections: int) -> list[PartitionCh
     for key in imbalanced_partitions(view.image):
         if len(records) >= max_elections:
             break
-        partition = view.image.topics[key.topic_id].partitions[key.index]
+        partition = view.image.topics[key.topic_id].partitions[key.partition]
         record = next_partition(
             key, partition, Target(election=Election.PREFERRED), leader_acceptor(view.image, partition)
         )
@@ -243,7 +243,7 @@ def unclean_updates(view: View, max_elections: int) -> list[PartitionChangeRecor
         topic = view.image.topics[key.topic_id]
         if not view.unclean_election_enabled(topic.name):
             continue
-        partition = topic.partitions[key.index]
+        partition = topic.partitions[key.partition]
         record = next_partition(
             key, partition, Target(election=Election.UNCLEAN), leader_acceptor(view.image, partition)
         )

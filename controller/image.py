@@ -175,7 +175,7 @@ class PartitionKey(NamedTuple):
     """A partition by the id of its topic: a topic that is deleted and created again is another one."""
 
     topic_id: bytes
-    index: int
+    partition: int
 
 
 class ConfigKey(NamedTuple):
@@ -205,7 +205,7 @@ class Image:
     def partition(self, key: PartitionKey) -> Partition | None:
         """The partition's state, or None if it does not exist."""
         topic = self.topics.get(key.topic_id)
-        return None if topic is None else topic.partitions.get(key.index)
+        return None if topic is None else topic.partitions.get(key.partition)
 
     def is_active(self, broker_id: int) -> bool:
         """Whether the broker is registered, unfenced and not shutting down."""
@@ -236,7 +236,8 @@ class Image:
         assert {t.name: t.id for t in self.topics.values()} == dict(self.topic_ids), "inv. 1"
         for topic, index, p in self.each_partition():
             where = f"inv. 2: {topic.name}-{index} {p}"
-            assert p.isr and set(p.isr) <= set(p.replicas), where
+            assert p.isr, where
+            assert set(p.isr) <= set(p.replicas), where
             assert p.leader == NO_LEADER or p.leader in p.isr, where
         for key in self.configs:
             assert key.type != TOPIC_RESOURCE or key.name in self.topic_ids, "inv. 4"
@@ -293,7 +294,7 @@ class ImageEditor:
             self.apply(record, offset)
 
     def apply(self, record: object, offset: int) -> None:
-        """Replay one record. A type that means nothing to this release is skipped, so that its log can still be read."""
+        """Replay one record; a type that means nothing here is skipped, so that its log can still be read."""
         self._offset = offset
         handler = _HANDLERS.get(type(record))
         if handler is not None:
@@ -380,7 +381,7 @@ class ImageEditor:
 
     def _set_partition(self, key: PartitionKey, partition: Partition) -> None:
         topic = self._topics[key.topic_id]
-        before = topic.partitions.get(key.index)
+        before = topic.partitions.get(key.partition)
         if before is not None:
             self.delta.previous.setdefault(key, before)
         self.delta.partitions.add(key)
@@ -390,7 +391,7 @@ class ImageEditor:
             self._own_topics()[key.topic_id] = topic
         partitions = topic.partitions
         assert isinstance(partitions, dict)
-        partitions[key.index] = partition
+        partitions[key.partition] = partition
 
     # -- the rest
 

@@ -7,9 +7,9 @@ Rules
 
 Threads: the event thread (and main before it starts).
 
-Format: `__cluster_metadata-0/` is a log as any partition's (storage/log.py): batches whose records have no key, and as value a
-metadata record in Kafka's frame (version 1, type, version, payload). `kafka-dump-log --cluster-metadata-decoder` reads
-it. A torn tail was never acknowledged and is cut at start.
+Format: `__cluster_metadata-0/` is a log as any partition's (storage/log.py): batches whose records have no key, and as
+value a metadata record in Kafka's frame (version 1, type, version, payload). `kafka-dump-log
+--cluster-metadata-decoder` reads it. A torn tail was never acknowledged and is cut at start.
 
 Source: KafkaRaftClient, KafkaMetadataLog (Kafka 4.3), as far as one controller needs it.
 """

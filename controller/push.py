@@ -28,7 +28,7 @@ from barnabas.protocol.messages import k04_leader_and_isr as leader_wire
 from barnabas.protocol.messages import k05_stop_replica as stop_wire
 from barnabas.protocol.messages import k06_update_metadata as metadata_wire
 from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, encode_record
-from barnabas.protocol.primitives import unsigned_varint
+from barnabas.protocol.primitives import encode_uvarint
 from controller.image import Broker, ConfigKey, Delta, Endpoint, Image, Partition, PartitionKey, Topic
 
 LEADER_AND_ISR_VERSION: Final = 7
@@ -341,7 +341,7 @@ def _stop_replica(
             continue  # it became a replica again before we could say so
         by_topic.setdefault(stop.topic, []).append(
             stop_wire.StopReplicaPartitionState(
-                partition_index=key.index, leader_epoch=stop.leader_epoch, delete_partition=True
+                partition_index=key.partition, leader_epoch=stop.leader_epoch, delete_partition=True
             )
         )
     if not by_topic:
@@ -372,7 +372,7 @@ def _tag_records(image: Image, pending: Pending) -> bytes:
             ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
         )
     frames = [encode_record(record) for record in records]
-    return b"".join(unsigned_varint(len(frame)) + frame for frame in frames)
+    return b"".join(encode_uvarint(len(frame)) + frame for frame in frames)
 
 
 def _by_topic(

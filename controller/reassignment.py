@@ -110,7 +110,7 @@ def _cancel(view: View, topic: Topic, key: PartitionKey, partition: Partition) -
         if not unclean_allowed:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Unable to revert partition assignment for {topic.name}:{key.index} because it would require an "
+                f"Unable to revert partition assignment for {topic.name}:{key.partition} because it would require an "
                 "unclean leader election.",
             )
         isr = replicas[:1]

@@ -81,7 +81,7 @@ def _create_one(view: View, topic: Any) -> tuple[Any, list[Any]]:
         error_message=None,
         num_partitions=len(assignment),
         replication_factor=len(assignment[0].replicas),
-        configs=_described_configs(view, {record.name: record.value for record in config_records}),
+        configs=_described_configs(view, {r.name: r.value for r in config_records if r.value is not None}),
     )
     return result, records
 

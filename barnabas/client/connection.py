@@ -66,17 +66,14 @@ class NodeConnection:
         """Connect unless connected; raises NodeConnectionError."""
         if self._socket is not None:
             return
-        if self._is_aborted:
-            raise NodeConnectionError(f"the connection to {self.host}:{self.port} was aborted")
+        self._refuse_if_aborted()
         try:
             sock = socket.create_connection((self.host, self.port), timeout=self._timeout_ms / 1000)
         except OSError as error:
             raise NodeConnectionError(f"cannot connect to {self.host}:{self.port}: {_reason(error)}") from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
-        if self._is_aborted:
-            self.close()
-            raise NodeConnectionError(f"the connection to {self.host}:{self.port} was aborted")
+        self._refuse_if_aborted()  # Why again: an abort meanwhile saw no socket to shut down.
 
     def send(self, message: Any, version: int, *, timeout_ms: int | None = None) -> Any:
         """Send a request of this version and return its response; raises NodeConnectionError."""
@@ -117,6 +114,11 @@ class NodeConnection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _refuse_if_aborted(self) -> None:
+        if self._is_aborted:
+            self.close()
+            raise NodeConnectionError(f"the connection to {self.host}:{self.port} was aborted")
 
     def _decode(self, api_key: int, version: int, frame: memoryview) -> Any:
         correlation_id, offset = decode_response_header(frame, api_key, version)

@@ -16,6 +16,7 @@ import logging
 from typing import Any, Final
 
 from barnabas.protocol.error_responses import error_response
+
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages import request_class
@@ -128,9 +129,11 @@ def _error(api: Api, inner: Request, error: ApiError) -> Any:
 
 
 def _sealed(inner: Request, message: Any) -> EnvelopeResponse:
-    parts = response_parts(inner.header, message)
-    data = b"".join(bytes(part) for part in parts)
-    return EnvelopeResponse(response_data=data[_SIZE_BYTES:])
+    frame = bytearray()
+    for part in response_parts(inner.header, message):
+        assert isinstance(part, (bytes, memoryview)), "only a Fetch sends from files"
+        frame += part
+    return EnvelopeResponse(response_data=bytes(frame[_SIZE_BYTES:]))
 
 
 API = Api(58, "Envelope", (0, 0), handle, operation="CLUSTER_ACTION", resource="CLUSTER")

@@ -1,0 +1,224 @@
+"""Stories: what a cluster goes through, and what a controller that was killed still knows."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barnabas.common.clock import FakeClock
+from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages import k19_create_topics as create_wire
+from barnabas.protocol.messages import k20_delete_topics as delete_wire
+from controller.image import NO_LEADER, Image
+from controller.producer_ids import allocate_producer_ids
+from controller.topics import create_topics, delete_topics
+from tests.controller.rig import Rig, manual_topic
+
+
+def contents(image: Image) -> tuple[object, ...]:
+    return image.brokers, image.topics, image.configs, image.features, image.next_producer_id
+
+
+def allocate(rig: Rig, broker_id: int) -> tuple[int, int]:
+    epoch = rig.image.brokers[broker_id].epoch
+    block = rig.decide(lambda view: allocate_producer_ids(view, broker_id, epoch))
+    return block.first_id, block.size
+
+
+def test_a_restart_forgets_nothing() -> None:
+    rig = Rig()
+    rig.join(0, 1)
+    rig.create("t", [[0, 1], [1, 0]], retention_ms="7")
+    rig.create("gone", [[0]])
+    request = delete_wire.DeleteTopicsRequest(topic_names=["gone"])
+    rig.decide(lambda view: delete_topics(view, request, 5))
+    rig.heartbeat(1, want_fence=True)
+    assert allocate(rig, 0) == (0, 1000)
+    again = rig.restart()
+    assert contents(again.image) == contents(rig.image)
+    assert again.controller.epoch == rig.controller.epoch + 1
+    assert allocate(again, 0) == (1000, 1000)
+    third = again.restart()
+    assert contents(third.image) == contents(again.image)
+
+
+def test_a_restarted_controller_waits_for_brokers_a_whole_session() -> None:
+    rig = Rig()
+    rig.join(0, 1)
+    rig.create("t", [[0, 1]])
+    rig.clock.advance_ms(60_000)
+    again = rig.restart()
+    again.tick(8_000)
+    assert again.image.is_active(0)
+    again.heartbeat(0)
+    again.tick(1_001)
+    assert again.image.is_active(0)
+    assert not again.image.is_active(1)
+
+
+def test_leader_fails_comes_back_and_is_preferred_again() -> None:
+    rig = Rig(leader_imbalance_check_interval_seconds="30")
+    rig.join(0, 1)
+    rig.create("t", [[0, 1]])
+    rig.heartbeat(0, want_fence=True)
+    assert rig.partition("t").leader == 1
+    rig.heartbeat(0)
+    for _ in range(7):
+        rig.tick(5_000)
+        rig.heartbeat(0)
+        rig.heartbeat(1)
+    assert rig.partition("t").leader == 1  # not in the ISR yet
+    from tests.controller.test_alter_partition import propose
+
+    propose(rig, [1, 0], broker=1)
+    for _ in range(7):
+        rig.tick(5_000)
+        rig.heartbeat(0)
+        rig.heartbeat(1)
+    assert rig.partition("t").leader == 0
+
+
+def test_leaders_stay_where_they_are_without_rebalancing() -> None:
+    rig = Rig(auto_leader_rebalance_enable="false", leader_imbalance_check_interval_seconds="1")
+    rig.join(0, 1)
+    rig.create("t", [[0, 1]])
+    rig.heartbeat(0, want_fence=True)
+    rig.heartbeat(0)
+    from tests.controller.test_alter_partition import propose
+
+    propose(rig, [1, 0], broker=1)
+    rig.tick(3_000)
+    assert rig.partition("t").leader == 1
+
+
+def test_unclean_elections_happen_where_a_topic_allows_them() -> None:
+    rig = Rig()
+    rig.join(0, 1)
+    rig.create("safe", [[0, 1]])
+    rig.create("risky", [[0, 1]], unclean_leader_election_enable="true")
+    rig.heartbeat(1, want_fence=True)
+    rig.heartbeat(0, want_fence=True)
+    rig.heartbeat(1)
+    assert rig.partition("safe").leader == NO_LEADER
+    assert rig.partition("risky").leader == 1
+    assert rig.partition("risky").isr == (1,)
+
+
+def test_events_of_one_group_see_each_other_and_share_one_fsync() -> None:
+    fs = FaultyFileSystem(MemoryFileSystem(), matches=lambda operation, _: operation == "fsync")
+    rig = Rig(fs)
+    rig.join(0)
+    before = fs.operations
+    answers: list[object] = []
+    for name in ("a", "a", "b"):
+        request = create_wire.CreateTopicsRequest(topics=[manual_topic(name, [[0]])])
+        rig.controller.submit(
+            "create", lambda view, r=request: create_topics(view, r), answers.append, answers.append
+        )
+    assert answers == []
+    rig.controller.loop.step()
+    codes = [ErrorCode(answer.topics[0].error_code) for answer in answers]  # type: ignore[attr-defined]
+    assert codes == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE]
+    assert fs.operations == before + 1
+
+
+def test_nothing_leaves_before_the_commit() -> None:
+    fs = FaultyFileSystem(MemoryFileSystem(), matches=lambda operation, _: operation == "fsync")
+    rig = Rig(fs)
+    rig.join(0)
+    rig.push()
+    rig.brokers[0].take()
+    fs.fail_at = fs.operations + 1
+    answers: list[object] = []
+    request = create_wire.CreateTopicsRequest(topics=[manual_topic("t", [[0]])])
+    rig.controller.submit("create", lambda view: create_topics(view, request), answers.append, answers.append)
+    with pytest.raises(ApiError):
+        rig.controller.loop.step()
+    assert answers == []
+    rig.push()
+    assert rig.brokers[0].take() == []
+
+
+def run_until_it_dies(rig: Rig, acknowledged: list[str]) -> None:
+    for number in range(5):
+        name = f"t{number}"
+        rig.create(name, [[0], [0]])
+        acknowledged.append(name)
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_whatever_write_fails_everything_acknowledged_is_there_afterwards(power_cut: bool) -> None:
+    """Fail each write, fsync and rename in turn; then the process dies, or the machine."""
+    base = MemoryFileSystem()
+    counting = FaultyFileSystem(base)
+    rig = Rig(counting)
+    rig.join(0)
+    start = counting.operations
+    run_until_it_dies(rig, [])
+    total = counting.operations - start
+    assert total >= 10
+    for nth in range(1, total + 1):
+        disk = MemoryFileSystem()
+        faulty = FaultyFileSystem(disk)
+        rig = Rig(faulty, FakeClock())
+        rig.join(0)
+        faulty.fail_at = faulty.operations + nth
+        acknowledged: list[str] = []
+        with pytest.raises((OSError, ApiError)):
+            run_until_it_dies(rig, acknowledged)
+        after = disk.crash(random.Random(nth)) if power_cut else disk.kill()
+        again = Rig(after)
+        again.image.invariants()
+        assert set(acknowledged) <= set(again.image.topic_ids)
+        assert all(len(topic.partitions) == 2 for topic in again.image.topics.values())
+        again.heartbeat(0)
+        again.create("more", [[0]])
+        assert "more" in again.restart().image.topic_ids
+
+
+def test_a_torn_tail_is_cut() -> None:
+    rig = Rig()
+    rig.join(0)
+    rig.create("t", [[0]])
+    assert isinstance(rig.fs, MemoryFileSystem)
+    path = "/meta/__cluster_metadata-0/00000000000000000000.log"
+    size = rig.fs.size(path)
+    rig.create("torn", [[0]])
+    for cut in range(size + 1, rig.fs.size(path), 7):
+        disk = rig.fs.kill()
+        disk.open(path).truncate(cut)
+        again = Rig(disk)
+        assert set(again.image.topic_ids) == {"t"}
+        assert again.create("torn", [[0]])
+
+
+def test_a_bug_in_a_decision_is_an_answer_and_a_count() -> None:
+    rig = Rig()
+
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ApiError) as caught:
+        rig.decide(broken)  # type: ignore[arg-type]
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert rig.controller._metrics.errors == 1
+
+
+def test_an_event_that_waited_too_long_is_given_up() -> None:
+    rig = Rig()
+    answers: list[ApiError] = []
+    rig.controller.submit("late", lambda _: pytest.fail("decided"), answers.append, answers.append, 100)
+    rig.clock.advance_ms(101)
+    rig.controller.loop.step()
+    assert [answer.code for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_producer_ids_need_a_current_epoch() -> None:
+    rig = Rig()
+    rig.join(0)
+    with pytest.raises(ApiError) as caught:
+        rig.decide(lambda view: allocate_producer_ids(view, 0, 0))
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+    assert [allocate(rig, 0)[0] for _ in range(3)] == [0, 1000, 2000]
