@@ -29,7 +29,8 @@ from broker.coordinators.group import Group
 from broker.coordinators.group_events import GroupSettings, GroupState
 from broker.coordinators.loader import load
 from broker.coordinators.offsets import FetchedTopic, TopicWanted
-from broker.coordinators.shard import Committer, OffsetCommit, Shard, ShardContext, ShardState
+from broker.coordinators.shard import Committer, OffsetCommit, Shard
+from broker.coordinators.shard_core import ShardContext, ShardState
 from broker.metadata_cache import GROUP_METADATA_TOPIC
 from broker.timing_wheel import Timer
 from metrics import catalogue
@@ -259,7 +260,7 @@ class GroupCoordinator:
         return self._context.clock.wall_ms()
 
     def commit_offsets(
-        self, who: Committer, commits: Sequence[OffsetCommit], reply: Callable[[ErrorCode], None]
+        self, who: Committer, commits: Sequence[OffsetCommit], reply: Callable[[ErrorCode], object]
     ) -> None:
         """Commit positions; `reply(error)` is called once, on any thread."""
         shard = self._shard(who.group_id)
@@ -273,7 +274,7 @@ class GroupCoordinator:
         group_id: str,
         wanted: Sequence[TopicWanted] | None,
         require_stable: bool,
-        reply: Callable[[ErrorCode, list[FetchedTopic]], None],
+        reply: Callable[[ErrorCode, list[FetchedTopic]], object],
     ) -> None:
         """Tell positions (all for None); `reply(error, topics)` is called once, on any thread."""
         shard = self._shard(group_id)
@@ -286,7 +287,7 @@ class GroupCoordinator:
         self,
         group_id: str,
         topics: Mapping[str, Sequence[int]],
-        reply: Callable[[ErrorCode, dict[str, ErrorCode]], None],
+        reply: Callable[[ErrorCode, dict[str, ErrorCode]], object],
     ) -> None:
         """Remove positions; `reply(group's error, errors by topic)` is called once, on any thread."""
         shard = self._shard(group_id)
@@ -314,7 +315,7 @@ class GroupCoordinator:
         return (ErrorCode.NOT_COORDINATOR, None) if shard is None else shard.describe(group_id, look)
 
     def delete_groups(
-        self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], None]
+        self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]
     ) -> None:
         """Delete groups with their offsets; `reply(errors by group)` is called once, on any thread."""
         by_shard: dict[Shard, list[str]] = {}
@@ -346,7 +347,7 @@ class Gathering:
     """Puts the answers of several shards together; the last one (or nobody to wait for) calls `reply`."""
 
     def __init__(
-        self, expected: int, errors: dict[str, ErrorCode], reply: Callable[[dict[str, ErrorCode]], None]
+        self, expected: int, errors: dict[str, ErrorCode], reply: Callable[[dict[str, ErrorCode]], object]
     ) -> None:
         self._lock = threading.Lock()
         self._expected = expected  # guarded by: _lock

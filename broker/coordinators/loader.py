@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.records.batch import ControlType, iter_headers, iter_records, parse_control_type
 from broker.coordinators import offset_records as records
-from broker.coordinators.shard import Shard, ShardState
+from broker.coordinators.shard_core import ShardCore, ShardState
 from broker.storage.log_types import FetchIsolation
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ log = logging.getLogger("barnabas.group")
 NO_PRODUCER_ID = -1
 
 
-def load(shard: Shard, partition_log: Any, buffer_bytes: int) -> int:
+def load(shard: ShardCore, partition_log: Any, buffer_bytes: int) -> int:
     """Replay the log into the shard, `buffer_bytes` at a time; returns how many records were read.
 
     Gives up, silently, when the shard is closed meanwhile. Raises what reading and decoding raise.
@@ -51,7 +51,7 @@ def load(shard: Shard, partition_log: Any, buffer_bytes: int) -> int:
     return count
 
 
-def _replay_batch(shard: Shard, batch: memoryview, header: BatchHeader, from_offset: int) -> int:
+def _replay_batch(shard: ShardCore, batch: memoryview, header: BatchHeader, from_offset: int) -> int:
     count = 0
     for record in iter_records(batch):
         if record.offset < from_offset:

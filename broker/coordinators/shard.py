@@ -1,88 +1,29 @@
-"""A shard: the groups and offsets of one partition of __consumer_offsets, and the thread glue around them.
+"""A shard: the groups and offsets of one partition of __consumer_offsets, and what requests ask of them.
 
-Rules
-1. Everything here is guarded by the mailbox's lock; decisions are made by the pure parts (`group.py`, `offsets.py`).
-2. Lock order: a shard's, then a partition's, then a log's. No answer is given and nobody is woken while it is held.
-3. Records are appended in the order of decisions. A group's state changes at once, as Kafka's does; an offset is stored
-   when its record is committed. Requests are answered when their records are committed.
-4. A write that timed out stays in `_writes`: it is in the log, so it takes effect when the high watermark passes it.
+Every public method takes the shard's lock (the mailbox), asks the pure parts, has the records written, and answers
+through `reply` once the lock is released and the records are committed. `shard_core.py` holds the rules.
 
-States: loading (from the log) -> active -> closed (the leader moved). A failed load closes the shard.
-
-Threads: any; loading on `group-metadata-manager-0`.
-Source: Kafka's CoordinatorRuntime, GroupCoordinatorShard (4.3).
+Threads: any.
+Source: Kafka's GroupCoordinatorShard (4.3).
 """
 
 from __future__ import annotations
 
-import dataclasses
-import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TypeVar
 
-from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from barnabas.protocol.errors import ErrorCode
 from broker.coordinators import group_events as ev
 from broker.coordinators import offset_records as records
 from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupSettings, GroupState
-from broker.coordinators.mailbox import Mailbox
-from broker.coordinators.offsets import CommittedOffset, FetchedTopic, OffsetStore, TopicWanted
-from broker.coordinators.shard_timers import ShardTimers, TimerEntry
-from broker.timing_wheel import CallbackTask
-
-if TYPE_CHECKING:
-    from barnabas.common.clock import Clock
-    from barnabas.common.topic_partition import TopicPartition
-    from broker.timing_wheel import Timer
-
-log = logging.getLogger("barnabas.group")
+from broker.coordinators.offsets import CommittedOffset, FetchedTopic, TopicWanted
+from broker.coordinators.shard_core import ShardCore, ShardState, log_failure, nothing
 
 T = TypeVar("T")
 
 GROUP_ID_NOT_FOUND_FROM = 9  # OffsetCommit version
-
-
-class ShardState(Enum):
-    """Whether the shard may be asked."""
-
-    LOADING = "loading"
-    ACTIVE = "active"
-    CLOSED = "closed"
-
-
-class LogWriter(Protocol):
-    """What a shard needs of the replica manager."""
-
-    def append_internal(
-        self, tp: TopicPartition, batch: bytes, timeout_ms: int, on_done: Callable[[ErrorCode, int], None], *,
-        moved: set[Any] | None = None,
-    ) -> int:  # fmt: skip
-        """Append with acks=all; see ReplicaManager."""
-
-    def complete_delayed(self, tp: TopicPartition) -> None:
-        """Wake those who wait for the partition."""
-
-    def partition(self, tp: TopicPartition) -> Any:
-        """The partition, or ApiError."""
-
-
-@dataclass(slots=True)
-class ShardContext:
-    """What all shards of a broker share; the settings are replaced whole when the configuration changes."""
-
-    writer: LogWriter
-    clock: Clock
-    timer: Timer
-    settings: GroupSettings
-    commit_timeout_ms: int = 5000
-    metadata_max_chars: int = 4096
-    retention_ms: int = 7 * 24 * 3600 * 1000
-    retention_check_ms: int = 600_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -105,30 +46,8 @@ class OffsetCommit:
     committed: CommittedOffset
 
 
-@dataclass(slots=True)
-class Write:
-    """A batch that was appended and is not known to be committed."""
-
-    on_commit: Callable[[int], None]  # given the offset of its first record; changes state
-    on_settled: Callable[[ErrorCode], None] | None  # called once, when committed or failed; None once called
-    first_offset: int = -1  # -1 until appended
-    end_offset: int = -1  # exclusive; -1 until appended
-
-
-class Shard:
-    """See the module. Public methods take the lock; names ending in `_locked` want it held."""
-
-    def __init__(self, tp: TopicPartition, leader_epoch: int, context: ShardContext) -> None:
-        self.tp = tp  # fixed before start
-        self.leader_epoch = leader_epoch  # guarded by: _mailbox
-        self.state = ShardState.LOADING  # guarded by: _mailbox
-        self.groups: dict[str, Group] = {}  # guarded by: _mailbox
-        self.offsets = OffsetStore()  # guarded by: _mailbox
-        self._context = context
-        self._mailbox = Mailbox()
-        self._timers = ShardTimers(context.timer, context.clock, self._post_timer)  # guarded by: _mailbox
-        self._writes: deque[Write] = deque()  # guarded by: _mailbox; in log order
-        self._expiry_task: CallbackTask | None = None  # guarded by: _mailbox
+class Shard(ShardCore):
+    """See the module."""
 
     # Members
 
@@ -151,7 +70,7 @@ class Shard:
         group = self.groups[group_id] = Group(group_id, now_ms)
         self._step_locked(group, event)
         done = ev.EmptyStored(0, reply=event.reply)
-        self._append_locked([records.new_group(group_id, now_ms)], _nothing, partial(self._stored, group, done))
+        self._append_locked([records.new_group(group_id, now_ms)], nothing, partial(self._stored, group, done))
 
     def sync(self, group_id: str, event: ev.Sync) -> None:
         """Handle a SyncGroup; `event.reply(SyncResult)` is called, maybe later."""
@@ -189,7 +108,7 @@ class Shard:
     # Offsets
 
     def commit_offsets(
-        self, who: Committer, commits: Sequence[OffsetCommit], reply: Callable[[ErrorCode], None]
+        self, who: Committer, commits: Sequence[OffsetCommit], reply: Callable[[ErrorCode], object]
     ) -> None:
         """Commit positions; `reply(error)` is called once, with NONE when all are committed."""
         with self._mailbox:
@@ -220,16 +139,12 @@ class Shard:
             committed = commit.committed._replace(record_offset=first_offset + index)
             self.offsets.put(group_id, commit.topic, commit.partition, committed)
 
-    def _ensure_group_locked(self, group_id: str) -> None:
-        if group_id not in self.groups:
-            self.groups[group_id] = Group(group_id, self._context.clock.wall_ms())
-
     def fetch_offsets(
         self,
         group_id: str,
         wanted: Sequence[TopicWanted] | None,
         require_stable: bool,
-        reply: Callable[[ErrorCode, list[FetchedTopic]], None],
+        reply: Callable[[ErrorCode, list[FetchedTopic]], object],
     ) -> None:
         """Tell positions; with `require_stable` after all writes before it are committed (KIP-447)."""
         with self._mailbox:
@@ -251,7 +166,7 @@ class Shard:
         group_id: str,
         wanted: Sequence[TopicWanted] | None,
         require_stable: bool,
-        reply: Callable[[ErrorCode, list[FetchedTopic]], None],
+        reply: Callable[[ErrorCode, list[FetchedTopic]], object],
     ) -> None:
         known_id = group_id if group_id in self.groups else ""
         topics = self.offsets.fetch(known_id, wanted, require_stable=require_stable)
@@ -265,7 +180,7 @@ class Shard:
         else:
             then()
 
-    def _after_last_write_locked(self, then: Callable[[ErrorCode], None]) -> None:
+    def _after_last_write_locked(self, then: Callable[[ErrorCode], object]) -> None:
         last = self._writes[-1]
         before = last.on_settled
         if before is None:  # its time ran out: nobody knows when it will be committed
@@ -282,7 +197,7 @@ class Shard:
         self,
         group_id: str,
         topics: Mapping[str, Sequence[int]],
-        reply: Callable[[ErrorCode, dict[str, ErrorCode]], None],
+        reply: Callable[[ErrorCode, dict[str, ErrorCode]], object],
     ) -> None:
         """Remove positions; `reply(group's error, errors by topic)`: of topics that are subscribed to."""
         with self._mailbox:
@@ -299,7 +214,7 @@ class Shard:
         self,
         group: Group,
         topics: Mapping[str, Sequence[int]],
-        reply: Callable[[ErrorCode, dict[str, ErrorCode]], None],
+        reply: Callable[[ErrorCode, dict[str, ErrorCode]], object],
     ) -> None:
         group_id = group.group_id
         errors = {
@@ -338,7 +253,7 @@ class Shard:
             return (ErrorCode.GROUP_ID_NOT_FOUND, None) if group is None else (ErrorCode.NONE, look(group))
 
     def delete_groups(
-        self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], None]
+        self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]
     ) -> None:
         """Delete groups with their offsets; `reply(errors by group)`."""
         with self._mailbox:
@@ -348,7 +263,7 @@ class Shard:
                 self._once_written_locked(partial(self._delete_groups_locked, group_ids, reply))
 
     def _delete_groups_locked(
-        self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], None]
+        self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]
     ) -> None:
         errors = {group_id: self._delete_error_locked(group_id) for group_id in group_ids}
         deleted = [group_id for group_id, error in errors.items() if not error]
@@ -369,236 +284,4 @@ class Shard:
         """Remove the positions in topics that are gone."""
         with self._mailbox:
             if self.state is ShardState.ACTIVE:
-                self._remove_offsets_locked(self.offsets.of_topics(topics), [], _log_failure)
-
-    def _remove_offsets_locked(
-        self,
-        doomed: Sequence[tuple[str, TopicPartition]],
-        deleted_groups: Iterable[str],
-        settled: Callable[[ErrorCode], None],
-    ) -> None:
-        """Write tombstones; groups go at once, their offsets when the tombstones are committed."""
-        batch = [records.offset_tombstone(group_id, tp.topic, tp.partition) for group_id, tp in doomed]
-        batch += [records.group_tombstone(group_id) for group_id in deleted_groups]
-        if not batch:
-            settled(ErrorCode.NONE)
-            return
-
-        def apply(_first_offset: int) -> None:
-            for group_id, tp in doomed:
-                self.offsets.remove(group_id, tp.topic, tp.partition)
-
-        if self._append_locked(batch, apply, settled):
-            for group_id in deleted_groups:
-                self._timers.stop_group(group_id)
-                del self.groups[group_id]
-
-    def expire(self) -> None:
-        """Remove what nobody has used for the retention time, and groups that are left with nothing."""
-        with self._mailbox:
-            self._expire_locked()
-
-    def _expire_locked(self) -> None:
-        if self.state is not ShardState.ACTIVE:
-            return
-        now_ms = self._context.clock.wall_ms()
-        doomed: list[tuple[str, TopicPartition]] = []
-        empty: list[str] = []
-        for group in self.groups.values():
-            due, is_all = self.offsets.expired(group, now_ms, self._context.retention_ms)
-            doomed += [(group.group_id, tp) for tp in due]
-            is_idle = group.state is GroupState.EMPTY and not group.members.pending_join and not self._writes
-            if is_all and is_idle:
-                empty.append(group.group_id)
-        if doomed or empty:
-            log.info("Removing %d expired offsets and %d groups of %s", len(doomed), len(empty), self.tp)
-            self._remove_offsets_locked(doomed, empty, _log_failure)
-
-    # Life
-
-    def activate(self) -> None:
-        """Begin to serve what was loaded."""
-        with self._mailbox:
-            if self.state is not ShardState.LOADING:
-                return
-            self.state = ShardState.ACTIVE
-            for group in list(self.groups.values()):
-                self._step_locked(group, ev.Loaded())
-            self._schedule_expiry_locked()
-
-    def close(self) -> None:
-        """Stop serving: whoever waits is sent to look for the new coordinator."""
-        with self._mailbox:
-            before, self.state = self.state, ShardState.CLOSED
-            if before is not ShardState.ACTIVE:
-                return  # while it loads, groups and offsets are the loader's
-            self._timers.stop_all()
-            if self._expiry_task is not None:
-                self._context.timer.cancel(self._expiry_task)
-            writes, self._writes = self._writes, deque()
-            for write in writes:
-                self._settle_locked(write, ErrorCode.NOT_COORDINATOR)
-            for group in self.groups.values():
-                self._step_locked(group, ev.Unload())
-            self._timers.stop_all()
-            self.groups = {}
-            self.offsets = OffsetStore()
-
-    def _schedule_expiry_locked(self) -> None:
-        post = partial(self._mailbox.post, self._expire_again)
-        self._expiry_task = CallbackTask(self._context.retention_check_ms, post)
-        self._context.timer.add(self._expiry_task)
-
-    def _expire_again(self) -> None:
-        self._expire_locked()
-        if self.state is ShardState.ACTIVE:
-            self._schedule_expiry_locked()
-
-    def replay(self, record: records.OffsetRecord | records.GroupRecord, producer_id: int) -> None:
-        """Take over a record while loading; `producer_id` is -1 outside transactions. Only the loader calls."""
-        if isinstance(record, records.GroupRecord):
-            if record.group is None:
-                self.groups.pop(record.group_id, None)
-            else:
-                self.groups[record.group_id] = record.group
-        elif record.committed is None:
-            self.offsets.remove(record.group_id, record.topic, record.partition)
-        else:
-            self._ensure_group_locked(record.group_id)
-            if producer_id < 0:
-                self.offsets.put(record.group_id, record.topic, record.partition, record.committed)
-            else:
-                self.offsets.put_pending(
-                    producer_id, record.group_id, record.topic, record.partition, record.committed
-                )
-
-    # The glue
-
-    def _gate_locked(self) -> ErrorCode:
-        if self.state is ShardState.ACTIVE:
-            return ErrorCode.NONE
-        is_loading = self.state is ShardState.LOADING
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
-
-    def _say(self, reply: Callable[[Any], object], result: ev.Result) -> None:
-        self._mailbox.say(partial(reply, result))
-
-    def _step_locked(self, group: Group, event: ev.Event) -> None:
-        self._carry_out_locked(group, group.step(event, self._context.clock.wall_ms(), self._context.settings))
-
-    def _ask_locked(self, group: Group, event: ev.Heartbeat | ev.Commit) -> ErrorCode:
-        """Step, and return the answer instead of sending it: these two are always answered at once."""
-        effects = group.step(event, self._context.clock.wall_ms(), self._context.settings)
-        answer = effects.pop()
-        assert isinstance(answer, ev.Answer)
-        assert isinstance(answer.result, ErrorCode)
-        self._carry_out_locked(group, effects)
-        return answer.result
-
-    def _carry_out_locked(self, group: Group, effects: list[ev.Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, ev.StartTimer):
-                self._timers.start(group.group_id, effect.key, effect.delay_ms, effect.event)
-            elif isinstance(effect, ev.Answer):
-                self._say(effect.reply, effect.result)
-            elif isinstance(effect, ev.StopTimer):
-                self._timers.stop(group.group_id, effect.key)
-            else:
-                record = records.group_metadata(group, effect.assignments)
-                self._append_locked([record], _nothing, partial(self._stored, group, effect.done))
-
-    def _stored(self, group: Group, done: ev.StoredEvent, error: ErrorCode) -> None:
-        event = dataclasses.replace(done, error=error) if error else done
-        self._step_locked(group, event)
-
-    def _post_timer(self, entry: TimerEntry) -> None:
-        self._mailbox.post(partial(self._fired_locked, entry))
-
-    def _fired_locked(self, entry: TimerEntry) -> None:
-        event = self._timers.fired(entry)
-        group = self.groups.get(entry.group_id)
-        if event is not None and group is not None:
-            self._step_locked(group, event)
-
-    def _append_locked(
-        self,
-        key_values: Sequence[records.KeyValue],
-        on_commit: Callable[[int], None],
-        on_settled: Callable[[ErrorCode], None],
-    ) -> bool:
-        """Append records as one batch; false (and `on_settled` posted) when the log refuses them."""
-        now_ms = self._context.clock.wall_ms()
-        batch = build_batch([SimpleRecord(now_ms, key, value) for key, value in key_values])
-        write = Write(on_commit, on_settled)
-        writer, moved = self._context.writer, set[Any]()
-        self._writes.append(write)
-        try:
-            first_offset = writer.append_internal(
-                self.tp, batch, self._context.commit_timeout_ms, partial(self._post_done, write), moved=moved
-            )
-        except ApiError as error:
-            self._writes.remove(write)
-            self._mailbox.post(partial(self._settle_locked, write, _for_clients(error.code)))
-            return False
-        write.first_offset = first_offset
-        write.end_offset = first_offset + len(key_values)
-        if moved:
-            self._mailbox.say(partial(writer.complete_delayed, self.tp))
-        return True
-
-    def _post_done(self, write: Write, error: ErrorCode, _first_offset: int) -> None:
-        self._mailbox.post(partial(self._done_locked, write, error))
-
-    def _done_locked(self, write: Write, error: ErrorCode) -> None:
-        if error:
-            self._settle_locked(write, _for_clients(error))
-        elif self.state is ShardState.ACTIVE:
-            self._commit_up_to_locked(write.end_offset)
-
-    def _commit_up_to_locked(self, high_watermark: int) -> None:
-        """Let every write below the high watermark take effect, in log order."""
-        while self._writes and self._writes[0].end_offset <= high_watermark:
-            write = self._writes.popleft()
-            write.on_commit(write.first_offset)
-            self._settle_locked(write, ErrorCode.NONE)
-
-    def _catch_up_locked(self) -> None:
-        """Look whether writes were committed that nobody waits for any more."""
-        if not self._writes:
-            return
-        try:
-            high_watermark = self._context.writer.partition(self.tp).log.high_watermark
-        except ApiError:
-            return
-        self._commit_up_to_locked(high_watermark)
-
-    def _settle_locked(self, write: Write, error: ErrorCode) -> None:
-        on_settled, write.on_settled = write.on_settled, None
-        if on_settled is not None:
-            on_settled(error)
-
-
-def _nothing(_first_offset: int) -> None:
-    """State has changed already."""
-
-
-def _log_failure(error: ErrorCode) -> None:
-    if error:
-        log.warning("Failed to write tombstones: %s", error.name)
-
-
-APPEND_ERRORS: Mapping[ErrorCode, ErrorCode] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def _for_clients(error: ErrorCode) -> ErrorCode:
-    """Say an append's error in a coordinator's words."""
-    return APPEND_ERRORS.get(error, error)
+                self._remove_offsets_locked(self.offsets.of_topics(topics), [], log_failure)
