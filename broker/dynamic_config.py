@@ -18,7 +18,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from barnabas.config.errors import ConfigError
 from barnabas.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Key, Mode
@@ -56,6 +56,13 @@ class ConfigRecord(Protocol):
     resource_name: str
     name: str
     value: str | None
+
+
+class HasLogs(Protocol):
+    """The part of the log manager that is needed here."""
+
+    def all_logs(self) -> Iterable[Any]:
+        """Return every log."""
 
 
 Listener = Callable[[Resource], None]
@@ -198,3 +205,23 @@ def _usable(overrides: Mapping[str, str], keys: Mapping[str, Key], owner: str) -
 def synonyms_of(name: str) -> tuple[str, ...]:
     """Return the broker keys that say the same as `name`, the strongest first."""
     return BROKER_SYNONYMS.get(name, (name,))
+
+
+def keep_logs_configured(dynamic: DynamicConfig, logs: HasLogs) -> None:
+    """Have every log take its new config when its topic's, or the broker's, changes; called before the start."""
+
+    def update(resource: Resource) -> None:
+        if resource.type == ResourceType.TOPIC:
+            changed = [log for log in logs.all_logs() if log.topic_partition.topic == resource.name]
+        elif resource.type == ResourceType.BROKER:
+            changed = list(logs.all_logs())
+        else:
+            return
+        configs: dict[str, TopicConfig] = {}
+        for log in changed:
+            topic = log.topic_partition.topic
+            if topic not in configs:
+                configs[topic] = dynamic.topic_config(topic)
+            log.update_config(configs[topic])
+
+    dynamic.on_change(update)

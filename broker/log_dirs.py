@@ -6,9 +6,7 @@ Source: ReplicaManager.describeLogDirs (Kafka 4.3).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable
-from pathlib import Path
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
@@ -16,6 +14,8 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
     from broker.storage.log import Log
+    from broker.storage.log_directory import LogDirectory
+    from broker.storage.log_manager import LogManager
 
 _LONG_MAX = 2**63 - 1
 
@@ -38,40 +38,29 @@ class LogDir(NamedTuple):
     usable_bytes: int = -1
 
 
-def describe(
-    directories: Iterable[str | Path],
-    logs: Iterable[Log],
-    offline: Collection[Path],
-    wanted: Collection[TopicPartition] | None,
-) -> list[LogDir]:
+def describe(manager: LogManager, wanted: Collection[TopicPartition] | None) -> list[LogDir]:
     """Describe each directory, with those of its logs that are wanted (None: all)."""
-    by_directory: dict[Path, list[Log]] = {}
-    for log in logs:
+    by_directory: dict[str, list[Log]] = {}
+    for log in manager.all_logs():
         if wanted is None or log.topic_partition in wanted:
-            by_directory.setdefault(Path(log.directory).parent.resolve(), []).append(log)
-    away = {Path(path).resolve() for path in offline}
-    result = []
-    for directory in dict.fromkeys(Path(directory).absolute() for directory in directories):
-        resolved = directory.resolve()
-        if resolved in away:
-            result.append(LogDir(str(directory), ErrorCode.KAFKA_STORAGE_ERROR, []))
-        else:
-            result.append(_describe(directory, by_directory.get(resolved, [])))
-    return result
+            by_directory.setdefault(log.directory.rpartition("/")[0], []).append(log)
+    return [_describe(directory, by_directory.get(directory.path, [])) for directory in manager.directories]
 
 
-def _describe(directory: Path, logs: list[Log]) -> LogDir:
+def _describe(directory: LogDirectory, logs: list[Log]) -> LogDir:
+    if directory.is_offline:
+        return LogDir(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [])
     try:
-        volume = os.statvfs(directory)
+        total_bytes, usable_bytes = directory.usage()
     except OSError:
-        return LogDir(str(directory), ErrorCode.KAFKA_STORAGE_ERROR, [])
+        return LogDir(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [])
     replicas = [
         Replica(log.topic_partition, log.size_in_bytes, max(log.high_watermark - log.log_end_offset, 0)) for log in logs
     ]
     return LogDir(
-        str(directory),
+        directory.path,
         ErrorCode.NONE,
         sorted(replicas),
-        min(volume.f_blocks * volume.f_frsize, _LONG_MAX),
-        min(volume.f_bavail * volume.f_frsize, _LONG_MAX),
+        min(total_bytes, _LONG_MAX),
+        min(usable_bytes, _LONG_MAX),
     )

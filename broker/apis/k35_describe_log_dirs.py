@@ -39,8 +39,7 @@ def handle(services: Services, request: Request) -> Answer:
     wanted = None
     if topics is not None:
         wanted = {TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions}
-    manager = services.log_manager
-    directories = describe(services.config.log_dirs, manager.all_logs(), manager.offline_dirs(), wanted)
+    directories = describe(services.log_manager, wanted)
     return Reply(DescribeLogDirsResponse(results=[_result(directory) for directory in directories]))
 
 
