@@ -22,6 +22,13 @@ class ErrorCode(IntEnum):
         member.message = message
         return member
 
+    @classmethod
+    def of(cls, code: int) -> ErrorCode:
+        """The row of a code that came over the wire; UNKNOWN_SERVER_ERROR for one that is in no table."""
+        row = cls._value2member_map_.get(code, cls.UNKNOWN_SERVER_ERROR)
+        assert isinstance(row, ErrorCode)
+        return row
+
     UNKNOWN_SERVER_ERROR = -1, False, "The server failed in a way it did not expect."
     NONE = 0, False, "No error."
     OFFSET_OUT_OF_RANGE = 1, False, "The offset is outside the range of offsets that the server has."

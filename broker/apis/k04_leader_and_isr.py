@@ -42,7 +42,8 @@ def handle(services: Services, request: Request) -> Answer:
         return Reply(LeaderAndIsrResponse(error_code=error))
     apply_config_records(services, message)
     topics = _topics(message, request.version)
-    errors = services.leadership.apply(topics, is_full=message.type == TYPE_FULL)
+    leaders = {leader.broker_id: (leader.host_name, leader.port) for leader in message.live_leaders}
+    errors = services.leadership.apply(topics, is_full=message.type == TYPE_FULL, leaders=leaders)
     return Reply(_response(topics, errors, request.version))
 
 

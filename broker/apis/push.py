@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, decode_record
-from barnabas.protocol.primitives import read_unsigned_varint
-from broker.dynamic_config import Change, Resource
+from barnabas.protocol.primitives import read_uvarint
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
@@ -32,7 +31,7 @@ def tagged_records(message: Message) -> list[Any] | None:
     records = []
     position = 0
     while position < len(raw):
-        size, position = read_unsigned_varint(raw, position)
+        size, position = read_uvarint(raw, position)
         records.append(decode_record(raw[position : position + size]))
         position += size
     return records
@@ -49,13 +48,8 @@ def apply_config_records(services: Services, message: Any) -> None:
     records = tagged_records(message)
     if records is None:
         return
-    changes = [
-        Change(Resource(r.resource_type, r.resource_name), r.name, r.value) for r in records if isinstance(r, ConfigRecord)
-    ]
-    if message.type == TYPE_FULL:
-        services.dynamic_config.reset(changes)
-    else:
-        services.dynamic_config.apply(changes)
+    configs = [record for record in records if isinstance(record, ConfigRecord)]
+    services.dynamic_config.apply_records(configs, is_full=message.type == TYPE_FULL)
     features = {r.name: r.feature_level for r in records if isinstance(r, FeatureLevelRecord)}
     if features:
         services.metadata_cache.note_features(features)

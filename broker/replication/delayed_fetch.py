@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ApiError
 from broker.purgatory import DelayedOperation
-from broker.replication.partition import NO_EPOCH
 from broker.replication.reading import FetchItem, FetchParams, Read, read_all
-from broker.storage.log_types import FetchIsolation
+from broker.storage.log_types import NO_EPOCH, FetchIsolation
 
 if TYPE_CHECKING:
     from broker.purgatory import Outcome

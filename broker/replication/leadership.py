@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.common.ids import ZERO_UUID
@@ -40,8 +40,8 @@ PartitionErrors = dict[TopicPartition, ErrorCode]
 class Fetchers(Protocol):
     """The threads that fetch from leaders."""
 
-    def follow(self, partitions: Iterable[Partition]) -> None:
-        """Start (or go on) fetching these from the leaders in their roles."""
+    def follow(self, partitions: Iterable[Partition], leaders: Mapping[int, tuple[str, int]]) -> None:
+        """Start fetching these from the leaders in their roles; `leaders` tells where these are."""
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
         """Stop fetching these; nothing of them is appended once this has returned."""
@@ -78,7 +78,9 @@ class Leadership:
             self._controller_epoch = controller_epoch
         return ErrorCode.NONE
 
-    def apply(self, topics: Sequence[TopicState], *, is_full: bool) -> PartitionErrors:
+    def apply(
+        self, topics: Sequence[TopicState], *, is_full: bool, leaders: Mapping[int, tuple[str, int]] | None = None
+    ) -> PartitionErrors:
         """Become leader and follower as the topics' states say; returns an error (or NONE) for each partition."""
         errors: PartitionErrors = {}
         led: list[tuple[TopicPartition, int]] = []
@@ -96,7 +98,7 @@ class Leadership:
                         log.warning("push for %s refused: %s", tp, error.code.name)
                         errors[tp] = error.code
             self._fetchers.forget([tp for tp, _ in led])
-            self._fetchers.follow(followed)
+            self._fetchers.follow(followed, leaders or {})
         self._tell(led, followed)
         return errors
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.replication.isr import (
@@ -204,7 +204,7 @@ class Partition:
     def effective_min_isr(self) -> int:
         """`min.insync.replicas` of the topic, at most the number of replicas."""
         log = self.log
-        return 1 if log is None else effective_min_isr(log.config.min_insync_replicas, len(self.role.replicas))
+        return 1 if log is None else effective_min_isr(_min_isr(log), len(self.role.replicas))
 
     def is_under_replicated(self) -> bool:
         """Whether this leader lacks an in-sync replica."""
@@ -262,13 +262,11 @@ class Partition:
             log = self.log
             if log is None or not role.is_leader:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if required_acks == -1 and len(role.isr) < effective_min_isr(
-                log.config.min_insync_replicas, len(role.replicas)
-            ):
+            if required_acks == -1 and len(role.isr) < effective_min_isr(_min_isr(log), len(role.replicas)):
                 raise ApiError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"The size of the current ISR {sorted(role.isr)} is insufficient to satisfy the min.isr "
-                    f"requirement of {log.config.min_insync_replicas} for partition {self.tp}",
+                    f"requirement of {_min_isr(log)} for partition {self.tp}",
                 )
             info = log.append_as_leader(records, leader_epoch=role.leader_epoch, origin=origin)
             return info, self._maybe_increment_high_watermark_locked()
@@ -292,7 +290,7 @@ class Partition:
         """
         with self._lock:
             log = self.leader_log()
-            if "delete" not in log.config.cleanup_policy:
+            if "delete" not in _config(log).cleanup_policy:
                 raise ApiError(
                     ErrorCode.POLICY_VIOLATION,
                     f"Records of partition {self.tp} can not be deleted due to the configured policy",
@@ -601,6 +599,15 @@ class Partition:
                 )
             followers[broker_id] = state
         self._followers = followers
+
+
+def _config(log: Log) -> Any:
+    """The log's config, which is a whole TopicConfig: storage names only what it reads itself."""
+    return log.config
+
+
+def _min_isr(log: Log) -> int:
+    return int(_config(log).min_insync_replicas)
 
 
 def _role_of(change: LeadershipChange, *, is_leader: bool, isr: frozenset[int], start: int | None) -> Role:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.replication.partition import NO_EPOCH, EpochEnd
-from broker.storage.log_types import FetchIsolation
+from broker.replication.partition import EpochEnd
+from broker.storage.log_types import NO_EPOCH, FetchIsolation
 
 if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
