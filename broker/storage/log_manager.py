@@ -38,6 +38,7 @@ __all__ = ["LogDirectoryError", "LogManager"]
 log = logging.getLogger("barnabas.storage.log_manager")
 
 INITIAL_TASK_DELAY_MS = 30_000
+PRODUCER_EXPIRATION_CHECK_MS = 600_000
 LONG_MAX = 2**63 - 1
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
@@ -225,7 +226,7 @@ class LogManager:
             self.checkpoint_log_start_offsets,
             config.log_flush_start_offset_checkpoint_interval_ms,
         )
-        every("producer-expiration", self.remove_expired_producers, config.producer_id_expiration_check_interval_ms)
+        every("producer-expiration", self.remove_expired_producers, PRODUCER_EXPIRATION_CHECK_MS)
 
     def _every(self, name: str, job: Callable[[], object], period_ms: int) -> None:
         if 0 < period_ms < LONG_MAX:
@@ -336,7 +337,7 @@ class LogManager:
         now_ms = self._clock.wall_ms()
         for found in self.all_logs():
             if now_ms - found.last_flushed_ms >= found.config.flush_ms and found.unflushed_messages:
-                self._quietly(found, lambda target: target.flush() or 0)
+                self._quietly(found, _flush)
 
     def remove_expired_producers(self) -> None:
         """Forget producers that were silent for producer.id.expiration.ms."""
@@ -412,6 +413,11 @@ class LogManager:
                 except OSError as error:
                     self._fail_directory(directory, error)
             directory.close()
+
+
+def _flush(target: Log) -> int:
+    target.flush()
+    return 0
 
 
 def _flush_and_close(target: Log) -> int:
