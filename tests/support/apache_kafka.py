@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from barnabas.cluster import HOST, free_ports
 from tests.support.kafka_jars import KafkaRuntime
@@ -43,7 +44,7 @@ class ApacheKafka:
     port: int = 0  # owner: start
     child: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> ApacheKafka:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

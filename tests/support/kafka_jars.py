@@ -1,8 +1,8 @@
 """Apache Kafka itself, from Maven Central: the reference that clients, tests and benchmarks compare with.
 
-`kafka_runtime()` resolves the jars once (tests/support/kafka_runtime/pom.xml says which) through the machine's own Maven
-settings and keeps them under the user's cache directory, beside the compiled ToolRunner. A second call finds them
-there.
+`kafka_runtime()` resolves the jars once (tests/support/kafka_runtime/pom.xml says which) through the machine's own
+Maven settings and keeps them under the user's cache directory, beside the compiled ToolRunner. A second call finds
+them there.
 """
 
 from __future__ import annotations

@@ -1,0 +1,177 @@
+/*
+ * A closed loop of requests: C connections, each with K requests in flight; an answer is followed by the next request.
+ *
+ * One thread and one epoll, frames prepared beforehand (only the correlation id is written), nothing decoded but the
+ * error code: what it measures should be the broker.
+ *
+ * Usage: load_generator PORT CONNECTIONS IN_FLIGHT WARM_UP_MS MEASURE_MS ERROR_CODE_OFFSET FRAMES_FILE
+ *   FRAMES_FILE        request frames with their 4-byte length, one after another; connection i sends frame i modulo their number
+ *   ERROR_CODE_OFFSET  where in an answer (its length included) the error code stands
+ * Prints one JSON object: requests, errors, seconds, and the latency's quantiles in microseconds, all of the measured time
+ * only: while it warms up, a broker may still be taking up the topic.
+ */
+#include "frame_exchange.h"
+#include <sys/resource.h>
+
+#define IN_FLIGHT_MAX 64
+#define FRAMES_MAX 1024
+#define CORRELATION_ID_OFFSET 8 /* length, api key, api version */
+
+struct connection {
+    int descriptor;
+    const uint8_t *frame;
+    size_t frame_size;
+    uint32_t sent;                    /* requests so far: the next one's correlation id */
+    uint32_t answered;                /* answers so far: the next one's correlation id */
+    uint64_t sent_ns[IN_FLIGHT_MAX]; /* by correlation id modulo IN_FLIGHT_MAX */
+    struct inbox inbox;
+};
+
+static struct {
+    uint32_t *latencies_ns; /* of the answers within the measured time */
+    size_t count, capacity;
+    uint64_t errors;
+    uint64_t start_ns, end_ns; /* the measured time */
+} results;
+
+static size_t error_code_offset;
+
+static void record(uint64_t sent_ns, uint64_t answered_ns, int is_error) {
+    if (answered_ns < results.start_ns || answered_ns >= results.end_ns) return;
+    results.errors += (uint64_t)is_error;
+    if (results.count == results.capacity) {
+        results.capacity = results.capacity ? 2 * results.capacity : 1 << 20;
+        results.latencies_ns = realloc(results.latencies_ns, results.capacity * sizeof *results.latencies_ns);
+        if (results.latencies_ns == NULL) die("realloc");
+    }
+    uint64_t latency_ns = answered_ns - sent_ns;
+    results.latencies_ns[results.count++] = latency_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)latency_ns;
+}
+
+/* Send this many requests in one write. */
+static void send_requests(struct connection *connection, uint32_t count) {
+    uint8_t out[BUFFER_BYTES];
+    size_t size = 0;
+    uint64_t sent_ns = now_ns();
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(out + size, connection->frame, connection->frame_size);
+        write_u32(out + size + CORRELATION_ID_OFFSET, connection->sent);
+        connection->sent_ns[connection->sent % IN_FLIGHT_MAX] = sent_ns;
+        connection->sent++;
+        size += connection->frame_size;
+    }
+    send_all(connection->descriptor, out, size);
+}
+
+/* Take the answers that are there. Returns how many. */
+static uint32_t take_answers(struct connection *connection) {
+    if (!fill(&connection->inbox, connection->descriptor)) {
+        fprintf(stderr, "the broker closed a connection\n");
+        exit(1);
+    }
+    uint64_t answered_ns = now_ns();
+    size_t position = 0;
+    uint32_t count = 0;
+    for (size_t size; (size = frame_size_at(&connection->inbox, position)) > 0; position += size) {
+        const uint8_t *answer = connection->inbox.bytes + position;
+        if (read_u32(answer + 4) != connection->answered || size < error_code_offset + 2) {
+            fprintf(stderr, "an answer out of order or too short\n");
+            exit(1);
+        }
+        int is_error = answer[error_code_offset] != 0 || answer[error_code_offset + 1] != 0;
+        record(connection->sent_ns[connection->answered % IN_FLIGHT_MAX], answered_ns, is_error);
+        connection->answered++;
+        count++;
+    }
+    discard(&connection->inbox, position);
+    return count;
+}
+
+static void run(struct connection *connections, int count, int in_flight) {
+    int epoll = epoll_create1(0);
+    if (epoll < 0) die("epoll_create1");
+    for (int i = 0; i < count; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &connections[i]};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, connections[i].descriptor, &event) != 0) die("epoll_ctl");
+        send_requests(&connections[i], (uint32_t)in_flight);
+    }
+    struct epoll_event events[EVENTS_MAX];
+    while (now_ns() < results.end_ns) {
+        int ready = epoll_wait(epoll, events, EVENTS_MAX, 1000);
+        if (ready < 0 && errno != EINTR) die("epoll_wait");
+        for (int i = 0; i < ready; i++) {
+            struct connection *connection = events[i].data.ptr;
+            send_requests(connection, take_answers(connection));
+        }
+    }
+}
+
+static uint8_t *read_frames(const char *path, const uint8_t **frames, size_t *count) {
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) die(path);
+    uint8_t *bytes = malloc(BUFFER_BYTES * 16);
+    size_t size = fread(bytes, 1, BUFFER_BYTES * 16, file);
+    fclose(file);
+    *count = 0;
+    for (size_t position = 0; position < size && *count < FRAMES_MAX; position += 4 + read_u32(bytes + position)) {
+        frames[(*count)++] = bytes + position;
+    }
+    return bytes;
+}
+
+static void connect_all(struct connection *connections, int count, int port, const uint8_t **frames, size_t frame_count) {
+    struct sockaddr_in address = local_address(port);
+    for (int i = 0; i < count; i++) {
+        struct connection *connection = &connections[i];
+        connection->descriptor = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(connection->descriptor, (struct sockaddr *)&address, sizeof address) != 0) die("connect");
+        set_no_delay(connection->descriptor);
+        connection->frame = frames[(size_t)i % frame_count];
+        connection->frame_size = 4 + read_u32(connection->frame);
+    }
+}
+
+static int by_value(const void *left, const void *right) {
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+static double quantile_us(double share) {
+    if (results.count == 0) return 0;
+    return results.latencies_ns[(size_t)(share * (double)(results.count - 1))] / 1000.0;
+}
+
+static void report(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    double cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
+        + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+    qsort(results.latencies_ns, results.count, sizeof *results.latencies_ns, by_value);
+    printf("{\"requests\": %zu, \"errors\": %llu, \"seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, "
+           "\"generator_cpu_seconds\": %.3f}\n",
+           results.count, (unsigned long long)results.errors, (double)(results.end_ns - results.start_ns) / 1e9,
+           quantile_us(0.5), quantile_us(0.99), quantile_us(1), cpu_seconds);
+}
+
+int main(int argument_count, char **arguments) {
+    if (argument_count != 8) {
+        fprintf(stderr, "usage: load_generator PORT CONNECTIONS IN_FLIGHT WARM_UP_MS MEASURE_MS ERROR_CODE_OFFSET FRAMES_FILE\n");
+        return 2;
+    }
+    int count = atoi(arguments[2]), in_flight = atoi(arguments[3]);
+    error_code_offset = (size_t)atoi(arguments[6]);
+    const uint8_t *frames[FRAMES_MAX];
+    size_t frame_count;
+    uint8_t *bytes = read_frames(arguments[7], frames, &frame_count);
+    struct connection *connections = calloc((size_t)count, sizeof *connections);
+    if (connections == NULL || in_flight > IN_FLIGHT_MAX || frame_count == 0) die("arguments");
+    connect_all(connections, count, atoi(arguments[1]), frames, frame_count);
+    results.start_ns = now_ns() + (uint64_t)atoi(arguments[4]) * 1000000u;
+    results.end_ns = results.start_ns + (uint64_t)atoi(arguments[5]) * 1000000u;
+    run(connections, count, in_flight);
+    report();
+    free(connections);
+    free(results.latencies_ns);
+    free(bytes);
+    return 0;
+}

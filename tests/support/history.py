@@ -1,0 +1,161 @@
+"""A produce load and readers that go on while processes die, and what they saw.
+
+The load numbers the records of each partition 0, 1, 2, ... and sends them with an idempotent producer, acks=all: when
+it has stopped without an error, record n of a partition must stand at offset n, once, whatever was killed meanwhile.
+
+*Threads*: a load and each reader run one thread of their own; the test reads their counters, and their lists after
+`stop`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+TURN_S = 0.005
+RECORDS_PER_TURN = 10
+UNACKNOWLEDGED_MAX = 5000
+FLUSH_TIMEOUT_S = 60
+# Come back quickly: the default backs off for ten seconds.
+RECONNECT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+
+
+class _Worker:
+    """A thread that calls `_turn` until it is stopped; an exception of it comes out of `stop`."""
+
+    def __init__(self, name: str) -> None:
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None  # owner: the worker's thread; read after join
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def stop(self) -> None:
+        """End the thread. Raises what it failed with."""
+        self.__exit__()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._turn()
+        except BaseException as failure:
+            self._failure = failure
+        finally:
+            self._close()
+
+    def _turn(self) -> None:
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        raise NotImplementedError
+
+
+class ProduceLoad(_Worker):
+    """Sends numbered records to every partition of a topic."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, padding: str = "x" * 100) -> None:
+        super().__init__("produce-load")
+        self._topic = topic
+        self._padding = padding
+        self.sent = [0] * partitions  # owner: the worker's thread
+        self.acknowledged = 0  # owner: the worker's thread; read by the test as a measure of progress
+        self.offsets: list[dict[int, int]] = [{} for _ in range(partitions)]  # number -> offset; owner: its thread
+        self.errors: list[str] = []  # owner: the worker's thread
+        settings = {"enable.idempotence": True, "acks": "all", "linger.ms": 2, "message.timeout.ms": 120_000}
+        self._producer = Producer({"bootstrap.servers": bootstrap, **settings, **RECONNECT})
+
+    def _turn(self) -> None:
+        if sum(self.sent) - self.acknowledged < UNACKNOWLEDGED_MAX:
+            for partition in range(len(self.sent)):
+                self._send(partition)
+        self._producer.poll(TURN_S)
+
+    def _send(self, partition: int) -> None:
+        for _ in range(RECORDS_PER_TURN):
+            number = self.sent[partition]
+            self._producer.produce(
+                self._topic,
+                f"{number} {self._padding}",
+                partition=partition,
+                on_delivery=lambda error, message, number=number: self._delivered(error, message, number),
+            )
+            self.sent[partition] += 1
+
+    def _delivered(self, error: KafkaError | None, message: Message, number: int) -> None:
+        self.acknowledged += 1
+        if error is not None:
+            self.errors.append(f"{message.partition()}/{number}: {error}")
+        else:
+            self.offsets[message.partition()][number] = message.offset()
+
+    def _close(self) -> None:
+        unsent = self._producer.flush(FLUSH_TIMEOUT_S)
+        if unsent:
+            self.errors.append(f"{unsent} records were never acknowledged")
+
+
+class Reader(_Worker):
+    """Reads every partition from its start, without a group, for as long as the load goes on."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__("reader")
+        self.numbers: list[list[int]] = [[] for _ in range(partitions)]  # as read, by partition; owner: its thread
+        self._consumer = Consumer(_consumer_config(bootstrap, "no-group", auto_offset_reset="error"))
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+
+    def _turn(self) -> None:
+        for message in self._consumer.consume(1000, 0.05):
+            if _is_record(message):
+                self.numbers[message.partition()].append(_number(message))
+
+    def _close(self) -> None:
+        self._consumer.close()
+
+
+class GroupMember(_Worker):
+    """Reads as the only member of a group that commits; after a crash it may read a record again, but misses none."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__("group-member")
+        self.seen: list[set[int]] = [set() for _ in range(partitions)]  # owner: its thread
+        settings = {"auto.commit.interval.ms": 100, "session.timeout.ms": 10_000}
+        self._consumer = Consumer({**_consumer_config(bootstrap, "crash-readers", "earliest"), **settings})
+        self._consumer.subscribe([topic])
+
+    def _turn(self) -> None:
+        for message in self._consumer.consume(1000, 0.05):
+            if _is_record(message):
+                self.seen[message.partition()].add(_number(message))
+
+    def _close(self) -> None:
+        self._consumer.close()
+
+
+def _consumer_config(bootstrap: str, group: str, auto_offset_reset: str) -> dict[str, object]:
+    settings = {"group.id": group, "auto.offset.reset": auto_offset_reset}
+    fetch = {"fetch.wait.max.ms": 100, "fetch.error.backoff.ms": 20}
+    return {"bootstrap.servers": bootstrap, **settings, **fetch, **RECONNECT}
+
+
+def _is_record(message: Message) -> bool:
+    """Whether it is one; an error that retrying heals (the broker is away) is not, any other raises."""
+    error = message.error()
+    if error is None:
+        return True
+    if error.code() == KafkaError._AUTO_OFFSET_RESET or error.fatal():
+        raise AssertionError(f"a reader failed: {error}")
+    return False
+
+
+def _number(message: Message) -> int:
+    return int(message.value().split()[0])
