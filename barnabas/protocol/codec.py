@@ -71,14 +71,18 @@ def compile_decoder(cls: Any, version: int, flexible: bool) -> Callable[[Any, in
     """Compile the decoder of a version."""
     writer = _DecoderWriter(version, flexible)
     source = writer.write(cls)
-    return _compiled(source, writer.scope, "decode", f"<decoder of {cls.__name__} v{version}>")
+    decode: Callable[[Any, int], tuple[Any, int]]
+    decode = _compiled(source, writer.scope, "decode", f"<decoder of {cls.__name__} v{version}>")
+    return decode
 
 
 def compile_encoder(cls: Any, version: int, flexible: bool) -> Callable[[Any], tuple[list[Any], list[int]]]:
     """Compile the encoder of a version."""
     writer = _EncoderWriter(version, flexible)
     source = writer.write(cls)
-    return _compiled(source, writer.scope, "encode", f"<encoder of {cls.__name__} v{version}>")
+    encode: Callable[[Any], tuple[list[Any], list[int]]]
+    encode = _compiled(source, writer.scope, "encode", f"<encoder of {cls.__name__} v{version}>")
+    return encode
 
 
 def decoder_source(cls: Any, version: int) -> str:

@@ -15,19 +15,13 @@ class ErrorCode(IntEnum):
     retriable: bool  # fixed before start
     message: str  # fixed before start
 
-    def __new__(cls, code: int, retriable: bool, message: str) -> ErrorCode:
+    # Why the defaults: a type checker reads ErrorCode(3), which looks a member up, as a call of this.
+    def __new__(cls, code: int, retriable: bool = False, message: str = "") -> ErrorCode:
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable
         member.message = message
         return member
-
-    @classmethod
-    def of(cls, code: int) -> ErrorCode:
-        """The row of a code that came over the wire; UNKNOWN_SERVER_ERROR for one that is in no table."""
-        row = cls._value2member_map_.get(code, cls.UNKNOWN_SERVER_ERROR)
-        assert isinstance(row, ErrorCode)
-        return row
 
     UNKNOWN_SERVER_ERROR = -1, False, "The server failed in a way it did not expect."
     NONE = 0, False, "No error."

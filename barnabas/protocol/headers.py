@@ -134,15 +134,15 @@ def decode_response_header(
     return correlation_id, position
 
 
-def response_parts(
-    header: RequestHeader, message: Message, version: int | None = None
-) -> list[bytes | memoryview | FileRegion]:
+def response_parts(header: RequestHeader, message: Message) -> list[bytes | memoryview | FileRegion]:
     """Write a whole response frame, size first, as parts to send one after another.
 
-    `version` is for an answer that is not of the request's version: ApiVersions answers an unknown one with version 0.
+    The answer has the request's version, but an ApiVersions request of an unknown version is answered in version 0
+    (KIP-511).
     """
-    if version is None:
-        version = header.api_version
+    version = header.api_version
+    if header.api_key == _API_VERSIONS and version > message.MAX_VERSION:
+        version = 0
     parts = message.encode_parts(version)
     if response_header_version(header.api_key, version) == 1:
         layout = _SIZE_AND_FLEXIBLE_CORRELATION_ID

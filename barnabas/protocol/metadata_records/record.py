@@ -1,7 +1,7 @@
 """The frame of a record in the metadata log.
 
-Format of a record's value, as Kafka's: three unsigned varints (frame version, which is 1; record type; version), then the
-record.
+Format of a record's value, as Kafka's: three unsigned varints (frame version, which is 1; record type; version), then
+the record.
 
 Source: KIP-631, Kafka's MetadataRecordSerde and AbstractApiMessageSerde (4.3.1).
 """
