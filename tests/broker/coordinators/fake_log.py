@@ -1,0 +1,190 @@
+"""A replica manager with logs in memory whose high watermark moves when the test says so. Shared by the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from barnabas.common.clock import FakeClock
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.records.batch import SimpleRecord, build_batch, end_txn_marker, iter_headers, iter_records
+from broker.coordinators import offset_records
+from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.metadata_cache import GROUP_METADATA_TOPIC, MetadataSnapshot, PartitionInfo, TopicInfo
+from broker.storage.log_types import FetchIsolation
+from metrics.catalogue import Metric
+from metrics.meters import Gauge
+from metrics.registry import Registry
+
+
+class FakeLog:
+    """Batches in memory."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+
+    def append(self, batch: bytes) -> int:
+        first = self.log_end_offset
+        placed = first.to_bytes(8, "big") + bytes(batch[8:])
+        self.batches.append(placed)
+        ((_, header),) = iter_headers(placed)
+        self.log_end_offset = first + header.record_count
+        return first
+
+    def read(self, fetch_offset: int, max_bytes: int, *, isolation: FetchIsolation, min_one_message: bool) -> Any:
+        assert isolation is FetchIsolation.LOG_END
+        assert min_one_message
+        found = b""
+        for batch in self.batches:
+            ((_, header),) = iter_headers(batch)
+            if header.next_offset > fetch_offset and (not found or len(found) + len(batch) <= max_bytes):
+                found += batch
+        return SimpleNamespace(slice=SimpleNamespace(read=lambda: found) if found else None)
+
+    def records(self) -> list[Any]:
+        """What the records say, by `offset_records.read`."""
+        return [
+            offset_records.read(bytes(record.key), record.value, record.offset)
+            for batch in self.batches
+            for record in iter_records(batch)
+            if record.key is not None
+        ]
+
+
+@dataclass
+class FakeReplicaManager:
+    """Appends commit at once, unless `holds`; then `release` says how they ended."""
+
+    logs: dict[TopicPartition, FakeLog] = field(default_factory=dict)
+    holds: bool = False
+    refuses: ErrorCode = ErrorCode.NONE
+    waiting: list[tuple[TopicPartition, int, Callable[[ErrorCode, int], None]]] = field(default_factory=list)
+    woken: list[TopicPartition] = field(default_factory=list)
+
+    def partition(self, tp: TopicPartition) -> Any:
+        if tp not in self.logs:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return SimpleNamespace(log=self.logs[tp])
+
+    def append_internal(
+        self, tp: TopicPartition, batch: bytes, timeout_ms: int, on_done: Callable[[ErrorCode, int], None], *,
+        moved: set[Any] | None = None,
+    ) -> int:  # fmt: skip
+        assert timeout_ms == 5000
+        if self.refuses:
+            raise ApiError(self.refuses)
+        log: FakeLog = self.partition(tp).log
+        first = log.append(batch)
+        assert moved is not None, "the shard holds its lock"
+        moved.add(tp)
+        if self.holds:
+            self.waiting.append((tp, first, on_done))
+        else:
+            log.high_watermark = log.log_end_offset
+            on_done(ErrorCode.NONE, first)
+        return first
+
+    def complete_delayed(self, tp: TopicPartition) -> None:
+        self.woken.append(tp)
+
+    def release(self, error: ErrorCode = ErrorCode.NONE, *, advances: bool = True) -> None:
+        """Settle every waiting append."""
+        waiting, self.waiting = self.waiting, []
+        for tp, first, on_done in waiting:
+            if not error and advances:
+                self.logs[tp].high_watermark = self.logs[tp].log_end_offset
+            on_done(error, first)
+
+
+CONFIG = {
+    "group_initial_rebalance_delay_ms": 0,
+    "group_max_size": 1000,
+    "group_min_session_timeout_ms": 6000,
+    "group_max_session_timeout_ms": 1_800_000,
+    "offsets_commit_timeout_ms": 5000,
+    "offset_metadata_max_bytes": 4096,
+    "offsets_retention_minutes": 60,
+    "offsets_retention_check_interval_ms": 600_000,
+    "offsets_topic_num_partitions": 2,
+    "offsets_load_buffer_size": 5_242_880,
+}
+
+TOPIC_ID = b"t" * 16
+
+
+def snapshot(topics: dict[str, int] | None = None) -> MetadataSnapshot:
+    """A cluster that has these topics, led by broker 0."""
+    infos = {
+        name: TopicInfo(
+            name, (name[:1] or "_").encode() * 16,
+            {i: PartitionInfo(i, 0, 1, 1, (0,), (0,), ()) for i in range(count)},
+        )
+        for name, count in (topics or {"t": 2, "u": 1, GROUP_METADATA_TOPIC: 2}).items()
+    }  # fmt: skip
+    return MetadataSnapshot(topics=infos, topic_names={info.id: name for name, info in infos.items()})
+
+
+class World:
+    """A coordinator without threads: `run` does what they would do."""
+
+    def __init__(self, *, leads: bool = True, **config: Any) -> None:
+        self.clock = FakeClock()
+        self.registry = Registry(self.clock)
+        self.replicas = FakeReplicaManager()
+        self.cache = SimpleNamespace(snapshot=snapshot())
+        self.config = SimpleNamespace(**{**CONFIG, **config})
+        self.coordinator = self.make_coordinator()
+        if leads:
+            self.lead(0)
+            self.lead(1)
+
+    def make_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            config=self.config, clock=self.clock, registry=self.registry, replica_manager=self.replicas,
+            metadata_cache=self.cache,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def tp(self, partition: int) -> TopicPartition:
+        return TopicPartition(GROUP_METADATA_TOPIC, partition)
+
+    def lead(self, partition: int, epoch: int = 1, *, loads: bool = True) -> None:
+        self.replicas.logs.setdefault(self.tp(partition), FakeLog())
+        self.coordinator.on_leadership(self.tp(partition), epoch)
+        if loads:
+            self.coordinator.run_pending_jobs()
+
+    def fail_over(self) -> None:
+        """Give the partitions to a fresh coordinator that knows nothing but the logs."""
+        self.coordinator.shutdown()
+        self.coordinator = self.make_coordinator()
+        self.lead(0, 2)
+        self.lead(1, 2)
+
+    def log_of(self, group_id: str) -> FakeLog:
+        return self.replicas.logs[self.tp(self.coordinator.partition_for(group_id))]
+
+    def registry_value(self, row: Metric) -> float:
+        """What a scrape would read of a gauge without labels."""
+        for found, instruments in self.registry.collect():
+            if found is row:
+                ((_, gauge),) = instruments
+                assert isinstance(gauge, Gauge)
+                return gauge.read()
+        raise KeyError(row.name)
+
+    def advance_ms(self, ms: int) -> None:
+        self.clock.advance_ms(ms)
+        self.coordinator._timer.advance()
+
+
+def transactional_batch(records: list[SimpleRecord], producer_id: int) -> bytes:
+    return build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+
+__all__ = ["FakeLog", "FakeReplicaManager", "World", "end_txn_marker", "snapshot", "transactional_batch"]
