@@ -23,6 +23,14 @@ class ErrorCode(IntEnum):
         member.message = message
         return member
 
+    @classmethod
+    def of(cls, code: int) -> ErrorCode:
+        """Return the member of a code that a peer sent; a code we do not know is UNKNOWN_SERVER_ERROR."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
     UNKNOWN_SERVER_ERROR = -1, False, "The server failed in a way it did not expect."
     NONE = 0, False, "No error."
     OFFSET_OUT_OF_RANGE = 1, False, "The offset is outside the range of offsets that the server has."
