@@ -57,8 +57,8 @@ class DelayedForward(DelayedOperation):
 
     def response(self) -> Outcome:
         """The controller's answer, even if this broker does not see its effect yet; REQUEST_TIMED_OUT without one."""
-        answer = self._answer
-        return self._on_timeout() if answer is None else answer
+        outcome: Outcome = self._on_timeout() if self._answer is None else self._answer
+        return outcome
 
 
 def forward(
@@ -128,7 +128,7 @@ def _unwrap(request: Request, response: Any) -> Any:
     if response is None:
         return _failure(request, ErrorCode.REQUEST_TIMED_OUT)
     if response.error_code or response.response_data is None:
-        log.warning("the controller refused a forwarded request: %s", ErrorCode.of(response.error_code).name)
+        log.warning("the controller refused a forwarded request: %s", ErrorCode(response.error_code).name)
         return _failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     header = request.header
     try:

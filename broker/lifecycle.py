@@ -177,7 +177,7 @@ class Lifecycle:
 
     def _register(self) -> int:
         response = self._send(self._registration(), REGISTRATION_VERSION)
-        error = ErrorCode.of(response.error_code)
+        error = ErrorCode(response.error_code)
         if error == ErrorCode.NONE:
             self._metadata_cache.forget_offset()
             self.epoch = response.broker_epoch
@@ -203,7 +203,7 @@ class Lifecycle:
             ),
             HEARTBEAT_VERSION,
         )
-        error = ErrorCode.of(response.error_code)
+        error = ErrorCode(response.error_code)
         if error in UNREGISTERED:
             log.warning("heartbeat refused (%s): registering again", error.name)
             self.epoch = NO_EPOCH

@@ -72,7 +72,7 @@ class ProducerIds:
         with self._lock:
             self._is_asking = False
             if response is None or response.error_code:
-                reason = "no answer" if response is None else ErrorCode.of(response.error_code).name
+                reason = "no answer" if response is None else ErrorCode(response.error_code).name
                 log.warning("no block of producer ids: %s", reason)
                 return
             first = response.producer_id_start

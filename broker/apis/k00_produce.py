@@ -197,7 +197,7 @@ def _refuse_all(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
 
 def _answer_silently(request: Request, reply: ProduceResponse) -> Answer:
     errors = {
-        f"{topic.name}-{p.index}": ErrorCode.of(p.error_code).name
+        f"{topic.name}-{p.index}": ErrorCode(p.error_code).name
         for topic in reply.responses
         for p in topic.partition_responses
         if p.error_code

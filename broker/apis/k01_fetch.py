@@ -112,6 +112,7 @@ def _params(services: Services, request: Request, message: FetchRequest) -> Fetc
 
 def _context(services: Services, version: int, message: FetchRequest, *, is_follower: bool) -> FetchContext:
     snapshot = services.metadata_cache.snapshot
+    forgotten: list[tuple[bytes | str, int]]
     if version >= TOPIC_IDS_FROM:
         names = snapshot.topic_names
         items = [

@@ -97,7 +97,7 @@ class AlterPartitions:
 
     def _take(self, items: dict[TopicPartition, _Item], response: Any) -> None:
         if response is None or response.error_code:
-            reason = "no answer" if response is None else ErrorCode.of(response.error_code).name
+            reason = "no answer" if response is None else ErrorCode(response.error_code).name
             log.warning("changes of %d ISRs are tried again: %s", len(items), reason)
             with self._lock:
                 self._unsent = {**items, **self._unsent}
@@ -123,7 +123,7 @@ class AlterPartitions:
 def _outcomes(response: wire.AlterPartitionResponse) -> dict[tuple[bytes, int], IsrOutcome]:
     return {
         (topic.topic_id, p.partition_index): IsrOutcome(
-            ErrorCode.of(p.error_code), p.leader_id, p.leader_epoch, tuple(p.isr), p.partition_epoch, p.leader_recovery_state
+            ErrorCode(p.error_code), p.leader_id, p.leader_epoch, tuple(p.isr), p.partition_epoch, p.leader_recovery_state
         )
         for topic in response.topics
         for p in topic.partitions

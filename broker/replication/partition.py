@@ -496,9 +496,9 @@ class Partition:
     def append_as_follower(self, records: memoryview, *, leader_epoch: int) -> LogAppendInfo | None:
         """Append what the leader of `leader_epoch` sent; None when that epoch is over."""
         with self._lock:
-            if self.role.is_leader or self.role.leader_epoch != leader_epoch or self.log is None:
+            if self.log is None or not self._follows_locked(leader_epoch):
                 return None
-            return self.log.append_as_follower(records)
+            return self.log.append_as_follower(records, leader_epoch)
 
     def update_follower_watermarks(self, high_watermark: int, log_start_offset: int) -> bool:
         """Take over the leader's watermarks, as far as our log reaches; returns whether the high watermark moved."""
@@ -512,21 +512,23 @@ class Partition:
                 log.maybe_increment_log_start_offset(min(log_start_offset, log.high_watermark), "leader offset incremented")
             return moved
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop everything from `offset` on: it was never committed. Followers only."""
+    def truncate_to(self, offset: int, *, leader_epoch: int) -> None:
+        """Drop everything from `offset` on, as the leader of this epoch says: it was never committed."""
         with self._lock:
-            assert not self.role.is_leader, "a leader never truncates"
-            if self.log is not None:
+            if self.log is not None and self._follows_locked(leader_epoch):
                 self.log.truncate_to(offset)
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and go on at `offset`: the leader no longer has what would come next. Followers only."""
+    def truncate_fully_and_start_at(self, offset: int, *, leader_epoch: int) -> None:
+        """Drop everything and go on at `offset`: the leader of this epoch no longer has what would come next."""
         with self._lock:
-            assert not self.role.is_leader, "a leader never truncates"
-            if self.log is not None:
+            if self.log is not None and self._follows_locked(leader_epoch):
                 self.log.truncate_fully_and_start_at(offset)
 
     # Under the lock
+
+    def _follows_locked(self, leader_epoch: int) -> bool:
+        """Whether the leader of this epoch still is the one to obey: a leader itself, or a new epoch, does not."""
+        return not self.role.is_leader and self.role.leader_epoch == leader_epoch
 
     def _maybe_increment_high_watermark_locked(self) -> bool:
         """Apply the pure decision: the one place where a leader's high watermark moves."""

@@ -1,0 +1,312 @@
+"""BrokerServer: one broker put together. Wiring only: build, start threads in order, stop in reverse.
+
+Start: log directories (locked, recovered) -> purgatories, scheduler, coordinators -> channels to the controller -> handlers ->
+listeners -> registration; ready when the controller has unfenced the broker.
+Stop (SIGTERM): leaders move away (controlled shutdown) -> no new requests -> handlers -> coordinators -> replicas resign,
+watermarks checkpointed -> logs flushed, marked clean -> connections closed.
+
+Source: Kafka's BrokerServer (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from broker.apis.services import Purgatories, Services
+from broker.apis.table import TABLE
+from broker.auto_topic_creation import AutoTopicCreation
+from broker.controller_channel import ControllerChannel
+from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.dynamic_config import DynamicConfig, keep_logs_configured
+from broker.fetch_sessions import FetchSessions
+from broker.handlers import HandlerPool
+from broker.lifecycle import Advertised, BrokerState, Lifecycle
+from broker.metadata_cache import MetadataCache
+from broker.producer_ids import ProducerIds
+from broker.purgatory import Purgatory
+from broker.replication.alter_partition import AlterPartitions
+from broker.replication.fetchers import ReplicaFetchers
+from broker.replication.high_watermarks import HighWatermarks
+from broker.replication.leadership import Leadership
+from broker.replication.replica_manager import ReplicaManager
+from broker.request_channel import RequestChannel
+from broker.request_log import RequestLog
+from broker.socket_server import SocketServer
+from broker.storage.log_manager import LogManager
+from broker.storage.scheduler import Scheduler
+from metrics import catalogue
+from metrics.http import MetricsServer
+from metrics.registry import Registry
+from metrics.request_metrics import RequestMetrics
+
+if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
+    from barnabas.common.files import FileSystem
+    from barnabas.config.config import Config
+
+log = logging.getLogger("barnabas.broker")
+
+CLUSTER_ID_RETRY_MS = 100
+CONTROLLERS = 2  # DescribeCluster's endpoint type
+PENDING_SHUTDOWN_MS = 30_000
+ISR_CHECKS_PER_LAG = 2  # a follower is noticed at most half the lag allowed too late
+
+
+class StartError(Exception):
+    """Why the broker cannot start, in one line for a person."""
+
+
+class BrokerServer:
+    """All of a broker, built but not started."""
+
+    def __init__(self, config: Config, clock: Clock, fs: FileSystem, on_fatal: Callable[[str], None]) -> None:
+        self.config = config
+        self.broker_id = int(config.node_id)
+        self.registry = Registry(clock)
+        self._clock = clock
+        self._on_fatal = on_fatal  # a reason to end the process, told from any thread
+        self._scheduler = Scheduler(config.background_threads, clock)
+        self.log_manager = LogManager(config, config.log_dirs, clock, self._scheduler, fs)
+        known_cluster_id = self.log_manager.open_directories(self.broker_id)
+        try:
+            self._build(fs, known_cluster_id)
+        except BaseException:
+            self._scheduler.shutdown()
+            for directory in self.log_manager.directories:
+                directory.close()
+            raise
+
+    def _build(self, fs: FileSystem, known_cluster_id: str | None) -> None:
+        config, clock, registry = self.config, self._clock, self.registry
+        self.channel = RequestChannel(config.queued_max_requests)
+        request_log = RequestLog(RequestMetrics(registry))
+        self.sockets = SocketServer(
+            config.listeners_parsed,
+            config,
+            self.channel,
+            request_log,
+            registry,
+            clock,
+            inter_broker_listener=config.inter_broker_listener_name,
+        )
+        try:
+            self._addresses = config.controller_bootstrap()
+            if not self._addresses:
+                raise StartError("controller.quorum.bootstrap.servers (or controller.quorum.voters) must name a controller")
+            self.cluster_id = known_cluster_id or self._ask_cluster_id()
+            self.log_manager.identify(self.cluster_id)
+            self._build_services(fs)
+        except BaseException:
+            self.sockets.shutdown()
+            raise
+        self.handlers = HandlerPool(
+            config.num_io_threads, self.channel, TABLE, self.services, request_log, registry, clock
+        )
+        self.page = MetricsServer(registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock)
+        registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
+
+    def _build_services(self, fs: FileSystem) -> None:
+        config, clock, registry = self.config, self._clock, self.registry
+        self.metadata_cache = MetadataCache()
+        self.purgatories = self._make_purgatories()
+        dynamic_config = DynamicConfig(config)
+        keep_logs_configured(dynamic_config, self.log_manager)
+        self.replica_manager = ReplicaManager(
+            broker_id=self.broker_id,
+            config=config,
+            clock=clock,
+            log_manager=self.log_manager,
+            metadata_cache=self.metadata_cache,
+            purgatories=self.purgatories,
+            registry=registry,
+        )
+        self.forwarding = self._make_channel("forwarding")
+        self.alter_partition = self._make_channel("alter-partition")
+        self.replica_manager.isr_changes = AlterPartitions(
+            self.broker_id, self._broker_epoch, self.alter_partition, self._scheduler
+        )
+        self.fetchers = ReplicaFetchers(self.replica_manager, self._broker_epoch)
+        online = [d.path for d in self.log_manager.directories if not d.is_offline]
+        self.high_watermarks = HighWatermarks(online, fs)
+        self.leadership = Leadership(
+            self.replica_manager, self.high_watermarks, dynamic_config.topic_config, self.fetchers
+        )
+        self.producer_ids = ProducerIds(self.broker_id, self._broker_epoch, self.forwarding)
+        self.group_coordinator = GroupCoordinator(
+            config=config,
+            clock=clock,
+            registry=registry,
+            replica_manager=self.replica_manager,
+            metadata_cache=self.metadata_cache,
+        )
+        self.replica_manager.listeners.append(self.group_coordinator)
+        self.lifecycle = self._make_lifecycle()
+        self.services = Services(
+            broker_id=self.broker_id,
+            cluster_id=self.cluster_id,
+            config=config,
+            clock=clock,
+            registry=registry,
+            metadata_cache=self.metadata_cache,
+            log_manager=self.log_manager,
+            replica_manager=self.replica_manager,
+            purgatories=self.purgatories,
+            fetch_sessions=FetchSessions(
+                clock, registry, slots=config.max_incremental_fetch_session_cache_slots
+            ),
+            controller_channel=self.forwarding,
+            auto_topic_creation=AutoTopicCreation(config, self.forwarding),
+            producer_ids=self.producer_ids,
+            dynamic_config=dynamic_config,
+            group_coordinator=self.group_coordinator,
+            leadership=self.leadership,
+            lifecycle=self.lifecycle,
+        )
+
+    # Life
+
+    def start(self) -> None:
+        """Recover the logs, start every thread, and join the cluster; returns when the broker is unfenced."""
+        self.page.start()
+        self.log_manager.load_logs()
+        self.log_manager.start()
+        for purgatory in self._all_purgatories():
+            purgatory.start()
+        self._schedule_tasks()
+        self.group_coordinator.start()
+        self.forwarding.start()
+        self.alter_partition.start()
+        self.handlers.start()
+        self.sockets.start()
+        self.lifecycle.start()
+
+    def wait_until_ready(self, timeout_ms: int) -> bool:
+        """Wait until the controller has unfenced the broker; False when it stops before, or the time is up."""
+        return self.lifecycle.wait_for(BrokerState.RUNNING, timeout_ms)
+
+    def stop(self, *, controlled: bool = True) -> None:
+        """Stop in reverse; `controlled`: let the controller move our leaders away first."""
+        if controlled:
+            self.lifecycle.begin_controlled_shutdown()
+            if not self.lifecycle.wait_for(BrokerState.SHUTTING_DOWN, PENDING_SHUTDOWN_MS):
+                log.warning("the controller did not agree to the shutdown in time")
+        self.lifecycle.shutdown()
+        self.sockets.begin_shutdown()
+        self.handlers.shutdown()
+        self.group_coordinator.shutdown()
+        self.fetchers.shutdown()
+        self.alter_partition.shutdown()
+        self.forwarding.shutdown()
+        for purgatory in self._all_purgatories():
+            purgatory.shutdown()
+        self.high_watermarks.write(self.replica_manager)
+        self._scheduler.shutdown()
+        self.log_manager.shutdown(self.lifecycle.epoch)
+        self.sockets.shutdown()
+        self.page.stop()
+
+    def close(self) -> None:
+        """Give up a broker that was built but could not be started."""
+        self.stop(controlled=False)
+
+    # Parts
+
+    def _broker_epoch(self) -> int:
+        return self.lifecycle.epoch
+
+    def _all_purgatories(self) -> tuple[Purgatory, ...]:
+        p = self.purgatories
+        return p.produce, p.fetch, p.delete_records, p.topic
+
+    def _make_purgatories(self) -> Purgatories:
+        config, broker_id = self.config, self.broker_id
+        made = Purgatories(
+            produce=Purgatory(
+                "Produce", self._clock, broker_id=broker_id, purge_interval=config.producer_purgatory_purge_interval_requests
+            ),
+            fetch=Purgatory(
+                "Fetch", self._clock, broker_id=broker_id, purge_interval=config.fetch_purgatory_purge_interval_requests
+            ),
+            delete_records=Purgatory(
+                "DeleteRecords",
+                self._clock,
+                broker_id=broker_id,
+                purge_interval=config.delete_records_purgatory_purge_interval_requests,
+            ),
+            topic=Purgatory("topic", self._clock, broker_id=broker_id),
+        )
+        for purgatory in (made.produce, made.fetch, made.delete_records, made.topic):
+            label = purgatory.name
+            self.registry.gauge(catalogue.PURGATORY_SIZE, purgatory.watched, delayedOperation=label)
+            self.registry.gauge(catalogue.NUM_DELAYED_OPERATIONS, purgatory.delayed, delayedOperation=label)
+        return made
+
+    def _make_channel(self, name: str) -> ControllerChannel:
+        return ControllerChannel(
+            name, self.broker_id, self._addresses, self._clock, request_timeout_ms=self.config.request_timeout_ms
+        )
+
+    def _make_lifecycle(self) -> Lifecycle:
+        directories = self.log_manager.directories
+        return Lifecycle(
+            broker_id=self.broker_id,
+            cluster_id=self.cluster_id,
+            addresses=self._addresses,
+            advertised=Advertised(
+                self._advertised_listeners(), [d.directory_id for d in directories], self.config.broker_rack
+            ),
+            config=self.config,
+            clock=self._clock,
+            metadata_cache=self.metadata_cache,
+            on_registered=self._registered,
+            on_refused=self._on_fatal,
+            offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline],
+        )
+
+    def _registered(self, epoch: int) -> None:
+        self.leadership.broker_epoch = epoch
+        self.producer_ids.prefetch()
+
+    def _advertised_listeners(self) -> list[tuple[str, str, int, str]]:
+        """What clients and brokers are told to connect to: names and ports that are filled in where left open."""
+        told = []
+        for listener in self.config.advertised_listeners_parsed:
+            if listener.name not in self.sockets.acceptors:
+                raise StartError(f"advertised.listeners names {listener.name}, which listeners does not")
+            port = listener.port or self.sockets.port(listener.name)
+            told.append((listener.name, listener.host or socket.gethostname(), port, listener.security_protocol))
+        return told
+
+    def _schedule_tasks(self) -> None:
+        config, every = self.config, self._scheduler.schedule
+        interval_ms = config.replica_high_watermark_checkpoint_interval_ms
+        every(
+            "highwatermark-checkpoint", lambda: self.high_watermarks.write(self.replica_manager), interval_ms, interval_ms
+        )
+        check_ms = max(1, config.replica_lag_time_max_ms // ISR_CHECKS_PER_LAG)
+        every("isr-expiration", self.replica_manager.maybe_shrink_isrs, check_ms, check_ms)
+
+    def _ask_cluster_id(self) -> str:
+        """Ask the controller which cluster this is: the first start on empty directories."""
+        deadline_ms = self._clock.monotonic_ms() + self.config.initial_broker_registration_timeout_ms
+        request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+        pause = threading.Event()
+        while self._clock.monotonic_ms() < deadline_ms:
+            for host, port in self._addresses:
+                with NodeConnection(host, port, timeout_ms=self.config.request_timeout_ms, clock=self._clock) as node:
+                    try:
+                        response = node.send(request, 1)
+                    except NodeConnectionError as error:
+                        log.debug("%s", error)
+                        continue
+                    if response.cluster_id:
+                        return str(response.cluster_id)
+            pause.wait(CLUSTER_ID_RETRY_MS / 1000)
+        where = ", ".join(f"{host}:{port}" for host, port in self._addresses)
+        raise StartError(f"no controller answers at {where}")

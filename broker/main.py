@@ -1,0 +1,125 @@
+"""`python -P -m broker.main FILE [--override KEY=VALUE]...`: one broker process.
+
+Wiring only: build, start, wait for SIGTERM or SIGINT, stop. What a person must mend (a bad key, a taken port, a directory in
+use, another cluster's controller) is one line on stderr and exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import queue
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+from barnabas.common import logs, threads
+from barnabas.common.clock import SystemClock
+from barnabas.common.files import OsFileSystem
+from barnabas.common.process import die_with_supervisor
+from barnabas.config.config import BROKER, Config
+from barnabas.config.errors import ConfigError
+from broker.broker_server import BrokerServer, StartError
+from broker.storage.log_manager import LogDirectoryError
+
+log = logging.getLogger("barnabas.broker")
+
+EXIT_USER_ERROR = 1
+EXIT_FATAL = 2
+STOP = None
+
+
+class _Ending:
+    """Why the process ends: None for a signal, else a line for a person. The first reason counts."""
+
+    def __init__(self) -> None:
+        self._reasons: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def ask(self, reason: str | None = STOP) -> None:
+        """End; from a signal handler or any thread."""
+        self._reasons.put(reason)
+
+    def wait(self) -> str | None:
+        """Wait for the first reason."""
+        return self._reasons.get()
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
+    """Run a broker until it is told to stop; return the exit code."""
+    environment = os.environ if environment is None else environment
+    die_with_supervisor()
+    ending = _Ending()
+    try:
+        arguments = parse_arguments(argv)
+        logs.configure()
+        config = Config.load(arguments.file, role=BROKER, overrides=arguments.overrides, environment=environment)
+        server = BrokerServer(config, SystemClock(), OsFileSystem(), ending.ask)
+    except (ConfigError, LogDirectoryError, StartError, OSError) as error:
+        print(f"broker: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    return run(server, ending)
+
+
+def run(server: BrokerServer, ending: _Ending) -> int:
+    """Start, wait for a signal or a reason to end, stop."""
+    threads.set_fatal_handler(_end_at_once)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.ask())
+    try:
+        server.start()
+    except (LogDirectoryError, OSError) as error:
+        print(f"broker: {error}", file=sys.stderr)
+        server.close()
+        return EXIT_USER_ERROR
+    threads.ServiceThread("broker-readiness", "readiness", lambda: _announce(server), daemon=True).start()
+    reason = ending.wait()
+    if reason is not None:
+        print(f"broker: {reason}", file=sys.stderr)
+        server.close()
+        return EXIT_USER_ERROR
+    log.info("Broker %d is shutting down", server.broker_id)
+    server.stop()
+    log.info("Broker %d has shut down", server.broker_id)
+    return 0
+
+
+def _announce(server: BrokerServer) -> None:
+    """Say once that clients can use the broker."""
+    if server.wait_until_ready(server.config.initial_broker_registration_timeout_ms):
+        ports = ", ".join(f"{name} on port {server.sockets.port(name)}" for name in server.sockets.acceptors)
+        log.info(
+            "Broker %d is ready: %s, cluster id %s, metrics on port %d",
+            server.broker_id, ports, server.cluster_id, server.page.port,
+        )  # fmt: skip
+
+
+def _end_at_once(thread_name: str, error: BaseException) -> None:
+    """A thread died: what it should do is no longer done, and only a restart makes it right."""
+    log.critical("The broker ends because thread %s died: %s", thread_name, error)
+    logging.shutdown()
+    os._exit(EXIT_FATAL)
+
+
+class _Arguments(argparse.Namespace):
+    file: str
+    overrides: dict[str, str]
+
+
+def parse_arguments(argv: Sequence[str] | None) -> _Arguments:
+    """FILE and the overrides; raises ConfigError."""
+    parser = argparse.ArgumentParser(prog="broker.main", description="Run one Barnabas broker.")
+    parser.add_argument("file", help="a Kafka-style server.properties")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
+    parsed = parser.parse_args(argv, namespace=_Arguments())
+    parsed.overrides = {}
+    for text in parsed.override:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"--override wants KEY=VALUE, not {text!r}")
+        parsed.overrides[key.strip()] = value.strip()
+    return parsed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

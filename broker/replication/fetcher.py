@@ -1,0 +1,362 @@
+"""ReplicaFetcher: the thread that copies from one leader broker.
+
+Each turn: fetch what is ready, and for each partition of the answer append, truncate, or wait as it says.
+
+Rules
+1. What is appended was fetched under the leader epoch that the partition still has (`Partition.append_as_follower`
+   checks it under its lock); `forget` need not wait for the thread.
+2. The fetcher decides no ISR and no high watermark: it takes over what the leader says.
+3. A follower truncates where its epochs and the leader's part (KIP-595), never by its own high watermark alone.
+
+Threads: `ReplicaFetcherThread-<index>-<leader>` runs; others add and remove partitions under `_condition`.
+Source: Kafka's AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.common.threads import ServiceThread
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages import k01_fetch as wire
+from barnabas.protocol.messages import k02_list_offsets as offsets_wire
+from broker.replication.fetch_state import (
+    ClientSession,
+    FetchState,
+    Wanted,
+    initial_state,
+    soonest_ms,
+    truncation_offset,
+)
+from broker.replication.partition import EpochEnd, Partition
+from broker.storage.log import UnexpectedAppendOffsetError
+from broker.storage.log_types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
+
+if TYPE_CHECKING:
+    from barnabas.common.topic_partition import TopicPartition
+    from broker.replication.replica_manager import ReplicaManager
+
+log = logging.getLogger("barnabas.replication.fetcher")
+
+FETCH_VERSION = 17
+LIST_OFFSETS_VERSION = 7
+SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+Address = Callable[[], "tuple[str, int] | None"]
+
+
+class ReplicaFetcher:
+    """Copies the partitions that `leader_id` leads; see the module."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        index: int,
+        manager: ReplicaManager,
+        address: Address,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        # Fixed before start.
+        self.leader_id = leader_id
+        self._manager = manager
+        self._config = manager.config
+        self._clock = manager.clock
+        self._address = address
+        self._broker_epoch = broker_epoch
+        # Owner: the fetcher's thread; shutdown may abort the connection.
+        self._connection: NodeConnection | None = None
+        self._session = ClientSession()
+        # Guarded by: _condition.
+        self._condition = threading.Condition()
+        self._states: dict[TopicPartition, FetchState] = {}
+        self._is_stopping = False
+        self.lags: dict[TopicPartition, int] = {}  # owner: the fetcher's thread; records behind the leader's watermark
+        self._thread = ServiceThread(
+            f"ReplicaFetcherThread-{index}-{leader_id}", f"fetch-{index}-{leader_id}", self._run
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def add(self, partitions: Iterable[Partition]) -> None:
+        """Fetch these too."""
+        states = {partition.tp: initial_state(partition) for partition in partitions}
+        with self._condition:
+            self._states.update(states)
+            self._condition.notify_all()
+
+    def remove(self, tps: Iterable[TopicPartition]) -> None:
+        """Fetch these no more."""
+        with self._condition:
+            for tp in tps:
+                self._states.pop(tp, None)
+                self.lags.pop(tp, None)
+
+    def is_idle(self) -> bool:
+        """Whether there is nothing to fetch."""
+        return not self._states
+
+    def max_lag(self) -> int:
+        """Records that the slowest partition is behind."""
+        return max(list(self.lags.values()), default=0)
+
+    def begin_shutdown(self) -> None:
+        """Make the thread end."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify_all()
+        connection = self._connection
+        if connection is not None:
+            connection.abort()
+
+    def join(self) -> None:
+        """Wait until it has."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # The fetcher's thread
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            ready = self._wait_for_work()
+            if not ready:
+                continue
+            try:
+                self._fetch(ready)
+            except NodeConnectionError as error:
+                if not self._is_stopping:
+                    log.info("cannot fetch from broker %d: %s", self.leader_id, error)
+                self._disconnect()
+                self._pause()
+        self._disconnect()
+
+    def _wait_for_work(self) -> dict[TopicPartition, FetchState]:
+        with self._condition:
+            now_ms = self._clock.monotonic_ms()
+            ready = {tp: state for tp, state in self._states.items() if state.is_ready(now_ms)}
+            if not ready and not self._is_stopping:
+                wait_ms = soonest_ms(self._states.values()) - now_ms if self._states else 1000
+                self._condition.wait(max(1, wait_ms) / 1000)
+            return ready
+
+    def _pause(self) -> None:
+        with self._condition:
+            if not self._is_stopping:
+                self._condition.wait(self._config.replica_fetch_backoff_ms / 1000)
+
+    def _fetch(self, ready: dict[TopicPartition, FetchState]) -> None:
+        build = self._session.build({tp: _wanted(state) for tp, state in ready.items()})
+        names = {item.topic_id: tp.topic for tp, item in ((tp, _wanted(s)) for tp, s in ready.items())}
+        config = self._config
+        request = wire.FetchRequest(
+            replica_state=wire.ReplicaState(
+                replica_id=self._manager.broker_id, replica_epoch=self._broker_epoch()
+            ),
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=build.session_id,
+            session_epoch=build.session_epoch,
+            topics=self._topics(build.changed),
+            forgotten_topics_data=_forgotten(build.forgotten),
+        )
+        response = self._send(request, FETCH_VERSION)
+        error = ErrorCode(response.error_code)
+        if error != ErrorCode.NONE:
+            log.info("fetch from broker %d refused: %s", self.leader_id, error.name)
+            self._session.reset(keep_id=error == ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            if error not in SESSION_ERRORS:
+                self._pause()
+            return
+        self._session.accepted(response.session_id)
+        for topic in response.responses:
+            for data in topic.partitions:
+                tp = self._session.partition_of(topic.topic_id, data.partition_index, names)
+                if tp is not None and tp in ready:
+                    self._take(tp, ready[tp], data)
+
+    def _take(self, tp: TopicPartition, asked: FetchState, data: Any) -> None:
+        """Act on one partition's answer, unless it was moved or forgotten meanwhile."""
+        if self._states.get(tp) is not asked:
+            return
+        error = ErrorCode(data.error_code)
+        try:
+            if error == ErrorCode.NONE:
+                following = self._apply(asked, data)
+            elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                following = self._restart(asked)
+            elif error == ErrorCode.FENCED_LEADER_EPOCH:
+                self._give_up(tp, asked, "our leader epoch is outdated; the next push will tell the new one")
+                return
+            else:
+                log.info("fetch of %s from broker %d failed: %s", tp, self.leader_id, error.name)
+                following = self._delayed(asked)
+        except UnexpectedAppendOffsetError as problem:
+            log.warning("%s", problem)
+            following = self._delayed(initial_state(asked.partition))
+        except ApiError as problem:
+            if problem.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._give_up(tp, asked, str(problem))
+                return
+            log.warning("what broker %d sent for %s is refused: %s", self.leader_id, tp, problem)
+            following = self._delayed(asked)
+        with self._condition:
+            if self._states.get(tp) is asked:
+                self._states[tp] = following
+
+    def _apply(self, asked: FetchState, data: Any) -> FetchState:
+        """Append what came, or truncate where the logs part."""
+        partition = asked.partition
+        if data.diverging_epoch.epoch != NO_EPOCH or data.diverging_epoch.end_offset != -1:
+            return self._truncate(asked, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
+        following = asked
+        records = data.records
+        if records:
+            info = partition.append_as_follower(records, leader_epoch=asked.leader_epoch)
+            if info is None:
+                return asked
+            if info.last_offset >= asked.fetch_offset:
+                following = asked._replace(
+                    fetch_offset=info.last_offset + 1, last_fetched_epoch=info.leader_epoch, delayed_until_ms=0
+                )
+                self._manager.stats.all_topics.replication_bytes_in(info.size_in_bytes)
+        self.lags[partition.tp] = max(0, data.high_watermark - following.fetch_offset)
+        if partition.update_follower_watermarks(data.high_watermark, data.log_start_offset):
+            self._manager.complete_delayed(partition.tp)
+        return following
+
+    def _truncate(self, asked: FetchState, leader: EpochEnd) -> FetchState:
+        partition = asked.partition
+        held = partition.log
+        assert held is not None, "a follower has a log"
+        own = EpochEnd(*held.end_offset_for_epoch(leader.leader_epoch))
+        offset = truncation_offset(
+            leader, own=own, log_end_offset=held.log_end_offset, high_watermark=held.high_watermark
+        )
+        log.info("truncating %s to %d: it parts from its leader in epoch %d", partition.tp, offset, leader.leader_epoch)
+        partition.truncate_to(offset, leader_epoch=asked.leader_epoch)
+        return asked._replace(fetch_offset=offset, last_fetched_epoch=held.latest_epoch, delayed_until_ms=0)
+
+    def _restart(self, asked: FetchState) -> FetchState:
+        """The leader's log does not reach our end, or begins after it: go on where it can be gone on."""
+        partition = asked.partition
+        held = partition.log
+        assert held is not None, "a follower has a log"
+        end = self._leader_offset(asked, LATEST_TIMESTAMP)
+        if end is None:
+            return self._delayed(asked)
+        if end < held.log_end_offset:
+            log.warning("truncating %s to its leader's end %d", partition.tp, end)
+            partition.truncate_to(end, leader_epoch=asked.leader_epoch)
+            return asked._replace(fetch_offset=end, last_fetched_epoch=held.latest_epoch)
+        start = self._leader_offset(asked, EARLIEST_TIMESTAMP)
+        if start is None:
+            return self._delayed(asked)
+        if start > held.log_end_offset:
+            log.warning("%s starts anew at its leader's start %d", partition.tp, start)
+            partition.truncate_fully_and_start_at(start, leader_epoch=asked.leader_epoch)
+        return asked._replace(
+            fetch_offset=max(start, held.log_end_offset), last_fetched_epoch=held.latest_epoch
+        )
+
+    def _leader_offset(self, asked: FetchState, timestamp: int) -> int | None:
+        tp = asked.partition.tp
+        request = offsets_wire.ListOffsetsRequest(
+            replica_id=self._manager.broker_id,
+            topics=[
+                offsets_wire.ListOffsetsTopic(
+                    name=tp.topic,
+                    partitions=[
+                        offsets_wire.ListOffsetsPartition(
+                            partition_index=tp.partition, current_leader_epoch=asked.leader_epoch, timestamp=timestamp
+                        )
+                    ],
+                )
+            ],
+        )
+        answer = self._send(request, LIST_OFFSETS_VERSION).topics[0].partitions[0]
+        return None if answer.error_code else int(answer.offset)
+
+    def _delayed(self, state: FetchState) -> FetchState:
+        return state._replace(
+            delayed_until_ms=self._clock.monotonic_ms() + self._config.replica_fetch_backoff_ms
+        )
+
+    def _give_up(self, tp: TopicPartition, asked: FetchState, why: str) -> None:
+        log.warning("fetching %s ends: %s", tp, why)
+        with self._condition:
+            if self._states.get(tp) is asked:
+                del self._states[tp]
+
+    def _topics(self, changed: dict[TopicPartition, Wanted]) -> list[wire.FetchTopic]:
+        topics: dict[bytes, wire.FetchTopic] = {}
+        for tp, item in changed.items():
+            topic = topics.get(item.topic_id)
+            if topic is None:
+                topic = topics[item.topic_id] = wire.FetchTopic(topic=tp.topic, topic_id=item.topic_id, partitions=[])
+            topic.partitions.append(
+                wire.FetchPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=item.leader_epoch,
+                    fetch_offset=item.fetch_offset,
+                    last_fetched_epoch=item.last_fetched_epoch,
+                    log_start_offset=item.log_start_offset,
+                    partition_max_bytes=self._config.replica_fetch_max_bytes,
+                )
+            )
+        return list(topics.values())
+
+    def _send(self, message: Any, version: int) -> Any:
+        connection = self._connection
+        if connection is None:
+            address = self._address()
+            if address is None:
+                raise NodeConnectionError(f"no address of broker {self.leader_id} is known")
+            connection = self._connection = NodeConnection(
+                *address,
+                timeout_ms=self._config.replica_socket_timeout_ms,
+                client_id=f"broker-{self._manager.broker_id}-fetcher-0",
+                clock=self._clock,
+            )
+        return connection.send(message, version)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._session.reset()
+
+
+def _wanted(state: FetchState) -> Wanted:
+    held = state.partition.log
+    assert held is not None, "a follower has a log"
+    return Wanted(
+        state.partition.topic_id,
+        state.fetch_offset,
+        held.log_start_offset,
+        state.leader_epoch,
+        state.last_fetched_epoch,
+    )
+
+
+def _forgotten(forgotten: dict[TopicPartition, bytes]) -> list[wire.ForgottenTopic]:
+    topics: dict[bytes, wire.ForgottenTopic] = {}
+    for tp, topic_id in forgotten.items():
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = wire.ForgottenTopic(topic=tp.topic, topic_id=topic_id, partitions=[])
+        topic.partitions.append(tp.partition)
+    return list(topics.values())

@@ -1,0 +1,104 @@
+"""ReplicaFetchers: which fetcher thread copies which partition.
+
+A partition belongs to fetcher number (hash of its name) modulo num.replica.fetchers of its leader's broker; a fetcher
+without partitions is stopped.
+
+Threads: the handler of a push follows and forgets; metrics read.
+Source: Kafka's AbstractFetcherManager, ReplicaFetcherManager (4.3).
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.replication.fetcher import ReplicaFetcher
+from metrics import catalogue
+
+if TYPE_CHECKING:
+    from barnabas.common.topic_partition import TopicPartition
+    from broker.replication.partition import Partition
+    from broker.replication.replica_manager import ReplicaManager
+
+CLIENT_ID = "Replica"
+
+
+class ReplicaFetchers:
+    """All fetchers of a broker."""
+
+    def __init__(self, manager: ReplicaManager, broker_epoch: Callable[[], int]) -> None:
+        self._manager = manager  # fixed before start
+        self._broker_epoch = broker_epoch  # fixed before start
+        self._lock = threading.Lock()
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}  # guarded by: _lock; by (leader, index)
+        self._addresses: dict[int, tuple[str, int]] = {}  # guarded by: _lock; as pushes tell them
+        manager.registry.gauge(catalogue.FETCHER_MAX_LAG, self._max_lag, clientId=CLIENT_ID)
+
+    def follow(self, partitions: Iterable[Partition], leaders: Mapping[int, tuple[str, int]]) -> None:
+        """Start fetching these from the leaders in their roles; `leaders` tells where these are."""
+        wanted: dict[tuple[int, int], list[Partition]] = {}
+        count = self._manager.config.num_replica_fetchers
+        tps = []
+        for partition in partitions:
+            tps.append(partition.tp)
+            if partition.leader_id >= 0:
+                index = zlib.crc32(str(partition.tp).encode()) % count
+                wanted.setdefault((partition.leader_id, index), []).append(partition)
+        with self._lock:
+            self._addresses.update(leaders)
+            for fetcher in self._fetchers.values():
+                fetcher.remove(tps)
+            for key, group in wanted.items():
+                self._fetcher_locked(key).add(group)
+        self._stop_idle()
+
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        """Stop fetching these."""
+        listed = list(tps)
+        if not listed:
+            return
+        with self._lock:
+            for fetcher in self._fetchers.values():
+                fetcher.remove(listed)
+        self._stop_idle()
+
+    def shutdown(self) -> None:
+        """Stop all fetchers."""
+        with self._lock:
+            stopped, self._fetchers = list(self._fetchers.values()), {}
+        for fetcher in stopped:
+            fetcher.begin_shutdown()
+        for fetcher in stopped:
+            fetcher.join()
+
+    def _fetcher_locked(self, key: tuple[int, int]) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            leader_id, index = key
+            fetcher = self._fetchers[key] = ReplicaFetcher(
+                leader_id, index, self._manager, partial(self._address, leader_id), self._broker_epoch
+            )
+            fetcher.start()
+        return fetcher
+
+    def _address(self, leader_id: int) -> tuple[str, int] | None:
+        """Where the broker is: as the metadata cache has it, or (before that knows) as the push told."""
+        node = self._manager.metadata_cache.snapshot.node(
+            leader_id, self._manager.config.inter_broker_listener_name
+        )
+        return self._addresses.get(leader_id) if node is None else (node.host, node.port)
+
+    def _stop_idle(self) -> None:
+        with self._lock:
+            idle = {key: fetcher for key, fetcher in self._fetchers.items() if fetcher.is_idle()}
+            for key in idle:
+                del self._fetchers[key]
+        for fetcher in idle.values():
+            fetcher.begin_shutdown()
+
+    def _max_lag(self) -> int:
+        with self._lock:
+            return max((fetcher.max_lag() for fetcher in self._fetchers.values()), default=0)
