@@ -18,6 +18,7 @@ from metrics.registry import Registry
 if TYPE_CHECKING:
     from controller.quorum_controller import QuorumController
 
+_OF_A_BROKER = (rows.BROKER_REGISTRATION_STATE, rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS, rows.PUSH_QUEUE_SIZE)
 _FENCED, _SHUTTING_DOWN, _ACTIVE, _UNREGISTERED = 10, 20, 30, -1
 
 
@@ -114,7 +115,7 @@ class ControllerMetrics:
         for broker_id in brokers - self._shown_brokers:
             self._show_broker(controller, broker_id)
         for broker_id in self._shown_brokers - brokers:
-            for row in (rows.BROKER_REGISTRATION_STATE, rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS, rows.PUSH_QUEUE_SIZE):
+            for row in _OF_A_BROKER:
                 self._registry.remove(row, broker=broker_id)
         self._shown_brokers = brokers
 

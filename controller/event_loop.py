@@ -8,8 +8,8 @@ Rules
    sees what the ones before it did; nothing leaves the process, no answer and no push, before the commit.
 3. A timer is an event that the loop submits to itself when its time has come.
 4. An `ApiError` is an answer. Any other exception of a decision is a bug of ours: counted, logged, answered with
-   UNKNOWN_SERVER_ERROR; it wrote nothing. An error while appending or committing ends the process: the state in memory
-   may be ahead of the log, and only a replay can tell.
+   UNKNOWN_SERVER_ERROR; it wrote nothing. An error of the disk ends the process: the state in memory may be ahead of
+   the log, and only a replay can tell.
 
 Threads: `submit` is for any thread; `run` is the event thread; `step` is `run`'s body, and what tests call.
 
@@ -185,6 +185,8 @@ class EventLoop:
             decision = event.decide()
         except ApiError as error:
             return _Outcome(event, error=error)
+        except OSError:
+            raise  # the disk failed (rule 4)
         except Exception:
             log.exception("Event %s failed", event.name)
             self.observer.event_failed()

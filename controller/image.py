@@ -276,8 +276,11 @@ class ImageEditor:
         self._owned: set[str] = set()
         self._owned_topics: set[bytes] = set()
 
-    def image(self) -> Image:
-        """The image after everything that was applied; the editor must not be used any more."""
+    def image(self, offset: int | None = None) -> Image:
+        """The image after everything that was applied, as of `offset` if that is not the last record's.
+
+        The editor must not be used any more.
+        """
         return Image(
             brokers=self._brokers,
             topics=self._topics,
@@ -285,7 +288,7 @@ class ImageEditor:
             configs=self._configs,
             features=self._features,
             next_producer_id=self._next_producer_id,
-            offset=self._offset,
+            offset=self._offset if offset is None else offset,
         )
 
     def apply_all(self, records: Iterable[object], base_offset: int) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import queue
 import signal
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 
 from barnabas.client.connection import NodeConnection
@@ -149,10 +149,10 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 
 def run(server: ControllerServer) -> int:
     """Start, wait for a signal or a fatal error, stop."""
-    stopping = threading.Event()
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()  # Why: a signal handler may put without deadlock
     threads.set_fatal_handler(_end_at_once)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda got, _: signals.put(got))
     try:
         server.start()
     except (OSError, ApiError) as error:
@@ -163,7 +163,7 @@ def run(server: ControllerServer) -> int:
         "Controller %d is ready on port %d, cluster id %s, metrics on port %d",
         server.controller.node_id, server.port, server.cluster_id, server.page.port,
     )  # fmt: skip
-    stopping.wait()
+    signals.get()
     log.info("Controller %d is shutting down", server.controller.node_id)
     server.stop()
     return 0

@@ -3,7 +3,9 @@
 Rules
 1. The records of one append are one batch: after a crash they are all there or none is.
 2. `flush` returns once everything appended survives a power cut; until then nobody outside this process may rely on it.
-3. A batch carries the epoch of the controller that wrote it; each start of a controller opens the next one.
+3. Once the log is longer than metadata.log.max.record.bytes.between.snapshots, a snapshot takes the place of what it
+   holds (snapshot.py).
+4. A batch carries the epoch of the controller that wrote it; each start of a controller opens the next one.
 
 Threads: the event thread (and main before it starts).
 
@@ -27,8 +29,11 @@ from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
 from broker.storage.log import Log
 from broker.storage.log_types import AppendOrigin, FetchIsolation
+from broker.storage.names import LEADER_EPOCH_FILE
 from broker.storage.recovery import LogLoader
 from broker.storage.scheduler import ManualScheduler
+from controller.image import Image
+from controller.snapshot import list_snapshots, newest_snapshot, write_snapshot
 
 log = logging.getLogger("barnabas.controller.log")
 
@@ -52,21 +57,31 @@ class MetadataLog:
                 "segment.ms": str(config.metadata_log_segment_ms),
                 "retention.ms": "-1",
                 "retention.bytes": "-1",
+                "file.delete.delay.ms": "0",
             }
         )
+        # Why: storage may replace it without an fsync, so a power cut can leave it empty. All batches are read at start
+        # (the recovery point is 0), which makes it again.
+        fs.unlink(f"{path}/{LEADER_EPOCH_FILE}")
+        found = newest_snapshot(fs, path)
+        self._end_of_snapshot = 0 if found is None else found[0].end_offset
+        #: The image that replay builds upon. Owner: main
+        self.snapshot = Image() if found is None else found[1]
+        self._max_bytes = int(config.metadata_log_max_record_bytes_between_snapshots)  # fixed before start
         loaded = LogLoader(
             fs,
             path,
             TOPIC_PARTITION,
             topic_config,
             clock,
-            log_start_offset=0,
+            log_start_offset=self._end_of_snapshot,
             recovery_point=0,
             clean_shutdown=False,
             producer_id_expiration_ms=86_400_000,
         ).load()
         self._log = Log(fs, path, TOPIC_PARTITION, topic_config, clock, self._scheduler, loaded)
-        self.epoch = self._log.latest_epoch  # of the last batch; -1 in an empty log. Owner: event thread
+        #: Of the last batch; -1 in an empty log. Owner: event thread
+        self.epoch = max(self._log.latest_epoch, -1 if found is None else found[0].epoch)
 
     @property
     def next_offset(self) -> int:
@@ -111,6 +126,27 @@ class MetadataLog:
         """Make everything appended durable (rule 2)."""
         self._log.flush()
         self._scheduler.run_due()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a snapshot is due."""
+        return self._log.size_in_bytes > self._max_bytes
+
+    def write_snapshot(self, image: Image) -> None:
+        """Replace everything up to the image, which is the last that was flushed, by a snapshot of it (rule 3)."""
+        directory = self._log.directory
+        before = list_snapshots(self._fs, directory)
+        snapshot = write_snapshot(self._fs, directory, image, self.epoch, self._clock.wall_ms())
+        self._log.roll()
+        self._log.flush()
+        self._log.update_high_watermark(self._log.log_end_offset)
+        old = [segment for segment in self._log.segments if segment is not self._log.active_segment]
+        self._log.delete_segments(old, f"snapshot {snapshot.file_name}")
+        self._scheduler.run_due()
+        for older in before:
+            if older != snapshot:
+                self._fs.unlink(f"{directory}/{older.file_name}")
+        log.info("Wrote snapshot %s", snapshot.file_name)
 
     def close(self) -> None:
         """Flush and close the files."""

@@ -56,9 +56,8 @@ R = TypeVar("R")
 MAX_ELECTIONS_PER_ROUND: Final = 1_000
 UNCLEAN_CHECK_INTERVAL_MS: Final = 300_000
 
-#: What a new cluster is formatted with, and what this controller can do: (oldest, newest) level.
+#: What a new cluster is formatted with.
 BOOTSTRAP_FEATURES: Final = {"metadata.version": 25}
-SUPPORTED_FEATURES: Final = {"metadata.version": (7, 30), "group.version": (0, 1), "transaction.version": (0, 2)}
 
 
 class QuorumController:
@@ -103,7 +102,7 @@ class QuorumController:
 
     def start(self) -> None:
         """Replay the log, open an epoch, and begin to work."""
-        editor = ImageEditor(self.image)
+        editor = ImageEditor(self._log.snapshot)
         for base_offset, records in self._log.replay():
             editor.apply_all(records, base_offset)
         self.image = self.committed_image = editor.image()
@@ -219,6 +218,7 @@ class QuorumController:
         if self.config.auto_leader_rebalance_enable:
             interval_ms = int(self.config.leader_imbalance_check_interval_seconds) * 1000
             timers.append(self._periodic("electPreferred", interval_ms, self._has_imbalance, self._rebalance))
+        timers.append(Timer("generateSnapshot", self._next_snapshot_ms, self._write_snapshot))
         timers.append(
             self._periodic("electUnclean", UNCLEAN_CHECK_INTERVAL_MS, self._has_leaderless, self._elect_unclean)
         )
@@ -235,6 +235,17 @@ class QuorumController:
             return decide() if is_needed() else Decision([], None)
 
         return Timer(name, lambda: self._last_check_ms[name] + interval_ms, run)
+
+    def _next_snapshot_ms(self) -> int | None:
+        return self._clock.monotonic_ms() if self._log.is_long else None
+
+    def _write_snapshot(self) -> Decision[Any]:
+        try:
+            if self.image is self.committed_image:
+                self._log.write_snapshot(self.committed_image)
+        except ApiError as error:  # of the log: its disk failed
+            raise OSError(str(error)) from error
+        return Decision([], None)
 
     def _next_fencing_ms(self) -> int | None:
         return self.sessions.next_expiry_ms(self.image)

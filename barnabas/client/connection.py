@@ -7,7 +7,7 @@ Rules
 1. A connection belongs to the thread that uses it; only `abort` may be called by another.
 2. After any error the socket is closed: the next `send` connects anew, so an answer that comes late is never taken for
    the answer to another request.
-3. A request that failed with `NodeConnectionError` may or may not have been carried out; retrying is the caller's choice.
+3. A request that failed with `NodeConnectionError` may have been carried out or not; retrying is the caller's choice.
 """
 
 from __future__ import annotations

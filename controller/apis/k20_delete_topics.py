@@ -1,8 +1,8 @@
 """DeleteTopics: v1-v6
 
 Behaviour
-- A topic is gone for the controller at once; brokers delete their replicas when the push (StopReplica) reaches them, and
-  one that is down finds out when it returns: a FULL LeaderAndIsr does not name the topic, or names another id.
+- A topic is gone for the controller at once; brokers delete their replicas when the push (StopReplica) reaches them,
+  and one that is down finds out when it returns: a FULL LeaderAndIsr does not name the topic, or names another id.
 
 Version notes: v6 (KIP-516) topics by id.
 

@@ -21,6 +21,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
+from barnabas.protocol.primitives import read_uvarint
 from broker.answers import Answer, Park, Reply
 from broker.apis.api import Api
 from broker.purgatory import DelayedOperation
@@ -100,9 +101,9 @@ def _principal(data: bytes | None) -> str:
 
 
 def _compact_string(view: memoryview, position: int) -> tuple[str, int]:
-    length = view[position] - 1  # one byte is enough: longer names are not ours
-    start, end = position + 1, position + 1 + length
-    if length < 0 or view[position] > 127 or end > len(view):
+    length, start = read_uvarint(view, position)
+    end = start + length - 1
+    if length == 0 or end > len(view):
         raise ValueError("the principal is malformed")
     return str(view[start:end], "utf-8"), end
 

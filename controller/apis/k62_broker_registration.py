@@ -1,7 +1,7 @@
 """BrokerRegistration: v0-v4
 
-Behaviour: makes a broker known, fenced, under a new epoch; its sender begins to tell it everything. The same incarnation
-may register again, to amend what it said.
+Behaviour: makes a broker known, fenced, under a new epoch; its sender begins to tell it everything. The same
+incarnation may register again, to amend what it said.
 
 Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION,
 BROKER_ID_NOT_REGISTERED (a broker of the ZooKeeper days).

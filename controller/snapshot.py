@@ -1,0 +1,158 @@
+"""Snapshots: the whole image as records in one file, so that the log before it can go.
+
+Format (Kafka's): `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` beside the segments, holding record batches at
+offsets counted from 0: a control batch with a SnapshotHeader, batches of metadata records, a control batch with a
+SnapshotFooter. The end offset is exclusive: replay goes on with the log at that offset.
+
+Rules
+1. A snapshot is written whole (temporary file, fsync, rename) before anything of the log is deleted.
+2. A file without its footer is no snapshot; it is ignored, and the one before it is still there.
+
+Threads: main, at start.
+
+Source: RecordsSnapshotWriter, SnapshotPath, Snapshots (Kafka 4.3); KIP-630.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from barnabas.common.files import FileSystem
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    ConfigRecord,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    decode_record,
+    encode_record,
+)
+from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records, verify_crc
+from controller.image import Broker, Image, ImageEditor
+
+RECORDS_PER_BATCH: Final = 1_000
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_CONTROL_KEY: Final = struct.Struct(">hh")  # version 0, type
+_HEADER_TYPE: Final = 3
+_FOOTER_TYPE: Final = 4
+_HEADER_VALUE: Final = struct.Struct(">hqb")  # version, last contained log timestamp, no tags
+_FOOTER_VALUE: Final = struct.Struct(">hb")  # version, no tags
+
+
+class SnapshotId(NamedTuple):
+    """What a snapshot contains: everything below `end_offset`, of which `epoch` is the last batch's."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+def write_snapshot(fs: FileSystem, directory: str, image: Image, epoch: int, now_ms: int) -> SnapshotId:
+    """Write a snapshot of the image; it survives a power cut on return."""
+    snapshot = SnapshotId(image.offset + 1, epoch)
+    offset, parts = 0, []
+    for records, is_control in _batches(image, now_ms):
+        parts.append(build_batch(records, base_offset=offset, leader_epoch=epoch, is_control=is_control))
+        offset += len(records)
+    fs.atomic_write(f"{directory}/{snapshot.file_name}", b"".join(parts))
+    return snapshot
+
+
+def newest_snapshot(fs: FileSystem, directory: str) -> tuple[SnapshotId, Image] | None:
+    """The newest complete snapshot of a directory, if there is one."""
+    for snapshot in sorted(list_snapshots(fs, directory), reverse=True):
+        image = _read(fs.read_bytes(f"{directory}/{snapshot.file_name}"), snapshot)
+        if image is not None:
+            return snapshot, image
+    return None
+
+
+def list_snapshots(fs: FileSystem, directory: str) -> list[SnapshotId]:
+    """The snapshots of a directory, complete or not, oldest first."""
+    names = (_NAME.fullmatch(entry.name) for entry in fs.listdir(directory))
+    return [SnapshotId(int(match[1]), int(match[2])) for match in names if match is not None]
+
+
+def _batches(image: Image, now_ms: int) -> Iterator[tuple[Sequence[SimpleRecord], bool]]:
+    header = _HEADER_VALUE.pack(0, now_ms, 0)
+    yield [SimpleRecord(now_ms, _CONTROL_KEY.pack(0, _HEADER_TYPE), header)], True
+    records = image_records(image)
+    while chunk := list(islice(records, RECORDS_PER_BATCH)):
+        yield [SimpleRecord(now_ms, None, encode_record(record)) for record in chunk], False
+    yield [SimpleRecord(now_ms, _CONTROL_KEY.pack(0, _FOOTER_TYPE), _FOOTER_VALUE.pack(0, 0))], True
+
+
+def _read(data: bytes, snapshot: SnapshotId) -> Image | None:
+    """The image in a snapshot file; None if the file is not whole."""
+    editor = ImageEditor(Image())
+    is_complete = False
+    try:
+        for position, header in iter_headers(data):
+            verify_crc(data, position, header)
+            records = iter_records(memoryview(data)[position : position + header.size_in_bytes])
+            if header.is_control:
+                is_complete = any(r.key is not None and _control_type(r.key) == _FOOTER_TYPE for r in records)
+            else:
+                editor.apply_all(_decoded(r.value for r in records), header.base_offset)
+    except MalformedMessageError:
+        return None
+    return editor.image(snapshot.end_offset - 1) if is_complete else None
+
+
+def _control_type(key: bytes | memoryview) -> int:
+    type_: int = _CONTROL_KEY.unpack_from(key)[1]
+    return type_
+
+
+def _decoded(values: Iterable[bytes | memoryview | None]) -> Iterator[Any]:
+    for value in values:
+        assert value is not None, "a metadata record has a value"
+        yield decode_record(value)
+
+
+def image_records(image: Image) -> Iterator[Any]:
+    """The records that make an empty image this one."""
+    for name, level in image.features.items():
+        yield FeatureLevelRecord(name=name, feature_level=level)
+    for broker in image.brokers.values():
+        yield _registration(broker)
+    for topic in image.topics.values():
+        yield TopicRecord(name=topic.name, topic_id=topic.id)
+        for index, partition in topic.partitions.items():
+            yield partition.to_record(topic.id, index)
+    for resource, entries in image.configs.items():
+        for key, value in entries.items():
+            yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=key, value=value)
+    if image.next_producer_id:
+        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+
+
+def _registration(broker: Broker) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=[
+            BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in broker.endpoints
+        ],
+        features=[
+            BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, low, high in broker.features
+        ],
+        rack=broker.rack,
+        fenced=broker.is_fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.log_dirs),
+    )
