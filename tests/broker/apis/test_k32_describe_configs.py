@@ -1,0 +1,195 @@
+"""DescribeConfigs: every key as Kafka's list has it; sources and synonyms; resources that are not there."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, OWN_KEYS, REQUIRED, TOPIC_KEYS
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from broker.apis.k32_describe_configs import API
+from broker.dynamic_config import ResourceType
+from tests.broker.apis.config_room import answer_of, make_services, set_configs
+
+
+def describe(
+    services: Any, type_: int, name: str, *keys: str, version: int = 4, synonyms: bool = True, docs: bool = True
+) -> Any:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=type_, resource_name=name, configuration_keys=list(keys) or None)
+        ],
+        include_synonyms=synonyms,
+        include_documentation=docs,
+    )
+    (result,) = answer_of(API, services, request, version).results
+    assert (result.resource_type, result.resource_name) == (type_, name)
+    return result
+
+
+def one(services: Any, type_: int, name: str, key: str) -> Any:
+    (config,) = describe(services, type_, name, key).configs
+    return config
+
+
+def places(config: Any) -> list[tuple[str, str | None, int]]:
+    return [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms]
+
+
+@pytest.mark.parametrize(
+    ("type_", "name", "keys"),
+    [
+        (ResourceType.TOPIC, "a", TOPIC_KEYS),
+        (ResourceType.BROKER, "1", BROKER_KEYS),
+        (ResourceType.GROUP, "g", GROUP_KEYS),
+    ],
+)
+def test_every_key_is_described_with_its_default(type_: int, name: str, keys: Any) -> None:
+    result = describe(make_services(), type_, name)
+    assert result.error_code == ErrorCode.NONE
+    described = {config.name: config for config in result.configs}
+    assert described.keys() == keys.keys()
+    for key in keys.values():
+        config = described[key.name]
+        assert config.config_type == key.type
+        assert config.documentation == key.doc
+        assert config.is_sensitive == key.sensitive
+        if key.default != REQUIRED and key.name not in ("broker.id", "controller.quorum.bootstrap.servers"):
+            assert config.value == (None if key.sensitive else key.to_text(key.default))
+            assert config.config_source == 5
+
+
+def test_only_what_is_applied_at_run_time_can_be_changed() -> None:
+    described = {config.name: config for config in describe(make_services(), ResourceType.BROKER, "1").configs}
+    assert not described["log.segment.bytes"].read_only
+    assert described["num.io.threads"].read_only
+    assert described["listeners"].read_only
+    topic = describe(make_services(), ResourceType.TOPIC, "a")
+    assert not any(config.read_only for config in topic.configs)
+
+
+def test_sources_and_synonyms_of_a_topic() -> None:
+    services = make_services(log_segment_bytes="2000000")
+    assert places(one(services, ResourceType.TOPIC, "a", "segment.bytes")) == [
+        ("log.segment.bytes", "2000000", 4),
+        ("log.segment.bytes", "1073741824", 5),
+    ]
+    set_configs(services, ResourceType.BROKER, "", log_segment_bytes="3000000")
+    set_configs(services, ResourceType.BROKER, "1", log_segment_bytes="4000000")
+    set_configs(services, ResourceType.BROKER, "2", log_segment_bytes="9000000")
+    set_configs(services, ResourceType.TOPIC, "a", segment_bytes="5000000")
+    config = one(services, ResourceType.TOPIC, "a", "segment.bytes")
+    assert (config.value, config.config_source) == ("5000000", 1)
+    assert places(config) == [
+        ("segment.bytes", "5000000", 1),
+        ("log.segment.bytes", "4000000", 2),
+        ("log.segment.bytes", "3000000", 3),
+        ("log.segment.bytes", "2000000", 4),
+        ("log.segment.bytes", "1073741824", 5),
+    ]
+    other = one(services, ResourceType.TOPIC, "b", "segment.bytes")
+    assert (other.value, other.config_source) == ("4000000", 2)
+    set_configs(services, ResourceType.TOPIC, "a", segment_bytes=None)
+    assert one(services, ResourceType.TOPIC, "a", "segment.bytes").value == "4000000"
+
+
+def test_units() -> None:
+    services = make_services(log_retention_minutes="3")
+    config = one(services, ResourceType.TOPIC, "a", "retention.ms")
+    assert config.value == "180000"
+    assert one(services, ResourceType.BROKER, "1", "log.retention.minutes").value == "3"
+
+
+def test_sources_of_a_broker() -> None:
+    services = make_services(num_io_threads="3", unheard_of="x")
+    assert places(one(services, ResourceType.BROKER, "1", "num.io.threads")) == [
+        ("num.io.threads", "3", 4),
+        ("num.io.threads", "8", 5),
+    ]
+    unknown = one(services, ResourceType.BROKER, "1", "unheard.of")
+    assert (unknown.value, unknown.is_sensitive, unknown.config_type) == (None, True, 0)
+    for key in ("node.id", "broker.id"):
+        config = one(services, ResourceType.BROKER, "1", key)
+        assert (config.value, config.config_source) == ("1", 4)
+    assert describe(services, ResourceType.BROKER, "").configs == []
+    set_configs(services, ResourceType.BROKER, "", min_insync_replicas="2")
+    (config,) = describe(services, ResourceType.BROKER, "").configs
+    assert (config.name, config.value, config.config_source, places(config)) == (
+        "min.insync.replicas",
+        "2",
+        3,
+        [("min.insync.replicas", "2", 3)],
+    )
+
+
+def test_secrets_stay_secret() -> None:
+    config = one(make_services(ssl_key_password="s3cret"), ResourceType.BROKER, "1", "ssl.key.password")
+    assert (config.value, config.is_sensitive) == (None, True)
+    assert places(config) == [("ssl.key.password", None, 4)]
+
+
+def test_groups_and_client_metrics() -> None:
+    services = make_services()
+    set_configs(services, ResourceType.GROUP, "g", consumer_session_timeout_ms="46000")
+    config = one(services, ResourceType.GROUP, "g", "consumer.session.timeout.ms")
+    assert (config.value, config.config_source) == ("46000", 8)
+    assert places(config)[1:] == [("group.consumer.session.timeout.ms", "45000", 5)]
+    assert places(one(services, ResourceType.GROUP, "g", "share.auto.offset.reset")) == [
+        ("share.auto.offset.reset", "latest", 5)
+    ]
+    set_configs(services, ResourceType.CLIENT_METRICS, "m", interval_ms="1000")
+    assert one(services, ResourceType.CLIENT_METRICS, "m", "interval.ms").config_source == 7
+    assert describe(services, ResourceType.CLIENT_METRICS, "none").configs == []
+
+
+def test_loggers() -> None:
+    logging.getLogger("barnabas.test.describe").setLevel(logging.ERROR)
+    described = {c.name: c for c in describe(make_services(), ResourceType.BROKER_LOGGER, "1").configs}
+    assert described["barnabas.test.describe"].value == "ERROR"
+    assert described["barnabas.test.describe"].config_source == 6
+    assert "root" in described
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_versions(version: int) -> None:
+    result = describe(make_services(), ResourceType.TOPIC, "a", "retention.ms", version=version)
+    (config,) = result.configs
+    assert config.value == "604800000"
+    assert config.config_type == (5 if version >= 3 else 0)
+    assert bool(config.documentation) == (version >= 3)
+    plain = describe(make_services(), ResourceType.TOPIC, "a", "segment.bytes", synonyms=False, docs=False)
+    assert (plain.configs[0].synonyms, plain.configs[0].documentation) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("type_", "name", "code", "message"),
+    [
+        (ResourceType.TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host"),
+        (ResourceType.TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid"),
+        (
+            ResourceType.BROKER,
+            "2",
+            ErrorCode.INVALID_REQUEST,
+            "Unexpected broker id, expected 1 or empty string, but received 2",
+        ),
+        (ResourceType.BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (ResourceType.BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
+        (ResourceType.BROKER_LOGGER, "2", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 but received 2"),
+        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),
+        (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be"),
+        (99, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type: 99"),
+    ],
+)
+def test_errors(type_: int, name: str, code: ErrorCode, message: str) -> None:
+    result = describe(make_services(), type_, name)
+    assert result.error_code == code
+    assert message in result.error_message
+    assert result.configs == []
+
+
+def test_own_keys_are_described_too() -> None:
+    names = {config.name for config in describe(make_services(), ResourceType.BROKER, "1").configs}
+    assert names >= OWN_KEYS

@@ -1,0 +1,104 @@
+"""Dynamic config: what the controller pushes takes effect, in the right order, and bad values harm nothing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.config import Config, ConfigError, TopicConfig
+from barnabas.protocol.metadata_records import ConfigRecord
+from broker.dynamic_config import DynamicConfig, Resource, ResourceType, keep_logs_configured
+
+BROKER, TOPIC, GROUP = ResourceType.BROKER, ResourceType.TOPIC, ResourceType.GROUP
+
+
+def record(type_: int, resource: str, name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=type_, resource_name=resource, name=name, value=value)
+
+
+@pytest.fixture
+def dynamic() -> DynamicConfig:
+    settings = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1", "min.insync.replicas": "3"}
+    return DynamicConfig(Config.from_properties(settings, "broker"))
+
+
+def test_this_broker_before_all_brokers_before_the_file(dynamic: DynamicConfig) -> None:
+    config = dynamic.config
+    for type_name, value, expected in (("", "4", 4), ("1", "5", 5), ("2", "6", 5), ("", None, 5), ("1", None, 3)):
+        dynamic.apply_records([record(BROKER, type_name, "min.insync.replicas", value)], is_full=False)
+        assert config.min_insync_replicas == expected
+        assert dynamic.topic_config("t").min_insync_replicas == expected
+
+
+def test_a_full_push_is_all_there_is(dynamic: DynamicConfig) -> None:
+    changed: list[Resource] = []
+    dynamic.on_change(changed.append)
+    first = [record(TOPIC, "a", "retention.ms", "1"), record(TOPIC, "b", "retention.ms", "2")]
+    dynamic.apply_records(first, is_full=True)
+    dynamic.apply_records([*first[1:], record(GROUP, "g", "consumer.session.timeout.ms", "46000")], is_full=True)
+    assert changed == [(TOPIC, "a"), (TOPIC, "b"), (TOPIC, "a"), (GROUP, "g")]
+    assert dynamic.topic_config("a").retention_ms == 604_800_000
+    assert dynamic.names(TOPIC) == ["b"]
+    assert dynamic.group_config("g").consumer_session_timeout_ms == 46_000
+
+
+def test_what_changes_nothing_is_told_to_nobody(dynamic: DynamicConfig) -> None:
+    changed: list[Resource] = []
+    dynamic.on_change(changed.append)
+    for value in ("1", "1", None, None):
+        dynamic.apply_records([record(TOPIC, "a", "retention.ms", value)], is_full=False)
+    assert changed == [(TOPIC, "a")] * 2
+
+
+def test_unusable_values_are_passed_over(dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture) -> None:
+    dynamic.apply_records(
+        [
+            record(BROKER, "", "min.insync.replicas", "0"),
+            record(BROKER, "", "log.segment.bytes", "2000000"),
+            record(BROKER, "", "num.io.threads", "99"),
+            record(TOPIC, "a", "retention.ms", "soon"),
+            record(TOPIC, "a", "segment.bytes", "3000000"),
+        ],
+        is_full=False,
+    )
+    assert (dynamic.config.min_insync_replicas, dynamic.config.log_segment_bytes) == (3, 2_000_000)
+    assert dynamic.config.num_io_threads == 8
+    topic = dynamic.topic_config("a")
+    assert (topic.retention_ms, topic.segment_bytes) == (604_800_000, 3_000_000)
+    assert caplog.text.count("is passed over") == 2
+    dynamic.apply_records([record(BROKER, "", "log.cleaner.min.compaction.lag.ms", "9")], is_full=False)
+    dynamic.apply_records([record(BROKER, "", "log.cleaner.max.compaction.lag.ms", "8")], is_full=False)
+    assert dynamic.config.log_cleaner_min_compaction_lag_ms == 9
+    assert "conflict" in caplog.text
+
+
+def test_changes_are_checked_against_what_else_is_set(dynamic: DynamicConfig) -> None:
+    dynamic.check_broker_change("", {"log.cleaner.max.compaction.lag.ms": "8", "of.a.plugin": "x"})
+    dynamic.apply_records([record(BROKER, "1", "log.cleaner.min.compaction.lag.ms", "9")], is_full=False)
+    with pytest.raises(ConfigError, match="conflict"):
+        dynamic.check_broker_change("", {"log.cleaner.max.compaction.lag.ms": "8"})
+    with pytest.raises(ConfigError, match="Cannot update these configs dynamically"):
+        dynamic.check_broker_change("1", {"listener.name.x.ssl.key.password": "x"})
+
+
+def test_logs_follow(dynamic: DynamicConfig) -> None:
+    taken: list[tuple[TopicPartition, TopicConfig]] = []
+
+    def log(topic: str, partition: int) -> Any:
+        tp = TopicPartition(topic, partition)
+        return SimpleNamespace(topic_partition=tp, update_config=lambda config: taken.append((tp, config)))
+
+    logs = [log("a", 0), log("a", 1), log("b", 0)]
+    keep_logs_configured(dynamic, SimpleNamespace(all_logs=lambda: logs))
+    dynamic.apply_records([record(TOPIC, "a", "retention.ms", "7")], is_full=False)
+    assert [(tp.topic, tp.partition, config.retention_ms) for tp, config in taken] == [("a", 0, 7), ("a", 1, 7)]
+    assert taken[0][1] is taken[1][1]
+    taken.clear()
+    dynamic.apply_records([record(BROKER, "", "log.retention.ms", "9")], is_full=False)
+    assert [(tp.topic, config.retention_ms) for tp, config in taken] == [("a", 7), ("a", 7), ("b", 9)]
+    taken.clear()
+    dynamic.apply_records([record(GROUP, "g", "consumer.session.timeout.ms", "46000")], is_full=False)
+    assert taken == []
