@@ -103,14 +103,9 @@ def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
     return pairs
 
 
-def write_epochs(fs: FileSystem, path: str, pairs: Iterable[tuple[int, int]], *, sync: bool = True) -> None:
-    """Replace a leader epoch checkpoint; without `sync` it reaches the disk when the kernel pleases."""
-    data = format_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in pairs)
-    if sync:
-        fs.atomic_write(path, data)
-    else:
-        fs.write_bytes(path + ".tmp", data, sync=False)
-        fs.rename(path + ".tmp", path)
+def write_epochs(fs: FileSystem, path: str, pairs: Iterable[tuple[int, int]]) -> None:
+    """Replace a leader epoch checkpoint."""
+    fs.atomic_write(path, format_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in pairs))
 
 
 def read_partition_metadata(fs: FileSystem, path: str) -> bytes | None:

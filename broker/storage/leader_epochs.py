@@ -100,8 +100,7 @@ class LeaderEpochCache:
         keep = bisect_left(starts, end_offset)
         if end_offset >= 0 and keep < len(epochs):
             self._entries = (epochs[:keep], starts[:keep])
-            # Why no fsync: truncation follows from the log again after a crash (LogLoader does it), as in Kafka 3.8 on.
-            self._write(sync=False)
+            self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the epochs that end before `start_offset`; the one that holds it begins there from now on."""
@@ -109,8 +108,8 @@ class LeaderEpochCache:
         found = bisect_right(starts, start_offset)
         if start_offset < 0 or found == 0 or (found == 1 and starts[0] == start_offset):
             return
+        # Why nothing is written: loading does the same again, from the log start offset.
         self._entries = (epochs[found - 1 :], (start_offset, *starts[found:]))
-        self._write(sync=False)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -118,5 +117,5 @@ class LeaderEpochCache:
             self._entries = ((), ())
             self._write()
 
-    def _write(self, *, sync: bool = True) -> None:
-        write_epochs(self._fs, self.path, self.entries, sync=sync)
+    def _write(self) -> None:
+        write_epochs(self._fs, self.path, self.entries)

@@ -4,7 +4,8 @@ Rules
 1. An append validates first, without the lock; under the lock it checks the producer, assigns offsets in place, rolls if it must, writes
    once, indexes, and only then publishes the new end. What failed before the write left no trace.
 2. Readers take no lock: `_segments`, `_end`, `_high_watermark`, `_first_unstable` are immutable values, replaced whole.
-3. Nobody fsyncs an active segment under the lock.
+3. Nobody fsyncs an active segment under the lock, but for a truncation: what it cuts must not come back after a power cut,
+   behind segments made since, and nobody appends to a log that is being truncated.
 4. An OSError means that the disk cannot be trusted: the log refuses everything from then on with KAFKA_STORAGE_ERROR and tells
    `on_disk_failure` (the log manager takes the whole directory offline).
 
@@ -542,7 +543,10 @@ class Log:
                 return newest.find_max_timestamp()
             for segment in self._segments:
                 if segment.largest_timestamp >= timestamp:
-                    return segment.find_by_timestamp(timestamp, self.log_start_offset)
+                    # Why go on if none: all of the segment's records may lie below the log's start.
+                    found = segment.find_by_timestamp(timestamp, self.log_start_offset)
+                    if found is not None:
+                        return found
         except MalformedMessageError as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in {self.topic_partition}") from None
         except OSError as error:

@@ -20,6 +20,7 @@ from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import BatchHeader
+from broker.storage.checkpoints import CorruptCheckpointError
 from broker.storage.index import CorruptIndexError
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_producers import rebuild_producer_state, replay
@@ -95,8 +96,19 @@ class LogLoader:
         self._recovery_point = recovery_point  # as checkpointed
         self._clean_shutdown = clean_shutdown
         self._expiration_ms = producer_id_expiration_ms
-        self._epochs = LeaderEpochCache(fs, f"{directory}/{LEADER_EPOCH_FILE}")
+        self._epochs = self._load_epochs()
         self._segments: list[LogSegment] = []
+
+    def _load_epochs(self) -> LeaderEpochCache:
+        path = f"{self._directory}/{LEADER_EPOCH_FILE}"
+        try:
+            return LeaderEpochCache(self._fs, path)
+        except CorruptCheckpointError as error:
+            log.warning("%s; taking the leader epochs from the batches", error)
+            self._fs.unlink(path)
+            self._clean_shutdown = False
+            self._recovery_point = 0
+            return LeaderEpochCache(self._fs, path)
 
     def load(self) -> LoadedLog:
         """Make the directory consistent and open it; raises OSError if the disk fails."""

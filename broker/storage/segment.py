@@ -294,6 +294,7 @@ class LogSegment:
         cut = self.size - valid
         if cut:
             self.file.truncate(valid)
+            self.file.fsync()
             self.size = valid
         self._seal_time_index()
         self.offset_index.write_tail()
@@ -317,10 +318,12 @@ class LogSegment:
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
         cut = 0
+        self.indexes_flushed = False
         if found is not None:
             cut = self.size - found[0]
             self.size = found[0]
             self.file.truncate(self.size)
+            self.file.fsync()
         if not self.size:
             self.created_ms = self._clock.wall_ms()
             self._rolling_timestamp = None
@@ -359,7 +362,7 @@ class LogSegment:
 
     def flush(self) -> None:
         """Make batches and indexes durable."""
-        self.file.fsync()
+        self.flush_data()
         self.offset_index.flush()
         self.time_index.flush()
         self.txn_index.flush()

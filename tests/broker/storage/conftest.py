@@ -1,134 +1,13 @@
-"""What the storage tests share: settings, a disk in memory, a log on it."""
+"""Fixtures of the storage tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
-
 import pytest
 
-from barnabas.common.clock import FakeClock
-from barnabas.common.faulty_files import MemoryFileSystem
-from barnabas.common.files import FileSystem
-from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
-from broker.storage.log import FetchIsolation, Log
-from broker.storage.recovery import LogLoader
-from broker.storage.scheduler import ManualScheduler
-
-LONG_MAX = 2**63 - 1
-TP = TopicPartition("flights", 0)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """A topic's settings as storage reads them, Kafka's defaults but for small indexes."""
-
-    segment_bytes: int = 1024**3
-    max_segment_ms: int = 7 * 24 * 3600 * 1000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 * 1024 * 1024
-    index_interval_bytes: int = 4096
-    flush_messages: int = LONG_MAX
-    flush_ms: int = LONG_MAX
-    retention_bytes: int = -1
-    retention_ms: int = 7 * 24 * 3600 * 1000
-    file_delete_delay_ms: int = 60_000
-    max_message_bytes: int = 1024 * 1024 + 12
-    compact: bool = False
-    delete: bool = True
-    compression_type: str = "producer"
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    preallocate: bool = False
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = LONG_MAX
-    message_timestamp_after_max_ms: int = 3600_000
-
-
-class Bench:
-    """A disk, a clock and a scheduler, and logs opened on them."""
-
-    def __init__(self, fs: FileSystem | None = None, directory: str = "/data/flights-0") -> None:
-        self.fs: FileSystem = fs if fs is not None else MemoryFileSystem()
-        self.clock = FakeClock()
-        self.scheduler = ManualScheduler(self.clock)
-        self.directory = directory
-        self.fs.mkdir(directory)
-
-    def open(
-        self,
-        *,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        clean: bool = False,
-        full: bool = False,
-        **settings: Any,
-    ) -> Log:
-        """Open the log, after a crash unless told otherwise."""
-        config = Settings(**settings)
-        loaded = LogLoader(
-            self.fs,
-            self.directory,
-            TP,
-            config,
-            self.clock,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            clean_shutdown=clean,
-            producer_id_expiration_ms=86_400_000,
-        ).load()
-        return Log(
-            self.fs,
-            self.directory,
-            TP,
-            config,
-            self.clock,
-            self.scheduler,
-            loaded,
-            always_full_validation=full,
-        )
-
-    def batch(self, *values: str, **options: Any) -> memoryview:
-        """Build a writable batch of records with these values, stamped now."""
-        key = options.pop("key", b"k")
-        timestamp = options.pop("timestamp", self.clock.wall_ms())
-        records = [SimpleRecord(timestamp, key, value.encode()) for value in values]
-        return memoryview(bytearray(build_batch(records, **options)))
-
-    def append(self, target: Log, *values: str, leader_epoch: int = 0, **options: Any) -> int:
-        """Append records as a client would, commit them, return the first offset."""
-        info = target.append_as_leader(self.batch(*values, **options), leader_epoch=leader_epoch)
-        target.update_high_watermark(target.log_end_offset)
-        return info.first_offset
-
-
-def contents(target: Log, start: int | None = None, isolation: FetchIsolation = FetchIsolation.LOG_END) -> list[tuple[int, str]]:
-    """Read (offset, value) of every data record, fetch by fetch, as a consumer would."""
-    offset = target.log_start_offset if start is None else start
-    found: list[tuple[int, str]] = []
-    while True:
-        data = target.read(offset, 700, isolation=isolation, min_one_message=True)
-        if data.slice is None:
-            return found
-        raw = data.slice.read()
-        assert len(raw) == data.size
-        before = offset
-        for position, header in iter_headers(raw):
-            for record in iter_records(raw, position):
-                if record.offset >= offset and not header.is_control:
-                    found.append((record.offset, (record.value or b"").decode()))
-            offset = header.next_offset
-        assert offset > before, "a read made no progress"
+from tests.support.storage_bench import Bench
 
 
 @pytest.fixture
 def bench() -> Bench:
+    """A disk in memory, a clock and a scheduler that the test moves."""
     return Bench()
-
-
-@pytest.fixture
-def settings() -> Callable[..., Settings]:
-    return lambda **changes: replace(Settings(), **changes)
