@@ -6,8 +6,8 @@ Part of THE table (see `keys.py`): each row holds the facts in its first line an
 from __future__ import annotations
 
 # fmt: off
-from barnabas.config.notation import BOOLEAN, HIGH, INT, LONG, LOW, MEDIUM, STRING, Key
-from barnabas.config.validators import at_least, between
+from barnabas.config.notation import BOOLEAN, HIGH, INT, LOW, MEDIUM, STRING, Key
+from barnabas.config.validators import between
 
 OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.metrics.host", STRING, "127.0.0.1", MEDIUM, None,
@@ -21,8 +21,5 @@ OWN_ROWS: tuple[Key, ...] = (
         honoured=True),
     Key("internal.segment.bytes", INT, None, LOW, None,
         "Size at which a new segment is begun, smaller than log.segment.bytes may be: for tests only.",
-        honoured=True),
-    Key("barnabas.shutdown.timeout.ms", LONG, 30_000, LOW, at_least(0),
-        "Longest time that an orderly shutdown may take before what is left is cut off.",
         honoured=True),
 )
