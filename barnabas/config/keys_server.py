@@ -215,6 +215,5 @@ SERVER_ROWS: tuple[Key, ...] = (
         "Send buffer of sockets (SO_SNDBUF); -1 for the system's.",
         honoured=True),
     Key("telemetry.max.bytes", INT, 1_048_576, LOW, at_least(1),
-        "Largest metrics report accepted from a client.",
-        honoured=True),
+        "Largest metrics report accepted from a client."),
 )

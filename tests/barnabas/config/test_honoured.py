@@ -13,6 +13,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 #: Read inside `barnabas.config` itself, which makes of them something that the rest of the code reads.
 READ_WITHIN = {
+    "advertised.listeners",
+    "controller.quorum.bootstrap.servers",
+    "listener.security.protocol.map",
+    "process.roles",
     "allow.everyone.if.no.acl.found",
     "authorizer.class.name",
     "controller.quorum.voters",
