@@ -6,8 +6,8 @@ the listener asked on. The topic is created when it is first asked for.
 Version notes: v1 key type, throttle time, error message; v3 flexible; v4 many keys (KIP-699); v5
 TRANSACTION_ABORTABLE is known; v6 share groups (KIP-932).
 
-Errors: COORDINATOR_NOT_AVAILABLE (the topic does not exist yet, or the partition has no live leader), INVALID_REQUEST (a
-key type that this broker does not coordinate).
+Errors: COORDINATOR_NOT_AVAILABLE (the topic does not exist yet, or the partition has no live leader),
+INVALID_REQUEST (a key type that this broker does not coordinate).
 
 Different from Apache Kafka: transactions (type 1) and share groups (type 2) have no coordinator here yet; asking
 for one is INVALID_REQUEST, which clients report at once instead of trying again until their time is up.

@@ -57,6 +57,7 @@ NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
+NAMED = ErrorCode.MEMBER_ID_REQUIRED
 PARKED = "parked"
 
 # fmt: off
@@ -64,9 +65,8 @@ PARKED = "parked"
 TABLE: dict[str, dict[GroupState, tuple[object, GroupState]]] = {
     "join_new":         {EMPTY: (NONE, COMPLETING), PREPARING: (PARKED, PREPARING), COMPLETING: (PARKED, PREPARING),
                          STABLE: (PARKED, PREPARING), DEAD: (UNAVAILABLE, DEAD)},
-    "join_new_v4":      {EMPTY: (ErrorCode.MEMBER_ID_REQUIRED, EMPTY), PREPARING: (ErrorCode.MEMBER_ID_REQUIRED, PREPARING),
-                         COMPLETING: (ErrorCode.MEMBER_ID_REQUIRED, COMPLETING),
-                         STABLE: (ErrorCode.MEMBER_ID_REQUIRED, STABLE), DEAD: (UNAVAILABLE, DEAD)},
+    "join_new_v4":      {EMPTY: (NAMED, EMPTY), PREPARING: (NAMED, PREPARING), COMPLETING: (NAMED, COMPLETING),
+                         STABLE: (NAMED, STABLE), DEAD: (UNAVAILABLE, DEAD)},
     "join_same":        {EMPTY: (UNKNOWN, EMPTY), PREPARING: (PARKED, PREPARING), COMPLETING: (NONE, COMPLETING),
                          STABLE: (NONE, STABLE), DEAD: (UNAVAILABLE, DEAD)},
     "join_changed":     {EMPTY: (UNKNOWN, EMPTY), PREPARING: (PARKED, PREPARING), COMPLETING: (PARKED, PREPARING),
@@ -108,51 +108,46 @@ TABLE: dict[str, dict[GroupState, tuple[object, GroupState]]] = {
 # fmt: on
 
 
+# What a client does; the answer is its error, or None while the request is parked.
+DEEDS: dict[str, Callable[[Room, int], object]] = {
+    "join_new": lambda room, _: room.join("c", protocols=ROUND_ROBIN_TOO),
+    "join_new_v4": lambda room, _: room.join("c", version=4),
+    "join_same": lambda room, _: room.join("again", "b", protocols=_protocols_of(room, "b")),
+    "join_changed": lambda room, _: room.join("again", "b", protocols=(("range", b"new"),)),
+    "join_inconsistent": lambda room, _: room.join("again", "b", protocols=OTHER),
+    "sync": lambda room, _: room.sync("again", "b"),
+    "heartbeat": lambda room, _: room.heartbeat("b"),
+    "leave": lambda room, _: room.leave(LeavingMember("b")),
+    "commit": lambda room, generation: room.commit("b", generation),
+    "commit_simple": lambda room, _: room.commit("", -1),
+    "commit_in_txn": lambda room, _: room.commit("", -1, transactional=True),
+}
+# What happens without a client.
+EVENTS: dict[str, Callable[[int], ev.Event]] = {
+    "session_expired": lambda _: ev.SessionExpired("a"),
+    "initial_expired": lambda _: ev.InitialDelayExpired(0, 0),
+    "join_expired": lambda _: ev.JoinExpired(),
+    "sync_expired": ev.SyncExpired,
+    "assignment_stored": lambda generation: ev.AssignmentStored(generation, "a", {}),
+    "static_stored": lambda _: ev.StaticMemberStored("i", "a", "c", "a", RANGE, 1, 1, 9),
+    "empty_stored": ev.EmptyStored,
+    "loaded": lambda _: ev.Loaded(),
+    "unload": lambda _: ev.Unload(),
+}
+
+
 def perform(room: Room, name: str) -> object:
     """Do what the row's name says; returns the error answered, PARKED, or None where nobody is answered."""
     generation = room.group.generation_id
-    answer: object = None
-    if name == "join_new":
-        answer = room.join("c", protocols=ROUND_ROBIN_TOO)
-    elif name == "join_new_v4":
-        answer = room.join("c", version=4)
-    elif name == "join_same":
-        answer = room.join("again", "b", protocols=_protocols_of(room, "b"))
-    elif name == "join_changed":
-        answer = room.join("again", "b", protocols=(("range", b"new"),))
-    elif name == "join_inconsistent":
-        answer = room.join("again", "b", protocols=OTHER)
-    elif name == "sync":
-        answer = room.sync("again", "b")
-    elif name == "heartbeat":
-        answer = room.heartbeat("b")
-    elif name == "leave":
-        answer = room.leave(LeavingMember("b"))
-        assert isinstance(answer, ev.LeaveResult)
-        return answer.error or answer.members[0].error
-    elif name == "commit":
-        answer = room.commit("b", generation)
-    elif name == "commit_simple":
-        answer = room.commit("", -1)
-    elif name == "commit_in_txn":
-        answer = room.commit("", -1, transactional=True)
-    else:
-        events: dict[str, ev.Event] = {
-            "session_expired": ev.SessionExpired("a"),
-            "initial_expired": ev.InitialDelayExpired(0, 0),
-            "join_expired": ev.JoinExpired(),
-            "sync_expired": ev.SyncExpired(generation),
-            "assignment_stored": ev.AssignmentStored(generation, "a", {}),
-            "static_stored": ev.StaticMemberStored("i", "a", "c", "a", RANGE, 1, 1, 9),
-            "empty_stored": ev.EmptyStored(generation),
-            "loaded": ev.Loaded(),
-            "unload": ev.Unload(),
-        }
-        room.step(events[name])
+    if name in EVENTS:
+        room.step(EVENTS[name](generation))
         return None
-    if answer is None:
-        return PARKED
-    return answer if isinstance(answer, ErrorCode) else answer.error  # type: ignore[attr-defined]
+    answer = DEEDS[name](room, generation)
+    if isinstance(answer, ev.LeaveResult):
+        return answer.error or answer.members[0].error
+    if isinstance(answer, ev.JoinResult | ev.SyncResult):
+        return answer.error
+    return PARKED if answer is None else answer
 
 
 def _protocols_of(room: Room, member_id: str) -> ev.Protocols:

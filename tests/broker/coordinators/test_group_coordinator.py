@@ -171,7 +171,8 @@ class TestWrites:
         client.leave()
         assert [answer if isinstance(answer, ErrorCode) else answer.error for answer in client.answers] == [NONE, NONE]
         told = world.log_of("g").records()
-        assert [type(record).__name__ for record in told] == ["GroupRecord", "GroupRecord", "OffsetRecord", "GroupRecord"]
+        kinds = [records.GroupRecord, records.GroupRecord, records.OffsetRecord, records.GroupRecord]
+        assert [type(record) for record in told] == kinds
         assert [r.group.generation_id for r in told if isinstance(r, records.GroupRecord)] == [0, 1, 2]
         assert world.replicas.woken  # followers' fetches
 
