@@ -28,8 +28,13 @@ _STEPS = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)
 #: Upper bounds (inclusive) of the buckets of every histogram: ten to a decade, from 0.001 to 10^9. The last
 #: bucket, above all bounds, is open. Values are in the unit of the row: milliseconds, bytes, records.
 BOUNDS: Final = tuple(float(f"{step}e{decade}") for decade in range(-3, 9) for step in _STEPS) + (1e9,)
-#: Where a histogram's cell keeps the sum, behind its buckets.
+#: The same bounds in nanoseconds, for values in milliseconds that are measured so.
+BOUNDS_NS: Final = tuple(round(bound * 1e6) for bound in BOUNDS)
+
+#: Where a histogram's cell keeps the sum of its values, and of those counted in nanoseconds, behind its buckets.
 SUM: Final = len(BOUNDS) + 1
+SUM_NS: Final = SUM + 1
+_CELL_SIZE: Final = SUM_NS + 1
 
 #: Yammer's decay constants: one, five and fifteen minutes, ticked each five seconds; samples forget like 0.015/s.
 _TICK_S: Final = 5.0
@@ -155,10 +160,11 @@ class Histogram:
     bucket counts decay by the same constant, which gives the quantiles that such a sample has on average.
     """
 
-    __slots__ = ("_cells", "_recent", "_seen", "_seen_s")
+    __slots__ = ("_cells", "_parts", "_recent", "_seen", "_seen_s")
 
     def __init__(self, now_s: float = 0.0) -> None:
         self._cells: dict[int, list[float]] = {}  # owner of each list: the thread of that identity
+        self._parts: list[Histogram] = []  # added to by `include`, never taken from
         self._seen = [0] * (len(BOUNDS) + 1)  # guarded by: the registry's lock
         self._recent = [0.0] * (len(BOUNDS) + 1)  # guarded by: the registry's lock
         self._seen_s = now_s  # guarded by: the registry's lock
@@ -172,26 +178,37 @@ class Histogram:
         try:
             cell = self._cells[get_ident()]
         except KeyError:
-            cell = self._cells[get_ident()] = [0] * (len(BOUNDS) + 2)
+            cell = self._cells[get_ident()] = [0] * _CELL_SIZE
         cell[_find(_bounds, value)] += 1
         cell[SUM] += value
 
     def cell(self) -> list[float]:
-        """Return the calling thread's own cell, for a recorder of many values at once."""
+        """Return the calling thread's own cell, for a recorder of many values at once (see `SUM`, `SUM_NS`)."""
         try:
             return self._cells[get_ident()]
         except KeyError:
-            cell = self._cells[get_ident()] = [0] * (len(BOUNDS) + 2)
+            cell = self._cells[get_ident()] = [0] * _CELL_SIZE
             return cell
+
+    def include(self, part: Histogram) -> None:
+        """Count all values of `part` as values of this histogram too."""
+        if part not in self._parts:
+            self._parts.append(part)
 
     @property
     def count(self) -> int:
-        return int(sum([sum(cell[:SUM]) for cell in list(self._cells.values())]))
+        return int(sum([sum(cell[:SUM]) for cell in self._all_cells()]))
+
+    def _all_cells(self) -> list[list[float]]:
+        cells = list(self._cells.values())
+        for part in self._parts[:]:
+            cells += part._all_cells()
+        return cells
 
     def snapshot(self, now_s: float) -> HistogramSnapshot:
         """Merge the cells and let what was recent before fade to `now_s`."""
-        merged = [0.0] * (len(BOUNDS) + 2)
-        for cell in list(self._cells.values()):
+        merged = [0.0] * _CELL_SIZE
+        for cell in self._all_cells():
             merged = [a + b for a, b in zip(merged, cell, strict=True)]
         buckets = [int(n) for n in merged[:SUM]]
         # Why the floor: after hours without a value all weights must keep their proportions, not become zero.
@@ -202,7 +219,7 @@ class Histogram:
             ]
             self._seen = buckets
             self._seen_s = now_s
-        return HistogramSnapshot(buckets, merged[SUM], self._recent)
+        return HistogramSnapshot(buckets, merged[SUM] + merged[SUM_NS] / 1e6, self._recent)
 
 
 class Gauge:
