@@ -32,6 +32,7 @@ from controller.controller_metrics import ControllerMetrics
 from controller.metadata_directory import DirectoryError, MetadataDirectory
 from controller.metadata_log import MetadataLog
 from controller.quorum_controller import QuorumController
+from metrics import process
 from metrics.http import MetricsServer
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
@@ -97,6 +98,7 @@ class ControllerServer:
             clock,
             thread_prefix="controller",
         )
+        process.register(self.registry)
         self.page = MetricsServer(
             self.registry, str(config.barnabas_metrics_host), int(config.barnabas_metrics_port), clock
         )

@@ -1,7 +1,7 @@
 """ApiVersions: v0-v4
 
-Behaviour, errors: as a broker's (broker/apis/k18_api_versions.py), over the controller's own table; the finalized features
-are those of the committed metadata.
+Behaviour, errors: as a broker's (broker/apis/k18_api_versions.py), over the controller's own table; the finalized
+features are those of the committed metadata.
 """
 
 from __future__ import annotations

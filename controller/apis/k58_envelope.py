@@ -16,7 +16,6 @@ import logging
 from typing import Any, Final
 
 from barnabas.protocol.error_responses import error_response
-
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages import request_class
