@@ -50,9 +50,7 @@ class ControllerServer:
     def __init__(self, config: Config, clock: Clock, fs: FileSystem, cluster_id: str | None = None) -> None:
         self.config = config
         self.registry = Registry(clock)
-        self._directory = MetadataDirectory.open(
-            fs, str(config.metadata_log_dir), int(config.node_id), cluster_id
-        )
+        self._directory = MetadataDirectory.open(fs, str(config.metadata_log_dir), int(config.node_id), cluster_id)
         try:
             self._build(clock, fs)
         except BaseException:
@@ -139,9 +137,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     try:
         arguments = parse_arguments(argv)
         logs.configure()
-        config = Config.load(
-            arguments.file, role=CONTROLLER, overrides=arguments.overrides, environment=environment
-        )
+        config = Config.load(arguments.file, role=CONTROLLER, overrides=arguments.overrides, environment=environment)
         server = ControllerServer(config, SystemClock(), OsFileSystem(), environment.get("CLUSTER_ID"))
     except (ConfigError, DirectoryError, ApiError, OSError) as error:
         print(f"controller: {error}", file=sys.stderr)
