@@ -1,8 +1,8 @@
 """UpdateMetadata: v0-v8, accepted from the controller, not advertised
 
 Behaviour: replaces the metadata cache by one that includes the push (`metadata_cache.py`), then wakes the admin requests
-that wait to see their topics appear, change or vanish. Tag 10001 says up to which offset of the metadata log this
-broker now knows everything; the next heartbeat reports it.
+that wait to see their topics appear, change or vanish. Offsets committed for topics that vanished are removed. Tag 10001
+says up to which offset of the metadata log this broker now knows everything; the next heartbeat reports it.
 
 Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
 
@@ -35,6 +35,9 @@ def handle(services: Services, request: Request) -> Answer:
     if offset is not None:
         services.metadata_cache.note_offset(offset)
         services.lifecycle.wake()
+    gone = changed - services.metadata_cache.snapshot.topics.keys()
+    if gone:
+        services.group_coordinator.on_topics_deleted(gone)
     for name in changed:
         services.purgatories.topic.check_and_complete(name)
     return Reply(UpdateMetadataResponse())
