@@ -1,8 +1,8 @@
 """UpdateMetadata: v0-v8, accepted from the controller, not advertised
 
-Behaviour: replaces the metadata cache by one that includes the push (`metadata_cache.py`), then wakes the admin requests
-that wait to see their topics appear, change or vanish. Offsets committed for topics that vanished are removed. Tag 10001
-says up to which offset of the metadata log this broker now knows everything; the next heartbeat reports it.
+Behaviour: replaces the metadata cache by one that includes the push (`metadata_cache.py`), then wakes the admin
+requests that wait to see their topics appear, change or vanish. Offsets committed for topics that vanished are removed.
+Tag 10001 says up to which offset of the metadata log this broker now knows everything; the next heartbeat reports it.
 
 Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
 
