@@ -49,9 +49,7 @@ def alter_partition(
     return Decision(records, response)
 
 
-def _alter_one(
-    view: View, broker_id: int, topic: Topic, asked: Any, version: int, records: list[Any]
-) -> Any:
+def _alter_one(view: View, broker_id: int, topic: Topic, asked: Any, version: int, records: list[Any]) -> Any:
     """Decide one partition: append its record, if any, and give its answer."""
     partition = topic.partitions.get(asked.partition_index)
     isr = proposed_isr(asked, version)
@@ -88,9 +86,7 @@ def proposed_isr(asked: Any, version: int) -> list[tuple[int, int]]:
     return [(state.broker_id, state.broker_epoch) for state in asked.new_isr_with_epochs]
 
 
-def validate(
-    image: Image, broker_id: int, partition: Partition, asked: Any, isr: list[tuple[int, int]]
-) -> ErrorCode:
+def validate(image: Image, broker_id: int, partition: Partition, asked: Any, isr: list[tuple[int, int]]) -> ErrorCode:
     """Whether this broker may make this change now (rules 1 and 2)."""
     epochs = (asked.leader_epoch, asked.partition_epoch)
     if epochs[0] > partition.leader_epoch or epochs[1] > partition.partition_epoch:

@@ -131,9 +131,7 @@ class Sessions:
     def stale(self, image: Image, now_ms: int) -> list[int]:
         """Unfenced brokers that were silent for longer than the session timeout, the longest first."""
         late = [
-            broker.id
-            for broker in image.brokers.values()
-            if not broker.is_fenced and not self.is_valid(broker, now_ms)
+            broker.id for broker in image.brokers.values() if not broker.is_fenced and not self.is_valid(broker, now_ms)
         ]
         return sorted(late, key=lambda broker_id: self._by_id[broker_id].last_contact_ms)
 
@@ -165,9 +163,7 @@ def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> Broke
     """The registration that a broker's request speaks for; raises STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED."""
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise ApiError(
-            ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}"
-        )
+        raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
     if broker.epoch != broker_epoch:
         raise ApiError(
             ErrorCode.STALE_BROKER_EPOCH,
@@ -237,14 +233,11 @@ def _registration_record(
         log_dirs=list(request.log_dirs),
     )
     record.end_points = [
-        BrokerEndpoint(
-            name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
-        )
+        BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
         for e in request.listeners
     ]
     record.features = [
-        BrokerFeature(name=n, min_supported_version=low, max_supported_version=high)
-        for n, low, high in features
+        BrokerFeature(name=n, min_supported_version=low, max_supported_version=high) for n, low, high in features
     ]
     return record
 
@@ -266,9 +259,7 @@ def _check_log_dirs(image: Image, request: BrokerRegistrationRequest) -> None:
             )
 
 
-def _checked_features(
-    finalized: Mapping[str, int], request: BrokerRegistrationRequest
-) -> list[tuple[str, int, int]]:
+def _checked_features(finalized: Mapping[str, int], request: BrokerRegistrationRequest) -> list[tuple[str, int, int]]:
     """The broker's feature ranges; raises UNSUPPORTED_VERSION if one excludes what the cluster has finalized."""
     given = [(f.name, f.min_supported_version, f.max_supported_version) for f in request.features]
     names = {name for name, _, _ in given}
@@ -288,9 +279,7 @@ def unregister_broker(view: View, broker_id: int) -> Decision[None]:
     """Forget a broker; raises BROKER_ID_NOT_REGISTERED."""
     broker = view.image.brokers.get(broker_id)
     if broker is None:
-        raise ApiError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
-        )
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     keys = partitions_with_isr_member(view.image, broker_id)
     records: list[Any] = list(leader_and_isr_updates(view, keys, broker_to_remove=broker_id))
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
@@ -317,9 +306,7 @@ def current_state(broker: Broker, session: Session) -> BrokerState:
     return BrokerState.UNFENCED
 
 
-def next_state(
-    broker: Broker, sessions: Sessions, image: Image, request: BrokerHeartbeatRequest
-) -> BrokerState:
+def next_state(broker: Broker, sessions: Sessions, image: Image, request: BrokerHeartbeatRequest) -> BrokerState:
     """Where a heartbeat takes a broker; changes nothing."""
     session = sessions.get(broker.id)
     match current_state(broker, session):
@@ -367,9 +354,7 @@ def process_heartbeat(
         records = _transition_records(view, broker, state)
     records += _offline_dir_records(view, broker, request)
     reply = HeartbeatReply(_reached(session, request) >= broker.epoch, state)
-    sessions.touch(
-        broker.id, now_ms, is_fenced=state.is_fenced, metadata_offset=request.current_metadata_offset
-    )
+    sessions.touch(broker.id, now_ms, is_fenced=state.is_fenced, metadata_offset=request.current_metadata_offset)
     if state is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset == NO_OFFSET:
         session.controlled_shutdown_offset = image.offset + len(records)
     return Decision(records, reply)

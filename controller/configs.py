@@ -64,15 +64,11 @@ class EffectiveConfig(NamedTuple):
 # -- new topics
 
 
-def new_topic_records(
-    view: View, name: str, entries: Sequence[tuple[str, str | None]]
-) -> list[ConfigRecord]:
+def new_topic_records(view: View, name: str, entries: Sequence[tuple[str, str | None]]) -> list[ConfigRecord]:
     """The records of a topic that is being created; raises INVALID_CONFIG."""
     nulls = [key for key, value in entries if value is None]
     if nulls:
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}"
-        )
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     configs = {key: value for key, value in entries if value is not None}
     _check_topic_configs(view, configs)
     return [_record(ConfigKey(TOPIC_RESOURCE, name), key, value) for key, value in configs.items()]
@@ -131,9 +127,7 @@ def incremental_alter_configs(
     return Decision([] if request.validate_only else records, response)
 
 
-def alter_configs(
-    view: View, request: legacy_wire.AlterConfigsRequest
-) -> Decision[legacy_wire.AlterConfigsResponse]:
+def alter_configs(view: View, request: legacy_wire.AlterConfigsRequest) -> Decision[legacy_wire.AlterConfigsResponse]:
     """Replace all configs of each resource by those given (rule 1)."""
     response = legacy_wire.AlterConfigsResponse()
     records: list[Any] = []
@@ -185,9 +179,7 @@ def _check_operations(operations: Sequence[tuple[str, int, str | None]]) -> None
     names = [name for name, _, _ in operations]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(repeated)}"
-        )
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(repeated)}")
     unknown = [name for name, operation, _ in operations if operation not in _OPERATION_NAMES]
     if unknown:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation for config keys : {','.join(unknown)}")
@@ -196,9 +188,7 @@ def _check_operations(operations: Sequence[tuple[str, int, str | None]]) -> None
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
 
 
-def _next_value(
-    resource: ConfigKey, name: str, operation: int, value: str | None, current: str | None
-) -> str | None:
+def _next_value(resource: ConfigKey, name: str, operation: int, value: str | None, current: str | None) -> str | None:
     if operation == DELETE or value is None:
         return None
     if operation == SET:
@@ -226,9 +216,7 @@ def _list_key(resource: ConfigKey, name: str) -> Key | None:
     return key if key is not None and key.type is Type.LIST else None
 
 
-def _replacing_records(
-    view: View, resource: ConfigKey, wanted: Mapping[str, str | None]
-) -> list[ConfigRecord]:
+def _replacing_records(view: View, resource: ConfigKey, wanted: Mapping[str, str | None]) -> list[ConfigRecord]:
     nulls = [name for name, value in wanted.items() if value is None]
     if nulls:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
@@ -247,11 +235,7 @@ def _changed_records(
             after.pop(name, None)
     _check_resource(view, resource, after)
     always = resource.type == BROKER_RESOURCE  # rule 2
-    return [
-        _record(resource, name, value)
-        for name, value in changes.items()
-        if always or current.get(name) != value
-    ]
+    return [_record(resource, name, value) for name, value in changes.items() if always or current.get(name) != value]
 
 
 def _record(resource: ConfigKey, name: str, value: str | None) -> ConfigRecord:
@@ -269,9 +253,7 @@ def _check_resource(view: View, resource: ConfigKey, configs: Mapping[str, str])
         check_name(resource.name)
         _check_topic_configs(view, configs)
         if resource.name not in view.image.topic_ids:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
-            )
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     elif resource.type == BROKER_RESOURCE:
         _check_broker_name(view, resource.name)
     elif resource.type == GROUP_RESOURCE:
@@ -302,9 +284,7 @@ def _check_broker_name(view: View, name: str) -> None:
     try:
         broker_id = int(name)
     except ValueError:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number."
-        ) from None
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
     if broker_id < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
     if broker_id not in view.image.brokers and broker_id != int(view.config.node_id):

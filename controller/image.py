@@ -256,9 +256,7 @@ class Delta:
 
     def __bool__(self) -> bool:
         """Whether brokers need to hear of it."""
-        return bool(
-            self.partitions or self.deleted_topics or self.brokers or self.configs or self.has_features
-        )
+        return bool(self.partitions or self.deleted_topics or self.brokers or self.configs or self.has_features)
 
 
 class ImageEditor:
@@ -312,9 +310,7 @@ class ImageEditor:
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
             endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
-            features=tuple(
-                (f.name, f.min_supported_version, f.max_supported_version) for f in record.features
-            ),
+            features=tuple((f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
             rack=record.rack,
             log_dirs=tuple(record.log_dirs),
             is_fenced=record.fenced,

@@ -39,20 +39,14 @@ def elect_leaders(view: View, request: wire.ElectLeadersRequest) -> Decision[wir
             if asks_all and failure.code is ErrorCode.ELECTION_NOT_NEEDED:
                 continue
             results.append(
-                wire.PartitionResult(
-                    partition_id=index, error_code=failure.code, error_message=failure.message
-                )
+                wire.PartitionResult(partition_id=index, error_code=failure.code, error_message=failure.message)
             )
-        response.replica_election_results.append(
-            wire.ReplicaElectionResult(topic=name, partition_result=results)
-        )
+        response.replica_election_results.append(wire.ReplicaElectionResult(topic=name, partition_result=results))
     check_batch_size(records)
     return Decision(records, response)
 
 
-def _elect_one(
-    view: View, name: str, index: int, election_type: int
-) -> tuple[Failure, PartitionChangeRecord | None]:
+def _elect_one(view: View, name: str, index: int, election_type: int) -> tuple[Failure, PartitionChangeRecord | None]:
     topic = view.image.topic(name)
     if topic is None:
         return Failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"), None

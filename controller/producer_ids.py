@@ -35,7 +35,5 @@ def allocate_producer_ids(view: View, broker_id: int, broker_epoch: int) -> Deci
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"Exhausted all producerIds as the next block's end producerId has exceeded {_MAX_ID}",
         )
-    record = ProducerIdsRecord(
-        broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first_id + BLOCK_SIZE
-    )
+    record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first_id + BLOCK_SIZE)
     return Decision([record], ProducerIdBlock(first_id, BLOCK_SIZE))

@@ -220,8 +220,7 @@ def _leader_and_isr(
                 topic_name=topic.name,
                 topic_id=topic.id,
                 partition_states=[
-                    _leader_state(sender, index, p, PartitionKey(topic.id, index) in pending.new)
-                    for index, p in mine
+                    _leader_state(sender, index, p, PartitionKey(topic.id, index) in pending.new) for index, p in mine
                 ],
             )
         )
@@ -254,9 +253,7 @@ def _leader_state(sender: Sender, index: int, partition: Partition, is_new: bool
 
 def _live_leader(sender: Sender, image: Image, broker_id: int) -> Any:
     endpoint = endpoint_of(image.brokers[broker_id], sender.listener_name)
-    return leader_wire.LeaderAndIsrLiveLeader(
-        broker_id=broker_id, host_name=endpoint.host, port=endpoint.port
-    )
+    return leader_wire.LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
 
 
 def _update_metadata(
@@ -368,16 +365,12 @@ def _tag_records(image: Image, pending: Pending) -> bytes:
         records += [FeatureLevelRecord(name=n, feature_level=v) for n, v in sorted(image.features.items())]
     for resource_type, name, key in sorted(configs):
         value = image.configs.get(ConfigKey(resource_type, name), {}).get(key)
-        records.append(
-            ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
-        )
+        records.append(ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value))
     frames = [encode_record(record) for record in records]
     return b"".join(encode_uvarint(len(frame)) + frame for frame in frames)
 
 
-def _by_topic(
-    image: Image, keys: Iterable[PartitionKey]
-) -> Iterator[tuple[Topic, list[tuple[int, Partition]]]]:
+def _by_topic(image: Image, keys: Iterable[PartitionKey]) -> Iterator[tuple[Topic, list[tuple[int, Partition]]]]:
     """Keys grouped by topic, with what the image knows; those that are gone meanwhile are left out."""
     grouped: dict[bytes, list[int]] = {}
     for topic_id, index in keys:

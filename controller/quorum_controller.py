@@ -192,9 +192,7 @@ class QuorumController:
         now_ms = self._clock.monotonic_ms()
         existing = view.image.brokers.get(request.broker_id)
         is_valid = existing is not None and self.sessions.is_valid(existing, now_ms)
-        decision = register_broker(
-            view, request, cluster_id=self.cluster_id, has_valid_session=is_valid
-        )
+        decision = register_broker(view, request, cluster_id=self.cluster_id, has_valid_session=is_valid)
         is_new = existing is None or existing.incarnation_id != request.incarnation_id
         self.sessions.open(request.broker_id, now_ms, is_new_incarnation=is_new)
         return decision

@@ -46,6 +46,4 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
     unified = name.replace(".", "_")
     for other in existing:
         if other != name and other.replace(".", "_") == unified:
-            raise ApiError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
-            )
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")

@@ -34,9 +34,7 @@ _FIRST_VERSION_WITH_DISABLED_ERROR: Final = 3
 # -- creation
 
 
-def create_topics(
-    view: View, request: create_wire.CreateTopicsRequest
-) -> Decision[create_wire.CreateTopicsResponse]:
+def create_topics(view: View, request: create_wire.CreateTopicsRequest) -> Decision[create_wire.CreateTopicsResponse]:
     """Create what can be created; with validate_only answer the same and write nothing."""
     names, duplicates = first_duplicates([topic.name for topic in request.topics])
     records: list[Any] = []
@@ -52,9 +50,7 @@ def create_topics(
         records += topic_records
         response.topics.append(result)
     for name in duplicates:
-        response.topics.append(
-            _create_failure(name, Failure(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-        )
+        response.topics.append(_create_failure(name, Failure(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
     check_batch_size(records)
     return Decision([] if request.validate_only else records, response)
 
@@ -62,9 +58,7 @@ def create_topics(
 def _create_one(view: View, topic: Any) -> tuple[Any, list[Any]]:
     """The result and the records of one new topic; raises ApiError."""
     if topic.name == CLUSTER_METADATA_TOPIC:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
-        )
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
     check_name(topic.name)
     if topic.name in view.image.topic_ids:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
@@ -122,9 +116,7 @@ def _placed_assignment(view: View, topic: Any) -> list[Partition]:
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
-        raise ApiError(
-            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
-        )
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     count = int(view.config.num_partitions) if topic.num_partitions == DEFAULT else topic.num_partitions
     factor = topic.replication_factor
     if factor == DEFAULT:
@@ -137,9 +129,7 @@ def _place(view: View, count: int, replication_factor: int) -> list[Partition]:
     try:
         placed = place_replicas(usable_brokers(view.image), count, replication_factor, view.rng)
     except ApiError as error:
-        raise ApiError(
-            error.code, f"Unable to replicate the partition {replication_factor} time(s): {error}"
-        ) from None
+        raise ApiError(error.code, f"Unable to replicate the partition {replication_factor} time(s): {error}") from None
     return [_placed_partition(view.image, replicas) for replicas in placed]
 
 
@@ -220,9 +210,7 @@ def check_manual_assignment(image: Image, replicas: Sequence[int], factor: int |
                 f"{prefix} broker {replica}, but no such broker is registered.",
             )
         if replica == previous:
-            raise ApiError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{prefix} the broker {replica} more than once."
-            )
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{prefix} the broker {replica} more than once.")
         previous = replica
     if factor is not None and len(replicas) != factor:
         raise ApiError(
@@ -382,5 +370,3 @@ class _Deletions:
             for topic in self.chosen.values()
         ]
         return successes + self._failures
-
-

@@ -123,9 +123,7 @@ class NodeConnection:
     def _decode(self, api_key: int, version: int, frame: memoryview) -> Any:
         correlation_id, offset = decode_response_header(frame, api_key, version)
         if correlation_id != self._correlation_id:
-            raise MalformedMessageError(
-                f"the answer has correlation id {correlation_id}, not {self._correlation_id}"
-            )
+            raise MalformedMessageError(f"the answer has correlation id {correlation_id}, not {self._correlation_id}")
         return response_class(api_key).decode(frame, version, offset)
 
     def _send_all(self, data: bytes, deadline_ns: int) -> None:

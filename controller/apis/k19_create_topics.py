@@ -22,9 +22,7 @@ from controller.topics import create_topics
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Have the topics created."""
     message = request.message
-    return decide_later(
-        services, "createTopics", lambda view: create_topics(view, message), same, message.timeout_ms
-    )
+    return decide_later(services, "createTopics", lambda view: create_topics(view, message), same, message.timeout_ms)
 
 
 API = Api(19, "CreateTopics", (2, 7), handle, operation="CREATE", resource="CLUSTER")

@@ -18,9 +18,7 @@ from controller.leader_requests import elect_leaders
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Have the leaders elected."""
     message = request.message
-    return decide_later(
-        services, "electLeaders", lambda view: elect_leaders(view, message), same, message.timeout_ms
-    )
+    return decide_later(services, "electLeaders", lambda view: elect_leaders(view, message), same, message.timeout_ms)
 
 
 API = Api(43, "ElectLeaders", (0, 2), handle, operation="ALTER", resource="CLUSTER")

@@ -20,9 +20,7 @@ from controller.apis.services import ControllerServices, decide_later, same
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Have the ISRs changed."""
     message, version = request.message, request.header.api_version
-    return decide_later(
-        services, "alterPartition", lambda view: alter_partition(view, message, version), same
-    )
+    return decide_later(services, "alterPartition", lambda view: alter_partition(view, message, version), same)
 
 
 API = Api(56, "AlterPartition", (2, 3), handle, operation="CLUSTER_ACTION", resource="CLUSTER")

@@ -31,9 +31,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
                 ErrorCode.MISMATCHED_ENDPOINT_TYPE,
                 "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER",
             )
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {message.endpoint_type}"
-        )
+        raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {message.endpoint_type}")
     return Reply(
         DescribeClusterResponse(
             endpoint_type=CONTROLLERS,

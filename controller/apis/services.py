@@ -66,9 +66,7 @@ def decide_later(
 ) -> Park:
     """Submit a decision to the event thread; `answer` turns what it gave into the response."""
     reply = ControllerReply()
-    services.controller.submit(
-        name, decide, lambda result: _complete(reply, answer(result)), reply.fail, timeout_ms
-    )
+    services.controller.submit(name, decide, lambda result: _complete(reply, answer(result)), reply.fail, timeout_ms)
     return Park(reply)
 
 

@@ -85,7 +85,12 @@ class Rig:
     """A controller and its cluster."""
 
     def __init__(
-        self, fs: FileSystem | None = None, clock: FakeClock | None = None, seed: int = 1, **overrides: str
+        self,
+        fs: FileSystem | None = None,
+        clock: FakeClock | None = None,
+        seed: int = 1,
+        directory: str = DIRECTORY,
+        **overrides: str,
     ) -> None:
         self.clock = clock or FakeClock()
         self.fs = fs or MemoryFileSystem()
@@ -95,7 +100,7 @@ class Rig:
         self.controller = QuorumController(
             config=self.config,
             cluster_id=CLUSTER_ID,
-            metadata_log=MetadataLog(DIRECTORY, self.config, self.clock, self.fs),
+            metadata_log=MetadataLog(directory, self.config, self.clock, self.fs),
             clock=self.clock,
             connect=self._connect,
             metrics=ControllerMetrics(self.registry, self.clock),
@@ -130,9 +135,7 @@ class Rig:
             if channel.queue_size() or channel._pending:
                 channel.push_once()
 
-    def register(
-        self, broker_id: int, incarnation: int | None = None, rack: str | None = None
-    ) -> int:
+    def register(self, broker_id: int, incarnation: int | None = None, rack: str | None = None) -> int:
         """Register a broker; its epoch."""
         request = registration(broker_id, incarnation, rack)
         epoch: int = self.decide(lambda view: self.controller.register(view, request))
@@ -199,14 +202,10 @@ def registration(
         "cluster_id": CLUSTER_ID,
         "incarnation_id": (broker_id * 1000 + (incarnation or 0) + 1).to_bytes(16, "big"),
         "listeners": [
-            registration_wire.Listener(
-                name="PLAINTEXT", host="127.0.0.1", port=9000 + broker_id, security_protocol=0
-            )
+            registration_wire.Listener(name="PLAINTEXT", host="127.0.0.1", port=9000 + broker_id, security_protocol=0)
         ],
         "features": [
-            registration_wire.Feature(
-                name="metadata.version", min_supported_version=7, max_supported_version=30
-            )
+            registration_wire.Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)
         ],
         "rack": rack,
         "log_dirs": [(1 << 64 | broker_id).to_bytes(16, "big")],
@@ -225,8 +224,7 @@ def manual_topic(name: str, assignment: list[list[int]], **configs: str) -> Any:
             for index, replicas in enumerate(assignment)
         ],
         configs=[
-            create_wire.CreatableTopicConfig(name=key.replace("_", "."), value=value)
-            for key, value in configs.items()
+            create_wire.CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
         ],
     )
 

@@ -76,11 +76,7 @@ def test_a_broker_that_is_shutting_down_may_be_replaced_at_once() -> None:
         ({"log_dirs": [b"d" * 16, b"d" * 16]}, ErrorCode.INVALID_REGISTRATION),
         ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
         (
-            {
-                "features": [
-                    Feature(name="metadata.version", min_supported_version=1, max_supported_version=2)
-                ]
-            },
+            {"features": [Feature(name="metadata.version", min_supported_version=1, max_supported_version=2)]},
             ErrorCode.UNSUPPORTED_VERSION,
         ),
         ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
@@ -98,9 +94,7 @@ def test_two_brokers_cannot_have_one_directory() -> None:
     rig = Rig()
     rig.register(0)
     request = registration(1, log_dirs=list(rig.image.brokers[0].log_dirs))
-    refused(
-        ErrorCode.INVALID_REGISTRATION, lambda: rig.decide(lambda view: rig.controller.register(view, request))
-    )
+    refused(ErrorCode.INVALID_REGISTRATION, lambda: rig.decide(lambda view: rig.controller.register(view, request)))
 
 
 def test_a_broker_is_unfenced_once_it_has_caught_up() -> None:

@@ -78,9 +78,7 @@ def test_a_sender_from_start_to_stop() -> None:
 
 def test_a_sender_that_waits_can_be_stopped() -> None:
     far = Far()
-    channel = BrokerChannel(
-        Sender(100, 3, None), broker(), far.connect, lambda: Image(brokers={1: broker()}, offset=9)
-    )
+    channel = BrokerChannel(Sender(100, 3, None), broker(), far.connect, lambda: Image(brokers={1: broker()}, offset=9))
     for _ in range(50):
         far.failures.put(ConnectionRefusedError("nobody"))
     channel.start()
@@ -91,9 +89,7 @@ def test_a_sender_that_waits_can_be_stopped() -> None:
 
 def test_the_pause_after_failures_doubles_up_to_a_second() -> None:
     far = Far()
-    channel = BrokerChannel(
-        Sender(100, 3, None), broker(), far.connect, lambda: Image(brokers={1: broker()}, offset=9)
-    )
+    channel = BrokerChannel(Sender(100, 3, None), broker(), far.connect, lambda: Image(brokers={1: broker()}, offset=9))
     pauses = []
     for _ in range(12):
         far.failures.put(ConnectionRefusedError("nobody"))

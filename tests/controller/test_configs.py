@@ -157,9 +157,7 @@ def test_what_is_refused(
         (99, "x", ErrorCode.UNSUPPORTED_VERSION, "Unknown resource type 99."),
     ],
 )
-def test_resources_that_cannot_be(
-    rig: Rig, kind: int, name: str, code: ErrorCode, message: str | None
-) -> None:
+def test_resources_that_cannot_be(rig: Rig, kind: int, name: str, code: ErrorCode, message: str | None) -> None:
     outcome = alter(rig, kind=kind, name=name)
     assert outcome[0] is code
     assert message is None or outcome[1] == message

@@ -33,9 +33,7 @@ def digits(text: str) -> tuple[int, ...]:
         (Election.UNCLEAN, 1, "1", "", (NO_LEADER, False)),
     ],
 )
-def test_who_is_elected(
-    election: Election, leader: int, isr: str, alive: str, expected: tuple[int, bool]
-) -> None:
+def test_who_is_elected(election: Election, leader: int, isr: str, alive: str, expected: tuple[int, bool]) -> None:
     p = partition(isr=isr, leader=leader)
     assert elect(p, p.isr, p.replicas, election, digits(alive).__contains__) == expected
 

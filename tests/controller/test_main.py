@@ -66,9 +66,7 @@ def join(connection: NodeConnection, broker_id: int = 0) -> int:
 
 
 def test_it_says_what_it_serves(connection: NodeConnection) -> None:
-    response = connection.send(
-        ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4
-    )
+    response = connection.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
     assert {k.api_key: (k.min_version, k.max_version) for k in response.api_keys} == {
         key: api.versions for key, api in TABLE.items()
     }
@@ -165,9 +163,7 @@ def test_errors_of_a_forwarded_request_are_inside(connection: NodeConnection) ->
         ({"request_principal": b"\x00\x09"}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
     ],
 )
-def test_envelopes_that_cannot_be_opened(
-    connection: NodeConnection, fields: dict[str, Any], code: ErrorCode
-) -> None:
+def test_envelopes_that_cannot_be_opened(connection: NodeConnection, fields: dict[str, Any], code: ErrorCode) -> None:
     envelope = forward(connection, UnregisterBrokerRequest(broker_id=4), 0, **fields)
     assert ErrorCode(envelope.error_code) is code
 

@@ -97,9 +97,7 @@ def test_a_topic_reaches_its_replicas_and_everyones_metadata() -> None:
     (state,) = topic.partition_states
     assert (topic.topic_name, topic.topic_id) == ("t", rig.image.topic_ids["t"])
     assert (state.leader, state.isr, state.replicas, state.is_new) == (0, [0, 1], [0, 1], True)
-    assert [(n.broker_id, n.host_name, n.port) for n in leader_and_isr.live_leaders] == [
-        (0, "127.0.0.1", 9000)
-    ]
+    assert [(n.broker_id, n.host_name, n.port) for n in leader_and_isr.live_leaders] == [(0, "127.0.0.1", 9000)]
     assert [r.value for r in records_of(leader_and_isr)] == ["5"]
     assert records_of(update) == []
     assert kinds(rig.brokers[1].take()) == [LeaderAndIsrRequest, UpdateMetadataRequest]
@@ -222,9 +220,7 @@ def test_a_removed_replica_is_stopped() -> None:
 
     request = wire.AlterPartitionReassignmentsRequest(
         topics=[
-            wire.ReassignableTopic(
-                name="t", partitions=[wire.ReassignablePartition(partition_index=0, replicas=[0])]
-            )
+            wire.ReassignableTopic(name="t", partitions=[wire.ReassignablePartition(partition_index=0, replicas=[0])])
         ]
     )
     rig.decide(lambda view: alter_reassignments(view, request))

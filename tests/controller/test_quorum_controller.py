@@ -114,9 +114,7 @@ def test_events_of_one_group_see_each_other_and_share_one_fsync() -> None:
     answers: list[object] = []
     for name in ("a", "a", "b"):
         request = create_wire.CreateTopicsRequest(topics=[manual_topic(name, [[0]])])
-        rig.controller.submit(
-            "create", lambda view, r=request: create_topics(view, r), answers.append, answers.append
-        )
+        rig.controller.submit("create", lambda view, r=request: create_topics(view, r), answers.append, answers.append)
     assert answers == []
     rig.controller.loop.step()
     codes = [ErrorCode(answer.topics[0].error_code) for answer in answers]  # type: ignore[attr-defined]

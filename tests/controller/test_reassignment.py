@@ -52,9 +52,7 @@ def join_isr(rig: Rig, isr: list[int]) -> ErrorCode:
     request = isr_wire.AlterPartitionRequest(
         broker_id=p.leader,
         broker_epoch=rig.image.brokers[p.leader].epoch,
-        topics=[
-            isr_wire.RequestTopicData(topic_id=rig.image.topic_ids["t"], partitions=[data])
-        ],
+        topics=[isr_wire.RequestTopicData(topic_id=rig.image.topic_ids["t"], partitions=[data])],
     )
     response = rig.decide(lambda view: alter_partition(view, request, 3))
     return ErrorCode(response.topics[0].partitions[0].error_code)

@@ -173,8 +173,7 @@ LONG = "a" * 250
                 num_partitions=-1,
                 replication_factor=-1,
                 assignments=[
-                    create_wire.CreatableReplicaAssignment(partition_index=index, broker_ids=[0])
-                    for index in (0, 2)
+                    create_wire.CreatableReplicaAssignment(partition_index=index, broker_ids=[0]) for index in (0, 2)
                 ],
             ),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -185,9 +184,7 @@ LONG = "a" * 250
                 name="t",
                 num_partitions=-1,
                 replication_factor=-1,
-                assignments=[
-                    create_wire.CreatableReplicaAssignment(partition_index=0, broker_ids=[0]) for _ in "ab"
-                ],
+                assignments=[create_wire.CreatableReplicaAssignment(partition_index=0, broker_ids=[0]) for _ in "ab"],
             ),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Found multiple manual partition assignments for partition 0",
@@ -380,9 +377,7 @@ def test_a_topic_named_by_name_and_by_id_is_left_alone(rig: Rig) -> None:
     assert "a" in rig.image.topic_ids
 
 
-@pytest.mark.parametrize(
-    ("version", "code"), [(1, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)]
-)
+@pytest.mark.parametrize(("version", "code"), [(1, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)])
 def test_deletion_may_be_disabled(version: int, code: ErrorCode) -> None:
     rig = Rig(delete_topic_enable="false")
     request = delete_wire.DeleteTopicsRequest(topic_names=["a"])
