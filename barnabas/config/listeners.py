@@ -18,8 +18,9 @@ from barnabas.config.errors import ConfigError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_URI: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-._%:]*)\]?:(-?[0-9]+)")
-_VOTER: Final = re.compile(r"([0-9]+)@(.+)")
+# Patterns are compiled at their first use, not at the start.
+_URI: Final = r"(.*)://\[?([0-9a-zA-Z\-._%:]*)\]?:(-?[0-9]+)"
+_VOTER: Final = r"([0-9]+)@(.+)"
 
 
 class Listener(NamedTuple):
@@ -88,7 +89,7 @@ def parse_voters(items: Sequence[str]) -> dict[int, tuple[str, int]]:
     """Return the address of each controller of `id@host:port` items."""
     voters = {}
     for item in items:
-        match = _VOTER.fullmatch(item)
+        match = re.fullmatch(_VOTER, item)
         if match is None:
             raise ConfigError(f"Invalid value {item} for configuration controller.quorum.voters: expected id@host:port")
         voters[int(match[1])] = parse_addresses("controller.quorum.voters", (match[2],))[0]
@@ -96,7 +97,7 @@ def parse_voters(items: Sequence[str]) -> dict[int, tuple[str, int]]:
 
 
 def _parse_uri(key: str, uri: str, protocols: Mapping[str, str]) -> Listener:
-    match = _URI.fullmatch(uri.strip())
+    match = re.fullmatch(_URI, uri.strip())
     if match is None:
         raise ConfigError(f"Invalid value {uri} for configuration {key}: expected NAME://host:port")
     name, host, port = match[1].upper(), match[2], int(match[3])

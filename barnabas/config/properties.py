@@ -17,8 +17,8 @@ from barnabas.config.errors import ConfigError
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-_ESCAPE: Final = re.compile(r"\\(u([0-9a-fA-F]{4})|.)", re.DOTALL)
-_UNICODE_CUT_SHORT: Final = re.compile(r"(?<!\\)(\\\\)*\\u(?![0-9a-fA-F]{4})")
+_ESCAPE: Final = r"(?s)\\(u([0-9a-fA-F]{4})|.)"
+_UNICODE_CUT_SHORT: Final = r"(?<!\\)(\\\\)*\\u(?![0-9a-fA-F]{4})"
 
 #: Variables that set up the image or the JVM, and are not config keys.
 _NOT_KEYS: Final = frozenset(
@@ -110,7 +110,7 @@ def _split(line: str) -> tuple[str, str]:
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    if _UNICODE_CUT_SHORT.search(text):
+    if re.search(_UNICODE_CUT_SHORT, text):
         raise ConfigError(f"malformed \\uXXXX escape in {text!r}")
 
     def value(match: re.Match[str]) -> str:
@@ -118,4 +118,4 @@ def _unescape(text: str) -> str:
             return chr(int(match[2], 16))
         return _ESCAPES.get(match[1], match[1])
 
-    return _ESCAPE.sub(value, text)
+    return re.sub(_ESCAPE, value, text)

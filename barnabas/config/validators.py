@@ -14,8 +14,9 @@ from typing import Any, Final
 from barnabas.config.errors import ConfigError
 from barnabas.config.types import invalid
 
-_DURATION: Final = re.compile(r"-?P(?=.)(-?\d+D)?(T(?=.)(-?\d+H)?(-?\d+M)?(-?\d+(\.\d+)?S)?)?", re.IGNORECASE)
-_THROTTLED: Final = re.compile(r"\d+:\d+")
+# Patterns are compiled at their first use, not at the start.
+_DURATION: Final = r"(?i)-?P(?=.)(-?\d+D)?(T(?=.)(-?\d+H)?(-?\d+M)?(-?\d+(\.\d+)?S)?)?"
+_THROTTLED: Final = r"\d+:\d+"
 
 
 class Validator:
@@ -123,7 +124,7 @@ def _check_non_null(name: str, value: Any) -> None:
 def _check_throttled(name: str, value: Any) -> None:
     if not value or value == ("*",):
         return
-    if value[0] == "none" or not all(_THROTTLED.fullmatch(item) for item in value):
+    if value[0] == "none" or not all(re.fullmatch(_THROTTLED, item) for item in value):
         raise invalid(
             name,
             ",".join(value),
@@ -136,7 +137,7 @@ def _check_offset_reset(name: str, value: Any) -> None:
     if value in ("latest", "earliest"):
         return
     kind, _, duration = str(value).partition(":")
-    if kind.lower() != "by_duration" or not _DURATION.fullmatch(duration) or "-" in duration:
+    if kind.lower() != "by_duration" or not re.fullmatch(_DURATION, duration) or "-" in duration:
         raise invalid(name, value, "Invalid value. Must be one of: latest, earliest, by_duration:PnDTnHnMn.nS")
 
 
