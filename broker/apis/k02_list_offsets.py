@@ -32,7 +32,7 @@ from barnabas.protocol.messages.k02_list_offsets import (
 from broker.answers import Answer, Reply
 from broker.apis.api import Api
 from broker.replication.delayed_fetch import visible_end
-from broker.storage.log_types import FetchIsolation
+from broker.storage.log_types import NO_EPOCH, FetchIsolation
 
 if TYPE_CHECKING:
     from broker.apis.services import Services
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 CONSUMER_ID = -1
 DEBUGGING_ID = -2
 OFFSET_NOT_AVAILABLE_FROM = 5
+LEADER_EPOCH_FROM = 4
 # The first version that knows each special timestamp.
 SPECIAL_FROM = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
@@ -93,7 +94,7 @@ def _answer(
         error_code=0,
         timestamp=found.timestamp,
         offset=found.offset,
-        leader_epoch=found.leader_epoch,
+        leader_epoch=found.leader_epoch if version >= LEADER_EPOCH_FROM else NO_EPOCH,
     )
 
 
