@@ -31,9 +31,10 @@ def default_bootstrap() -> str:
     if "BARNABAS_BOOTSTRAP" in os.environ:
         return os.environ["BARNABAS_BOOTSTRAP"]
     clusters = [read_cluster_file(directory) for directory in running_directories()]
-    if len(clusters) == 1 and clusters[0] is not None:
-        return str(clusters[0]["bootstrap"])
-    return DEFAULT_BOOTSTRAP
+    found = [str(cluster["bootstrap"]) for cluster in clusters if cluster is not None]
+    if len(found) > 1:
+        raise UserError(f"several clusters run here: choose with --bootstrap {' or '.join(found)}")
+    return found[0] if found else DEFAULT_BOOTSTRAP
 
 
 def bootstrap_option(command: Callable[..., T]) -> Callable[..., T]:

@@ -31,7 +31,9 @@ def _resource_options(command: Callable[..., T]) -> Callable[..., T]:
     return command
 
 
-def _resource(topic: str | None, broker: str | None, group: str | None, **kwargs: object) -> ConfigResource:
+def _resource(
+    topic: str | None, broker: str | None, group: str | None, changes: list[ConfigEntry] | None = None
+) -> ConfigResource:
     named = [
         (kind, name)
         for kind, name in ((ResourceType.TOPIC, topic), (ResourceType.BROKER, broker), (ResourceType.GROUP, group))
@@ -39,7 +41,8 @@ def _resource(topic: str | None, broker: str | None, group: str | None, **kwargs
     ]
     if len(named) != 1:
         raise UserError("say one of --topic, --broker and --group")
-    return ConfigResource(*named[0], **kwargs)
+    ((kind, name),) = named
+    return ConfigResource(kind, name, incremental_configs=changes)
 
 
 @config.command("show")
@@ -99,6 +102,6 @@ def _alter(
     changes: list[tuple[str, str | None, AlterConfigOpType]],
 ) -> None:
     entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]
-    resource = _resource(topic, broker, group, incremental_configs=entries)
+    resource = _resource(topic, broker, group, entries)
     with kafka_errors(bootstrap):
         results(admin(bootstrap).incremental_alter_configs([resource]))

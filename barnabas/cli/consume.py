@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import cast
 
 import click
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Message, TopicPartition
@@ -104,16 +105,17 @@ def _print_record(message: Message, as_json: bool) -> None:
         sys.stdout.buffer.write((message.value() or b"") + b"\n")
         sys.stdout.buffer.flush()
         return
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])  # the stubs allow what produce takes, too
     record = {
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp": message.timestamp()[1],
         "key": _text(message.key()),
         "value": _text(message.value()),
-        "headers": [[name, _text(value)] for name, value in message.headers() or []],
+        "headers": [[name, _text(value)] for name, value in headers],
     }
     print(json.dumps(record, ensure_ascii=False), flush=True)
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", errors="backslashreplace")
+def _text(value: bytes | str | None) -> str | None:
+    return value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else value

@@ -50,10 +50,10 @@ def _host_port(text: str) -> tuple[str, int]:
 
 
 def _listeners(file: Path) -> list[tuple[str, int]]:
-    from barnabas.config import load
+    from barnabas.config import Config
 
     try:
-        config = load(file)
+        config = Config.load(file)
     except ConfigError as error:
         raise UserError(str(error)) from error
     return [(listener.host or "127.0.0.1", listener.port) for listener in config.listeners_parsed]

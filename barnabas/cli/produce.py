@@ -19,7 +19,7 @@ from barnabas.cli.up import key_value
 @click.argument("topic")
 @click.option("--file", "source", type=click.File("rb"), default="-", help="Where the lines come from; - is stdin.")
 @click.option("--key-separator", metavar="TEXT", help="Split each line into key and value at the first TEXT.")
-@click.option("--partition", type=click.IntRange(0), default=-1, help="Else by key, or spread.")
+@click.option("--partition", type=click.IntRange(0), help="Else by key, or spread.")
 @click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of every record.")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none")
@@ -28,14 +28,14 @@ def produce(
     topic: str,
     source: BinaryIO,
     key_separator: str | None,
-    partition: int,
+    partition: int | None,
     headers: tuple[str, ...],
     acks: str,
     compression: str,
     bootstrap: str,
 ) -> None:
     """Produce each line to TOPIC, and tell how many were acknowledged."""
-    sender = _Sender(topic, key_separator, partition, dict(map(key_value, headers)))
+    sender = _Sender(topic, key_separator, -1 if partition is None else partition, dict(map(key_value, headers)))
     with kafka_errors(bootstrap):
         producer = Producer(
             settings(
@@ -57,7 +57,7 @@ class _Sender:
         self._topic = topic
         self._separator = key_separator.encode() if key_separator else None
         self._partition = partition
-        self._headers = [(name, value.encode()) for name, value in headers.items()]
+        self._headers: list[tuple[str, str | bytes | None]] = list(headers.items())
         self.acknowledged = 0
         self.failed = 0
         self.error: str | None = None

@@ -18,19 +18,24 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), default=-1, help="Else num.partitions of the cluster.")
-@click.option("--replication-factor", type=click.IntRange(1), default=-1, help="Else default.replication.factor.")
+@click.option("--partitions", type=click.IntRange(1), help="Else num.partitions of the cluster.")
+@click.option("--replication-factor", type=click.IntRange(1), help="Else default.replication.factor.")
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic setting.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
 @bootstrap_option
 def create(
-    name: str, partitions: int, replication_factor: int, configs: tuple[str, ...], if_not_exists: bool, bootstrap: str
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
 ) -> None:
     """Create the topic NAME."""
-    settings = dict(map(key_value, configs))
+    new_topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(map(key_value, configs)))
     with kafka_errors(bootstrap):
         try:
-            results(admin(bootstrap).create_topics([NewTopic(name, partitions, replication_factor, config=settings)]))
+            results(admin(bootstrap).create_topics([new_topic]))
         except KafkaException as error:
             if not (if_not_exists and error.args[0].name() == "TOPIC_ALREADY_EXISTS"):
                 raise
