@@ -392,7 +392,8 @@ class _EncoderWriter(_CodeWriter):
         if field.default is FRESH:
             if field.kind == "struct":
                 inner = [self._is_set(each, f"{place}.{each.name}") for each in field.element.FIELDS]
-                return " or ".join([*inner, f"{place}.unknown_tagged_fields"])
+                null = [f"{place} is None"] if field.nullable else []
+                return " or ".join([*null, *inner, f"{place}.unknown_tagged_fields"])
             return f"{place} is None or {place}" if field.nullable else place
         if field.kind == "uuid":
             return f"{place} != ZERO_UUID"

@@ -13,28 +13,28 @@ from barnabas.protocol.codec import FIXED
 from barnabas.protocol.fields import Field
 
 
-def diagnose(value: Any, version: int, flexible: bool, path: str = "") -> str | None:
+def diagnose(value: Any, version: int, path: str = "") -> str | None:
     """Return what is wrong with the first bad field of a structure, or None if nothing is found."""
     for field in value.FIELDS:
         if not field.is_present(version):
             continue
-        reason = _diagnose_field(field, getattr(value, field.name), version, flexible, f"{path}{field.name}")
+        reason = _diagnose_field(field, getattr(value, field.name), version, f"{path}{field.name}")
         if reason:
             return reason
     return None
 
 
-def _diagnose_field(field: Field, value: Any, version: int, flexible: bool, path: str) -> str | None:
+def _diagnose_field(field: Field, value: Any, version: int, path: str) -> str | None:
     if value is None:
         return None if field.is_nullable(version) else f"{path} must not be null"
     if field.kind == "array":
-        return _diagnose_array(field, value, version, flexible, path)
+        return _diagnose_array(field, value, version, path)
     if field.kind == "struct":
-        return _diagnose_struct(field.element, value, version, flexible, path)
+        return _diagnose_struct(field.element, value, version, path)
     return _diagnose_plain(field.kind, value, path)
 
 
-def _diagnose_array(field: Field, value: Any, version: int, flexible: bool, path: str) -> str | None:
+def _diagnose_array(field: Field, value: Any, version: int, path: str) -> str | None:
     if not isinstance(value, (list, tuple)):
         return f"{path} must be a list, not {type(value).__name__}"
     for index, item in enumerate(value):
@@ -42,16 +42,16 @@ def _diagnose_array(field: Field, value: Any, version: int, flexible: bool, path
         if isinstance(field.element, str):
             reason = _diagnose_plain(field.element, item, where)
         else:
-            reason = _diagnose_struct(field.element, item, version, flexible, where)
+            reason = _diagnose_struct(field.element, item, version, where)
         if reason:
             return reason
     return None
 
 
-def _diagnose_struct(cls: Any, value: Any, version: int, flexible: bool, path: str) -> str | None:
+def _diagnose_struct(cls: Any, value: Any, version: int, path: str) -> str | None:
     if not isinstance(value, cls):
         return f"{path} must be a {cls.__name__}, not {type(value).__name__}"
-    return diagnose(value, version, flexible, f"{path}.")
+    return diagnose(value, version, f"{path}.")
 
 
 def _diagnose_plain(kind: str, value: Any, path: str) -> str | None:

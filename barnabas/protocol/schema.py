@@ -201,38 +201,43 @@ class Message(Struct):
         Raises EncodeError (its UnsupportedFieldError for a field that the version must not drop), and
         UnsupportedVersionError.
         """
-        pieces, marks = self._encode_pieces(version)
-        for mark in marks:
-            if not isinstance(pieces[mark], (bytes, bytearray, memoryview)):
-                pieces[mark] = pieces[mark].read()
-        return b"".join(pieces)
+        try:
+            pieces, marks = self._encode_pieces(version)
+            for mark in marks:
+                if not isinstance(pieces[mark], (bytes, bytearray, memoryview)):
+                    pieces[mark] = pieces[mark].read()
+            return b"".join(pieces)
+        except _ENCODE_FAILURES as error:
+            raise self._encode_error(version, error) from error
 
     def encode_parts(self, version: int) -> list[bytes | memoryview | FileRegion]:
         """Write the message as parts to send one after another; each non-empty `records` value is a part, uncopied."""
-        pieces, marks = self._encode_pieces(version)
         parts: list[bytes | memoryview | FileRegion] = []
-        start = 0
-        for mark in marks:
-            parts.append(b"".join(pieces[start:mark]))
-            parts.append(pieces[mark])
-            start = mark + 1
-        if start < len(pieces):
-            parts.append(b"".join(pieces[start:]))
+        try:
+            pieces, marks = self._encode_pieces(version)
+            start = 0
+            for mark in marks:
+                parts.append(b"".join(pieces[start:mark]))
+                parts.append(pieces[mark])
+                start = mark + 1
+            if start < len(pieces):
+                parts.append(b"".join(pieces[start:]))
+        except _ENCODE_FAILURES as error:
+            raise self._encode_error(version, error) from error
         return parts
 
     def _encode_pieces(self, version: int) -> tuple[list[Any], list[int]]:
         """Return the pieces of the message, and which of them are records."""
         encoder = self._encoders.get(version) or self._compile_encoder(version)
-        try:
-            return encoder(self)
-        except EncodeError:
-            raise
-        except _ENCODE_FAILURES as error:
-            from barnabas.protocol.diagnosis import diagnose
+        return encoder(self)
 
-            cls = type(self)
-            reason = diagnose(self, version, version >= cls.FLEXIBLE_FROM) or str(error)
-            raise EncodeError(f"{cls.__name__} v{version}: {reason}") from error
+    def _encode_error(self, version: int, error: Exception) -> EncodeError:
+        """Return an error that names the field that an encoder stumbled over."""
+        from barnabas.protocol.diagnosis import diagnose
+
+        cls = type(self)
+        reason = diagnose(self, version) or str(error)
+        return EncodeError(f"{cls.__name__} v{version}: {reason}")
 
     @classmethod
     def _compile_decoder(cls, version: int) -> Callable[[Any, int], tuple[Any, int]]:

@@ -70,9 +70,11 @@ def other_classes() -> list[type[Message]]:
     modules += [f"coordinator_records.{name}" for name in COORDINATOR_MODULES]
     found: list[type[Message]] = []
     for name in modules:
-        for value in vars(import_module(f"barnabas.protocol.{name}")).values():
-            if isinstance(value, type) and issubclass(value, Message) and value.__name__ not in BASES:
-                found.append(value)
+        found += [
+            value
+            for value in vars(import_module(f"barnabas.protocol.{name}")).values()
+            if isinstance(value, type) and issubclass(value, Message) and value.__name__ not in BASES
+        ]
     return found
 
 
@@ -166,7 +168,9 @@ class Values:
         return "".join(self.random.choice(TEXT) for _ in range(size))
 
 
-def samples(message_class: type[Message], version: int, count: int, *, tame: bool = False, tags: bool = True) -> list[Any]:
+def samples(
+    message_class: type[Message], version: int, count: int, *, tame: bool = False, tags: bool = True
+) -> list[Any]:
     """Deterministic messages of a version; the first has nothing but defaults."""
     flexible = version >= message_class.FLEXIBLE_FROM
     values = Values(int.from_bytes(message_class.__name__.encode(), "big") + version, tame=tame)
