@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import click
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.errors import UserError
@@ -53,22 +53,27 @@ def settings(bootstrap: str, **extra: object) -> dict[str, Any]:
     return {"bootstrap.servers": bootstrap, "client.id": "barnabas-cli", "log_level": 3, "logger": _silent, **extra}
 
 
-def admin(bootstrap: str) -> AdminClient:
-    """An admin client; it connects at its first call."""
-    return AdminClient(settings(bootstrap))
-
-
 @contextlib.contextmanager
 def kafka_errors(bootstrap: str) -> Iterator[None]:
     """Turn what the cluster (or its absence) says into one line."""
     try:
         yield
     except KafkaException as error:
+        raise UserError(_one_line(error.args[0], bootstrap)) from error
+    except KafkaError as error:
         raise UserError(_one_line(error, bootstrap)) from error
+    except TimeoutError as error:
+        raise UserError(f"no answer from {bootstrap} within {TIMEOUT_S} s") from error
 
 
-def _one_line(error: KafkaException, bootstrap: str) -> str:
-    cause = error.args[0]
+@contextlib.contextmanager
+def admin(bootstrap: str) -> Iterator[AdminClient]:
+    """An admin client that lives as long as the block (its futures die with it), and its errors in one line."""
+    with kafka_errors(bootstrap):
+        yield AdminClient(settings(bootstrap))
+
+
+def _one_line(cause: KafkaError, bootstrap: str) -> str:
     if cause.name() in ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
         return f"no cluster answers at {bootstrap} ({cause.str()})"
     return f"{cause.name()}: {cause.str()}"

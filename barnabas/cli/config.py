@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 
-from barnabas.cli.client import admin, bootstrap_option, kafka_errors, results
+from barnabas.cli.client import admin, bootstrap_option, results
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import json_option, show
 from barnabas.cli.up import key_value
@@ -54,8 +54,8 @@ def show_config(
     topic: str | None, broker: str | None, group: str | None, everything: bool, bootstrap: str, as_json: bool
 ) -> None:
     """Show the settings that differ from the defaults (or all of them), and where they come from."""
-    with kafka_errors(bootstrap):
-        (entries,) = results(admin(bootstrap).describe_configs([_resource(topic, broker, group)])).values()
+    with admin(bootstrap) as client:
+        (entries,) = results(client.describe_configs([_resource(topic, broker, group)])).values()
     rows = [
         {
             "key": entry.name,
@@ -103,5 +103,5 @@ def _alter(
 ) -> None:
     entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]
     resource = _resource(topic, broker, group, entries)
-    with kafka_errors(bootstrap):
-        results(admin(bootstrap).incremental_alter_configs([resource]))
+    with admin(bootstrap) as client:
+        results(client.incremental_alter_configs([resource]))

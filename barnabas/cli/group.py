@@ -6,7 +6,7 @@ import click
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, kafka_errors, results, settings
+from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results, settings
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import json_option, show
 
@@ -21,8 +21,8 @@ def group() -> None:
 @json_option
 def list_groups(bootstrap: str, as_json: bool) -> None:
     """List the groups with their states."""
-    with kafka_errors(bootstrap):
-        found = admin(bootstrap).list_consumer_groups(request_timeout=TIMEOUT_S).result()
+    with admin(bootstrap) as client:
+        found = client.list_consumer_groups(request_timeout=TIMEOUT_S).result()
         for error in found.errors:
             raise error
     rows = [
@@ -38,8 +38,7 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
 @json_option
 def describe(name: str, bootstrap: str, as_json: bool) -> None:
     """Show the committed offset, the lag and the owner of each partition of the group NAME."""
-    with kafka_errors(bootstrap):
-        client = admin(bootstrap)
+    with admin(bootstrap) as client:
         described = results(client.describe_consumer_groups([name]))[name]
         owners = {
             (tp.topic, tp.partition): member
@@ -101,11 +100,11 @@ def reset_offsets(
     """Set where the (inactive) group NAME goes on in a topic."""
     if sum(choice is not None for choice in (target, to_offset, to_timestamp)) != 1:
         raise UserError("say one of --to-earliest, --to-latest, --to-offset and --to-timestamp")
-    with kafka_errors(bootstrap):
+    with admin(bootstrap) as client:
         offsets = _targets(bootstrap, topic, target, to_offset, to_timestamp)
         if execute:
             request = ConsumerGroupTopicPartitions(name, offsets)
-            altered = results(admin(bootstrap).alter_consumer_group_offsets([request]))[name]
+            altered = results(client.alter_consumer_group_offsets([request]))[name]
             for tp in altered.topic_partitions:
                 if tp.error is not None:
                     raise UserError(f"{tp.topic}-{tp.partition}: {tp.error.str()}")
@@ -143,6 +142,6 @@ def _targets(
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap: str) -> None:
     """Delete inactive groups and their offsets."""
-    with kafka_errors(bootstrap):
-        results(admin(bootstrap).delete_consumer_groups(list(names)))
+    with admin(bootstrap) as client:
+        results(client.delete_consumer_groups(list(names)))
     click.echo(f"deleted {', '.join(names)}")

@@ -6,7 +6,7 @@ import click
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, kafka_errors, results
+from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results
 from barnabas.cli.output import json_option, show
 from barnabas.cli.up import key_value
 
@@ -33,9 +33,9 @@ def create(
 ) -> None:
     """Create the topic NAME."""
     new_topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(map(key_value, configs)))
-    with kafka_errors(bootstrap):
+    with admin(bootstrap) as client:
         try:
-            results(admin(bootstrap).create_topics([new_topic]))
+            results(client.create_topics([new_topic]))
         except KafkaException as error:
             if not (if_not_exists and error.args[0].name() == "TOPIC_ALREADY_EXISTS"):
                 raise
@@ -48,8 +48,8 @@ def create(
 @json_option
 def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
     """List the topics with their numbers of partitions and replicas."""
-    with kafka_errors(bootstrap):
-        topics = admin(bootstrap).list_topics(timeout=TIMEOUT_S).topics.values()
+    with admin(bootstrap) as client:
+        topics = client.list_topics(timeout=TIMEOUT_S).topics.values()
     rows = [
         {
             "topic": found.topic,
@@ -68,8 +68,8 @@ def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
 @json_option
 def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     """Show leader, replicas and in-sync replicas of each partition."""
-    with kafka_errors(bootstrap):
-        described = results(admin(bootstrap).describe_topics(TopicCollection(list(names))))
+    with admin(bootstrap) as client:
+        described = results(client.describe_topics(TopicCollection(list(names))))
     rows = [
         {
             "topic": found.name,
@@ -91,8 +91,8 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 def alter(name: str, partitions: int, bootstrap: str) -> None:
     """Add partitions to NAME (its settings: barnabas config)."""
-    with kafka_errors(bootstrap):
-        results(admin(bootstrap).create_partitions([NewPartitions(name, partitions)]))
+    with admin(bootstrap) as client:
+        results(client.create_partitions([NewPartitions(name, partitions)]))
     click.echo(f"{name} has {partitions} partitions")
 
 
@@ -101,6 +101,6 @@ def alter(name: str, partitions: int, bootstrap: str) -> None:
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap: str) -> None:
     """Delete topics and all that they hold."""
-    with kafka_errors(bootstrap):
-        results(admin(bootstrap).delete_topics(list(names)))
+    with admin(bootstrap) as client:
+        results(client.delete_topics(list(names)))
     click.echo(f"deleted {', '.join(names)}")
