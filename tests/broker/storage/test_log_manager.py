@@ -1,0 +1,243 @@
+"""The log manager: identity and locks, creating, deleting, loading clean and unclean, checkpoints, failing directories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from barnabas.common.clock import FakeClock
+from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.files import FileSystem
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from broker.storage.log import Log
+from broker.storage.log_manager import LogDirectoryError, LogManager
+from broker.storage.scheduler import ManualScheduler
+from tests.support.storage_bench import LONG_MAX, Settings, contents
+
+TPS = [TopicPartition("flights", n) for n in range(4)]
+TOPIC_ID = b"\x05" * 16
+
+
+@dataclass
+class BrokerSettings:
+    """A broker's settings as the manager reads them."""
+
+    num_recovery_threads_per_data_dir: int = 2
+    producer_id_expiration_ms: int = 86_400_000
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_scheduler_interval_ms: int = LONG_MAX
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    topic: Settings = field(default_factory=Settings)
+
+    def topic_config(self) -> Settings:
+        return self.topic
+
+
+class Node:
+    """A broker's storage that can be stopped, killed and started."""
+
+    def __init__(self, fs: FileSystem | None = None, dirs: tuple[str, ...] = ("/a",), **settings: object) -> None:
+        self.fs = fs if fs is not None else MemoryFileSystem()
+        self.clock = FakeClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.manager = LogManager(BrokerSettings(**settings), dirs, self.clock, self.scheduler, self.fs)
+
+    def start(self) -> Node:
+        if self.manager.open_directories(1) is None:
+            self.manager.identify("cluster-a")
+        self.manager.load_logs()
+        self.manager.start()
+        return self
+
+    def append(self, target: Log, value: str) -> None:
+        batch = build_batch([SimpleRecord(self.clock.wall_ms(), b"k", value.encode())])
+        target.append_as_leader(memoryview(bytearray(batch)), leader_epoch=0)
+        target.update_high_watermark(target.log_end_offset)
+
+    def log(self, tp: TopicPartition, topic_id: bytes | None = TOPIC_ID) -> Log:
+        return self.manager.get_or_create_log(tp, topic_id, Settings(), True)
+
+
+def test_a_clean_stop_and_start() -> None:
+    node = Node().start()
+    for tp in TPS:
+        node.append(node.log(tp), str(tp))
+    node.manager.shutdown(broker_epoch=77)
+    assert node.fs.exists("/a/.kafka_cleanshutdown")
+    assert node.fs.read_bytes("/a/recovery-point-offset-checkpoint").startswith(b"0\n4\n")
+    again = Node(node.fs).start()
+    assert not node.fs.exists("/a/.kafka_cleanshutdown")
+    assert again.manager.directories[0].clean_shutdown_epoch == 77
+    for tp in TPS:
+        found = again.manager.get_log(tp)
+        assert found is not None
+        assert (contents(found), found.topic_id) == ([(0, str(tp))], TOPIC_ID)
+
+
+def test_a_killed_broker_loses_nothing() -> None:
+    node = Node().start()
+    for number in range(5):
+        node.append(node.log(TPS[0]), f"v{number}")
+    assert isinstance(node.fs, MemoryFileSystem)
+    again = Node(node.fs.kill()).start()
+    assert [value for _, value in contents(again.log(TPS[0]))] == [f"v{n}" for n in range(5)]
+    assert again.manager.directories[0].clean_shutdown_epoch is None
+
+
+def test_logs_go_where_there_are_fewest() -> None:
+    node = Node(dirs=("/a", "/b")).start()
+    for tp in TPS:
+        node.log(tp)
+    assert [len(node.manager.logs_in(directory)) for directory in node.manager.directories] == [2, 2]
+    assert node.log(TPS[0]) is node.log(TPS[0])
+
+
+def test_identity() -> None:
+    node = Node().start()
+    assert b"cluster.id=cluster-a\n" in node.fs.read_bytes("/a/meta.properties")
+    with pytest.raises(LogDirectoryError, match="in use"):
+        Node(node.fs).start()
+    node.manager.shutdown()
+    stranger = Node(node.fs)
+    with pytest.raises(LogDirectoryError, match="belongs to node 1"):
+        stranger.manager.open_directories(2)
+    other = Node(node.fs)
+    assert other.manager.open_directories(1) == "cluster-a"
+    with pytest.raises(LogDirectoryError, match="belongs to cluster"):
+        other.manager.identify("cluster-b")
+
+
+def test_directory_ids_stay() -> None:
+    node = Node(dirs=("/a", "/b")).start()
+    ids = [directory.directory_id for directory in node.manager.directories]
+    assert len(set(ids)) == 2
+    node.manager.shutdown()
+    assert [d.directory_id for d in Node(node.fs, ("/a", "/b")).start().manager.directories] == ids
+
+
+def test_another_topic_of_the_same_name() -> None:
+    node = Node().start()
+    node.log(TPS[0])
+    with pytest.raises(ApiError) as caught:
+        node.log(TPS[0], b"\x06" * 16)
+    assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_deletion_is_at_once_for_users_and_late_for_files() -> None:
+    node = Node().start()
+    node.append(node.log(TPS[0]), "old")
+    node.manager.delete_log(TPS[0])
+    node.manager.delete_log(TPS[0])
+    assert node.manager.get_log(TPS[0]) is None
+    fresh = node.log(TPS[0], b"\x09" * 16)
+    assert fresh.log_end_offset == 0
+    assert [e.name for e in node.fs.listdir("/a") if e.name.endswith("-delete")]
+    node.clock.advance_ms(60_000)
+    node.scheduler.run_due()
+    assert [e.name for e in node.fs.listdir("/a") if e.is_dir] == ["flights-0"]
+
+
+def test_what_was_to_be_deleted_is_deleted_after_a_restart() -> None:
+    node = Node().start()
+    node.append(node.log(TPS[0]), "old")
+    node.manager.delete_log(TPS[0])
+    assert isinstance(node.fs, MemoryFileSystem)
+    again = Node(node.fs.kill()).start()
+    assert again.manager.all_logs() == []
+    again.clock.advance_ms(60_000)
+    again.scheduler.run_due()
+    assert not [e for e in again.fs.listdir("/a") if e.is_dir]
+
+
+def test_foreign_directories_are_left_alone() -> None:
+    node = Node()
+    for name in ("lost+found", "__cluster_metadata-0", "no_number-x"):
+        node.fs.mkdir(f"/a/{name}")
+    assert node.start().manager.all_logs() == []
+    assert len([e for e in node.fs.listdir("/a") if e.is_dir]) == 3
+
+
+def test_periodic_work() -> None:
+    node = Node().start()
+    target = node.log(TPS[0])
+    target.update_config(Settings(retention_ms=1000, flush_ms=10))
+    node.append(target, "old")
+    target.flush()
+    node.clock.advance_ms(300_000)
+    node.scheduler.run_due()
+    assert target.log_start_offset == 1
+    assert b"flights 0 1" in node.fs.read_bytes("/a/recovery-point-offset-checkpoint")
+    node.append(target, "new")
+    node.clock.advance_ms(11)
+    node.manager.flush_dirty_logs()
+    assert target.recovery_point == 2
+
+
+def test_log_start_offsets_survive() -> None:
+    node = Node().start()
+    target = node.log(TPS[0])
+    for value in "abc":
+        node.append(target, value)
+    target.maybe_increment_log_start_offset(2, "test")
+    node.manager.checkpoint_log_start_offsets()
+    assert isinstance(node.fs, MemoryFileSystem)
+    assert contents(Node(node.fs.kill()).start().log(TPS[0])) == [(2, "c")]
+
+
+def test_a_damaged_checkpoint_costs_only_time() -> None:
+    node = Node().start()
+    node.append(node.log(TPS[0]), "v")
+    node.manager.shutdown()
+    node.fs.write_bytes("/a/recovery-point-offset-checkpoint", b"garbage", sync=True)
+    assert contents(Node(node.fs).start().log(TPS[0])) == [(0, "v")]
+
+
+def test_a_failed_directory_goes_offline_alone() -> None:
+    inner = MemoryFileSystem()
+    disk = FaultyFileSystem(inner, matches=lambda _operation, path: path.startswith("/a/"))
+    node = Node(disk, ("/a", "/b"))
+    told: list[str] = []
+    node.manager.on_directory_failure = lambda directory: told.append(directory.path)
+    node.start()
+    logs = [node.log(tp) for tp in TPS]
+    disk.fail_at = disk.operations + 1
+    bad = [found for found in logs if found.directory.startswith("/a/")]
+    good = [found for found in logs if found.directory.startswith("/b/")]
+    for found in bad:
+        with pytest.raises(ApiError) as caught:
+            node.append(found, "x")
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert told == ["/a"]
+    for found in good:
+        node.append(found, "x")
+    new = TopicPartition("delays", 0)
+    assert node.log(new).directory == "/b/delays-0"
+    with pytest.raises(ApiError):
+        node.manager.get_or_create_log(TopicPartition("unknown", 0), TOPIC_ID, Settings(), False)
+    node.manager.shutdown()
+    assert not inner.exists("/a/.kafka_cleanshutdown")
+    assert inner.exists("/b/.kafka_cleanshutdown")
+
+
+def test_loading_that_fails_takes_the_directory_offline() -> None:
+    node = Node().start()
+    node.append(node.log(TPS[0]), "v")
+    node.manager.shutdown()
+    disk = FaultyFileSystem(node.fs, fail_at=1, matches=lambda operation, path: "flights-0" in path or operation == "unlink")
+    again = Node(disk)
+    again.manager.open_directories(1)
+    assert again.manager.load_logs() == 0
+    assert again.manager.directories[0].is_offline
+
+
+def test_no_directory_left() -> None:
+    disk = FaultyFileSystem(MemoryFileSystem(), matches=lambda operation, path: operation == "mkdir" and "flights" in path)
+    node = Node(disk).start()
+    disk.fail_at = 1
+    with pytest.raises(ApiError) as caught:
+        node.log(TPS[0])
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR

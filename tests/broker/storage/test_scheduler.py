@@ -1,0 +1,68 @@
+"""Background tasks: order, repetition, errors, threads, shutdown."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from barnabas.common.clock import FakeClock, SystemClock
+from broker.storage.scheduler import ManualScheduler, Scheduler
+
+
+def test_tasks_run_when_due_and_in_order() -> None:
+    clock = FakeClock()
+    scheduler = ManualScheduler(clock)
+    ran: list[str] = []
+    scheduler.schedule_once("late", lambda: ran.append("late"), 20)
+    scheduler.schedule_once("soon", lambda: ran.append("soon"), 10)
+    scheduler.schedule("often", lambda: ran.append("often"), 10, initial_delay_ms=10)
+    cancelled = scheduler.schedule_once("never", lambda: ran.append("never"), 5)
+    cancelled.cancel()
+    scheduler.run_due()
+    assert ran == []
+    clock.advance_ms(10)
+    assert scheduler.run_due() == 2
+    assert ran == ["soon", "often"]
+    clock.advance_ms(10)
+    scheduler.run_due()
+    assert ran == ["soon", "often", "late", "often"]
+
+
+def test_threads_run_tasks_and_stop() -> None:
+    scheduler = Scheduler(2, SystemClock())
+    both = threading.Barrier(3)
+    for number in range(2):
+        scheduler.schedule_once(f"meet-{number}", lambda: both.wait(10))
+    both.wait(10)
+    repeated = threading.Semaphore(0)
+    scheduler.schedule("often", repeated.release, 1)
+    for _ in range(3):
+        assert repeated.acquire(timeout=10)
+    scheduler.shutdown()
+    assert scheduler.schedule_once("too late", lambda: None).cancelled
+
+
+def test_a_failing_task_is_logged_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = Scheduler(1, SystemClock())
+    runs = threading.Semaphore(0)
+
+    def fail() -> None:
+        runs.release()
+        raise ValueError("on purpose")
+
+    with caplog.at_level(logging.ERROR):
+        scheduler.schedule("failing", fail, 1)
+        for _ in range(2):
+            assert runs.acquire(timeout=10)
+        scheduler.shutdown()
+    assert "background task failing failed" in caplog.text
+
+
+def test_threads_start_only_when_needed() -> None:
+    scheduler = Scheduler(10, SystemClock())
+    scheduler.schedule_once("far", lambda: None, 3_600_000)
+    scheduler.schedule_once("farther", lambda: None, 2**62)
+    assert len(scheduler._threads) <= 2
+    scheduler.shutdown()

@@ -1,0 +1,233 @@
+"""What a leader refuses and changes: each rule with Kafka's error code."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.records.batch import (
+    ATTRIBUTES_OFFSET,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_OFFSET,
+    MAX_TIMESTAMP_OFFSET,
+    SimpleRecord,
+    TimestampType,
+    build_batch,
+    iter_records,
+    read_header,
+    reseal,
+    verify_crc,
+)
+from barnabas.protocol.records.compression import CompressionType
+from broker.storage.log_types import AppendOrigin, RecordValidationError
+from broker.storage.validator import ValidBatch, validate_for_leader
+from tests.support.storage_bench import Settings
+
+NOW = 1_700_000_000_000
+TP = TopicPartition("flights", 0)
+COUNTS = [1, 40]  # walked fully, counted
+
+
+def made(count: int = 1, **options: Any) -> bytearray:
+    timestamp = options.pop("timestamp", NOW)
+    key = options.pop("key", b"k")
+    return bytearray(build_batch([SimpleRecord(timestamp, key, b"value")] * count, **options))
+
+
+def patched(position: int, layout: str, value: int, batch: bytearray | None = None) -> bytearray:
+    batch = made(40) if batch is None else batch
+    struct.pack_into(layout, batch, position, value)
+    reseal(batch, 0, len(batch))
+    return batch
+
+
+def check(batch: bytes | bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, version: int = 13, full: bool = False, **settings: Any) -> ValidBatch:
+    valid = validate_for_leader(
+        memoryview(batch), Settings(**settings), tp=TP, origin=origin, now_ms=NOW, request_version=version, always_full=full
+    )
+    verify_crc(valid.data, 0, read_header(valid.data))
+    return valid
+
+
+def refused(code: ErrorCode, *args: Any, **kwargs: Any) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        check(*args, **kwargs)
+    assert caught.value.code is code, caught.value
+    return caught.value
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("kind", list(CompressionType))
+def test_a_good_batch_is_left_as_it_is(count: int, kind: CompressionType) -> None:
+    batch = made(count, compression=kind)
+    before = bytes(batch)
+    valid = check(batch)
+    assert bytes(valid.data) == before
+    assert valid.max_timestamp == NOW
+    assert check(batch, full=True).header == read_header(before)
+
+
+def test_no_batch_at_all() -> None:
+    for data in (b"", b"x" * 5, made()[:-1], made()[:61]):
+        refused(ErrorCode.INVALID_RECORD, data)
+
+
+def test_exactly_one_batch() -> None:
+    refused(ErrorCode.INVALID_RECORD, made() + made())
+    assert len(check(made() + made()[:-1]).data) == len(made()), "a cut batch behind is dropped"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats(magic: int) -> None:
+    batch = made()
+    batch[16] = magic
+    refused(ErrorCode.INVALID_RECORD, batch)
+
+
+@pytest.mark.parametrize("magic", [3, 255])
+def test_wrong_magic(magic: int) -> None:
+    batch = made()
+    batch[16] = magic
+    refused(ErrorCode.CORRUPT_MESSAGE, batch)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 48])
+def test_wrong_length(length: int) -> None:
+    batch = made()
+    struct.pack_into(">i", batch, 8, length)
+    refused(ErrorCode.CORRUPT_MESSAGE, batch)
+
+
+def test_bad_crc() -> None:
+    for index in (17, 21, 30, 61, -1):
+        batch = made()
+        batch[index] ^= 1
+        refused(ErrorCode.CORRUPT_MESSAGE, batch)
+
+
+def test_base_offset_of_a_client_is_zero() -> None:
+    refused(ErrorCode.INVALID_RECORD, made(base_offset=5))
+    check(made(base_offset=5), origin=AppendOrigin.COORDINATOR)
+
+
+def test_sizes() -> None:
+    refused(ErrorCode.MESSAGE_TOO_LARGE, made(), max_message_bytes=len(made()) - 1)
+    check(made(), max_message_bytes=len(made()))
+
+
+@pytest.mark.parametrize("delta", [-1, -(2**31), 38, 40, 2**31 - 1])
+def test_offset_range_and_count_agree(delta: int) -> None:
+    refused(ErrorCode.INVALID_RECORD, patched(LAST_OFFSET_DELTA_OFFSET, ">i", delta))
+
+
+@pytest.mark.parametrize("count", [-1, 0, 39, 41])
+def test_header_count(count: int) -> None:
+    refused(ErrorCode.INVALID_RECORD, patched(57, ">i", count))
+
+
+@pytest.mark.parametrize("kind", list(CompressionType))
+@pytest.mark.parametrize("claimed", [1, 39, 41, 1000])
+def test_record_counts_that_the_records_deny(kind: CompressionType, claimed: int) -> None:
+    batch = patched(57, ">i", claimed, made(40, compression=kind))
+    refused(ErrorCode.INVALID_RECORD, patched(LAST_OFFSET_DELTA_OFFSET, ">i", claimed - 1, batch))
+
+
+def test_control_batches_of_clients() -> None:
+    refused(ErrorCode.INVALID_RECORD, made(is_control=True))
+    check(made(is_control=True), origin=AppendOrigin.COORDINATOR)
+
+
+def test_idempotent_batches_have_a_sequence() -> None:
+    refused(ErrorCode.INVALID_RECORD, made(producer_id=1, producer_epoch=0, base_sequence=-1))
+
+
+def test_compression_types() -> None:
+    refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, patched(ATTRIBUTES_OFFSET, ">h", 5))
+    refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, made(compression=CompressionType.ZSTD), version=6)
+    check(made(compression=CompressionType.ZSTD), version=7)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CompressionType if kind])
+def test_compressed_garbage(kind: CompressionType) -> None:
+    batch = made(40, compression=kind)
+    batch[HEADER_SIZE:] = b"\x55" * (len(batch) - HEADER_SIZE)
+    reseal(batch, 0, len(batch))
+    refused(ErrorCode.INVALID_RECORD, batch)
+
+
+def test_damage_inside_records_of_small_batches() -> None:
+    batch = made(1)
+    batch[HEADER_SIZE + 4] = 0x7E  # key length
+    reseal(batch, 0, len(batch))
+    refused(ErrorCode.INVALID_RECORD, batch)
+
+
+def test_compacted_topics_want_keys() -> None:
+    error = refused(ErrorCode.INVALID_RECORD, made(40, key=None), compact=True)
+    assert isinstance(error, RecordValidationError)
+    assert [found.batch_index for found in error.record_errors] == list(range(16))
+    check(made(40), compact=True)
+    check(made(40, key=None))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_timestamp_bounds(count: int) -> None:
+    hour = 3_600_000
+    check(made(count, timestamp=NOW + hour))
+    error = refused(ErrorCode.INVALID_TIMESTAMP, made(count, timestamp=NOW + hour + 1))
+    assert isinstance(error, RecordValidationError)
+    check(made(count, timestamp=NOW - hour), message_timestamp_before_max_ms=hour)
+    refused(ErrorCode.INVALID_TIMESTAMP, made(count, timestamp=NOW - hour - 1), message_timestamp_before_max_ms=hour)
+    check(made(count, timestamp=-1), message_timestamp_before_max_ms=hour)
+    check(made(count, timestamp=NOW + 10 * hour), message_timestamp_type="LogAppendTime")
+
+
+def test_a_wrong_greatest_timestamp_is_mended() -> None:
+    batch = patched(MAX_TIMESTAMP_OFFSET, ">q", NOW - 77, made(2))
+    assert read_header(check(batch).data).max_timestamp == NOW
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("kind", [CompressionType.NONE, CompressionType.LZ4])
+def test_log_append_time(count: int, kind: CompressionType) -> None:
+    valid = check(made(count, timestamp=5, compression=kind), message_timestamp_type="LogAppendTime")
+    header = read_header(valid.data)
+    assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert header.max_timestamp == valid.max_timestamp == NOW
+    assert {record.timestamp for record in iter_records(valid.data)} == {NOW}
+
+
+def test_clients_do_not_stamp() -> None:
+    stamped = made(2, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=NOW)
+    refused(ErrorCode.INVALID_TIMESTAMP, stamped, message_timestamp_type="LogAppendTime")
+    assert read_header(check(stamped).data).timestamp_type is TimestampType.CREATE_TIME
+
+
+@pytest.mark.parametrize("source", list(CompressionType))
+@pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_the_topics_compression(source: CompressionType, target: str) -> None:
+    batch = made(40, compression=source, producer_id=3, producer_epoch=1, base_sequence=7)
+    before = list(iter_records(batch))
+    valid = check(batch, compression_type=target)
+    header = read_header(valid.data)
+    wanted = CompressionType.NONE if target == "uncompressed" else CompressionType[target.upper()]
+    assert header.compression_type is wanted
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.record_count) == (3, 1, 7, 40)
+    assert list(iter_records(valid.data)) == before
+
+
+def test_recompression_may_exceed_the_size() -> None:
+    batch = made(200, compression=CompressionType.ZSTD)
+    refused(ErrorCode.MESSAGE_TOO_LARGE, batch, compression_type="uncompressed", max_message_bytes=len(batch) + 10)
+
+
+def test_gaps_in_offsets_are_closed() -> None:
+    batch = made(2)
+    second = HEADER_SIZE + (len(batch) - HEADER_SIZE) // 2
+    batch[second + 3] = 9 << 1
+    reseal(batch, 0, len(batch))
+    assert [record.offset for record in iter_records(check(batch).data)] == [0, 1]
