@@ -40,7 +40,7 @@ from broker.request_log import RequestLog
 from broker.socket_server import SocketServer
 from broker.storage.log_manager import LogManager
 from broker.storage.scheduler import Scheduler
-from metrics import catalogue
+from metrics import catalogue, process
 from metrics.http import MetricsServer
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
@@ -54,6 +54,7 @@ log = logging.getLogger("barnabas.broker")
 
 CLUSTER_ID_RETRY_MS = 100
 CONTROLLERS = 2  # DescribeCluster's endpoint type
+SERVED_FROM_THE_START = (4, 5, 6, 18)  # the controller's push and ApiVersions
 PENDING_SHUTDOWN_MS = 30_000
 ISR_CHECKS_PER_LAG = 2  # a follower is noticed at most half the lag allowed too late
 
@@ -105,11 +106,16 @@ class BrokerServer:
         except BaseException:
             self.sockets.shutdown()
             raise
+        # Why not the whole TABLE at once: until the controller has told this broker what there is, it would tell clients that
+        # there is nothing. Their connections are closed instead, as if the broker were not up yet.
+        self._served = {key: TABLE[key] for key in SERVED_FROM_THE_START}  # grows once, to the TABLE
+        self.metadata_cache.on_caught_up = lambda: self._served.update(TABLE)
         self.handlers = HandlerPool(
-            config.num_io_threads, self.channel, TABLE, self.services, request_log, registry, clock
+            config.num_io_threads, self.channel, self._served, self.services, request_log, registry, clock
         )
         self.page = MetricsServer(registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
+        process.register(registry)
 
     def _build_services(self, fs: FileSystem) -> None:
         config, clock, registry = self.config, self._clock, self.registry

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -147,6 +147,8 @@ class MetadataCache:
         self._lock = threading.Lock()  # serialises writers only
         self.snapshot = MetadataSnapshot()  # replaced whole under _lock
         self.finalized_features = FinalizedFeatures()  # replaced whole under _lock
+        self.on_caught_up: Callable[[], None] | None = None  # fixed before start; told once, of the first whole picture
+        self._is_caught_up = False  # guarded by: _lock
         self.offset = -1  # guarded by: _lock; of the metadata log (inclusive), up to which we were told everything
 
     def note_features(self, features: Mapping[str, int]) -> None:
@@ -159,6 +161,9 @@ class MetadataCache:
         with self._lock:
             self.offset = max(self.offset, offset)
             self.finalized_features = FinalizedFeatures(self.finalized_features.levels, self.offset)
+            is_first, self._is_caught_up = not self._is_caught_up, True
+        if is_first and self.on_caught_up is not None:
+            self.on_caught_up()
 
     def forget_offset(self) -> None:
         """A new registration: what earlier pushes told does not count for it."""
