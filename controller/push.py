@@ -4,8 +4,9 @@ What is pending is names only (which partitions, topics, configs); values are ta
 the requests are built. So changes that follow each other coalesce by themselves, a pending set is never larger than
 the cluster, and a push that is sent twice says the same or newer things.
 
-Order of a push: StopReplica for topics that exist again under another id, LeaderAndIsr, UpdateMetadata, StopReplica for
-the rest. The first of LeaderAndIsr and UpdateMetadata carries tag 10000, UpdateMetadata (always present) tag 10001.
+Order of a push: the live brokers, if they changed (UpdateMetadata with nothing else: a leader that loses a follower must
+not go on waiting for it, and judges by them); StopReplica for topics that exist again under another id; LeaderAndIsr;
+UpdateMetadata; StopReplica for the rest. The first of LeaderAndIsr and UpdateMetadata carries tag 10000, UpdateMetadata (always present) tag 10001.
 
 Format of the two tags (our extension; Kafka's own brokers would skip them):
 
@@ -59,7 +60,8 @@ class Pending:
     """What one broker has not been told yet."""
 
     is_full: bool = False
-    has_metadata: bool = False  # the live brokers, or the offset, changed
+    has_metadata: bool = False  # something changed, if only the offset
+    has_brokers: bool = False  # the live brokers changed
     leader_and_isr: set[PartitionKey] = field(default_factory=set)
     new: set[PartitionKey] = field(default_factory=set)  # of leader_and_isr: never told before
     metadata: set[PartitionKey] = field(default_factory=set)
@@ -73,6 +75,7 @@ class Pending:
         return bool(
             self.is_full
             or self.has_metadata
+            or self.has_brokers
             or self.leader_and_isr
             or self.metadata
             or self.deleted
@@ -85,6 +88,7 @@ class Pending:
         """Add what else is pending; `other` is newer, or was taken and could not be sent."""
         self.is_full |= other.is_full
         self.has_metadata |= other.has_metadata
+        self.has_brokers |= other.has_brokers
         self.has_features |= other.has_features
         self.leader_and_isr |= other.leader_and_isr
         self.new |= other.new
@@ -101,6 +105,7 @@ class Pending:
 class Requests(NamedTuple):
     """One push, in the order of sending; None: nothing of that kind."""
 
+    live_brokers: metadata_wire.UpdateMetadataRequest | None
     stop_first: stop_wire.StopReplicaRequest | None
     leader_and_isr: leader_wire.LeaderAndIsrRequest | None
     update_metadata: metadata_wire.UpdateMetadataRequest
@@ -108,6 +113,8 @@ class Requests(NamedTuple):
 
     def in_order(self) -> Iterator[tuple[Any, int]]:
         """The requests with their versions."""
+        if self.live_brokers is not None:
+            yield self.live_brokers, UPDATE_METADATA_VERSION
         if self.stop_first is not None:
             yield self.stop_first, STOP_REPLICA_VERSION
         if self.leader_and_isr is not None:
@@ -132,6 +139,7 @@ def pending_for(broker_id: int, image: Image, delta: Delta, affected: set[Partit
     """What a change means for one broker; `affected` (see `affected_by_brokers`) is the same for all."""
     pending = Pending(
         has_metadata=bool(delta),
+        has_brokers=bool(delta.brokers),
         metadata=delta.partitions | affected,
         deleted=dict(delta.deleted_topics),
         configs=set(delta.configs),
@@ -183,7 +191,9 @@ def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Req
         if stop.topic in image.topic_ids and image.topic_ids[stop.topic] != key.topic_id
     }
     rest = {key: stop for key, stop in pending.stops.items() if key not in again}
+    is_live_first = leader_and_isr is not None and pending.has_brokers and not pending.is_full
     return Requests(
+        _update_metadata(sender, broker, image, Pending()) if is_live_first else None,
         _stop_replica(sender, broker, image, again),
         leader_and_isr,
         update_metadata,

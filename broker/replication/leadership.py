@@ -100,6 +100,8 @@ class Leadership:
             self._fetchers.forget([tp for tp, _ in led])
             self._fetchers.follow(followed, leaders or {})
         self._tell(led, followed)
+        for tp in errors:  # Why all: an ISR that the controller shrank moves the high watermark within an epoch too
+            self._manager.complete_delayed(tp)
         return errors
 
     def stop(self, stops: Iterable[tuple[TopicPartition, int, bool]]) -> PartitionErrors:
@@ -216,10 +218,6 @@ class Leadership:
                 listener.on_leadership(tp, leader_epoch)
             for partition in followed:
                 listener.on_resignation(partition.tp, partition.leader_epoch)
-        for tp, _ in led:
-            self._manager.complete_delayed(tp)
-        for partition in followed:
-            self._manager.complete_delayed(partition.tp)
 
     def _tell_stopped(self, stopped: list[TopicPartition]) -> None:
         for tp in stopped:

@@ -200,6 +200,21 @@ def test_brokers_that_come_and_go_change_offline_replicas_everywhere() -> None:
     assert update.topic_states[0].partition_states[0].offline_replicas == [1]
 
 
+def test_a_leader_hears_of_a_dead_follower_before_its_new_isr() -> None:
+    """Else it would wait for the dead one, which it still believes alive and caught up, until it appends again."""
+    rig = settled(0, 1)
+    rig.create("t", [[0, 1]])
+    rig.push()
+    rig.brokers[0].take()
+    rig.heartbeat(1, want_fence=True)
+    rig.push()
+    live, leader_and_isr, update = rig.brokers[0].take()
+    assert isinstance(live, UpdateMetadataRequest)
+    assert ([b.id for b in live.live_brokers], live.topic_states, live.unknown_tagged_fields) == ([0], [], ())
+    assert leader_and_isr.topic_states[0].partition_states[0].isr == [0]
+    assert update.topic_states[0].partition_states[0].isr == [0]
+
+
 def test_a_refusal_means_everything_again() -> None:
     rig = settled(0)
     rig.brokers[0].error_code = 77
