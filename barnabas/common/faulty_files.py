@@ -1,11 +1,11 @@
 """File systems for tests: one in memory that can lose power, one that fails an operation of choice.
 
-`MemoryFileSystem` keeps, for each file, what was written and what was made durable (content by fsync, names by fsync of the
-directory). `crash()` gives the disk as it is after a power cut: every unsynced change is gone, or, with a `random.Random`, each
-file keeps some prefix of its unsynced tail, which is how torn writes look.
+`MemoryFileSystem` keeps, for each file, what was written and what was made durable (content by fsync, names by fsync
+of the directory). `crash()` gives the disk as it is after a power cut: every unsynced change is gone, or, with a
+`random.Random`, each file keeps some prefix of its unsynced tail, which is how torn writes look.
 
-`FaultyFileSystem` wraps another one, counts the operations that change the disk and fails the N-th (and, as a broken disk
-does, all later ones while `sticky`). A failing write leaves a part of its data behind.
+`FaultyFileSystem` wraps another one, counts the operations that change the disk and fails the N-th (and, as a broken
+disk does, all later ones while `sticky`). A failing write leaves a part of its data behind.
 
 Threads: any; one lock guards the whole disk.
 """
@@ -125,8 +125,8 @@ class MemoryFileSystem:
     """A disk in memory."""
 
     def __init__(self) -> None:
-        # Why: POSIX keeps metadata order on the file systems that Kafka runs on, but a name itself is only durable once its
-        # directory was fsynced; content and names are lost apart from each other.
+        # Why: POSIX keeps metadata order on the file systems that Kafka runs on, but a name itself is only durable
+        # once its directory was fsynced; content and names are lost apart from each other.
         self._lock = threading.RLock()
         self._files: dict[str, _Inode] = {}  # guarded by: _lock
         self._durable_names: dict[str, _Inode] = {}  # guarded by: _lock
@@ -269,9 +269,7 @@ class MemoryFileSystem:
                 copy = after._files[name] = _Inode()
                 copy.content = bytearray(inode.content)
                 copy.durable = inode.durable
-            after._durable_names = {
-                name: after._files[name] for name in self._durable_names if name in after._files
-            }
+            after._durable_names = {name: after._files[name] for name in self._durable_names if name in after._files}
         return after
 
 
@@ -288,8 +286,8 @@ class DiskFaultError(OSError):
 class FaultyFileSystem:
     """Another file system whose N-th changing operation fails.
 
-    `fail_at` counts from 1; 0 never fails. `operations` tells how many there were, so that a test can run once without a fault
-    and then fail each of them in turn. `matches(operation, path)` limits what is counted.
+    `fail_at` counts from 1; 0 never fails. `operations` tells how many there were, so that a test can run once
+    without a fault and then fail each of them in turn. `matches(operation, path)` limits what is counted.
     """
 
     def __init__(

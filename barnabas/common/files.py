@@ -3,9 +3,10 @@
 Rules
 1. Every file of a data directory goes through a `FileSystem`; `OsFileSystem` is the real one, `MemoryFileSystem` and
    `FaultyFileSystem` are in `barnabas/common/faulty_files.py`.
-2. A `FileHandle` is positional: `pread` and `pwrite` name their place, so threads share a handle without a seek between them.
-3. Closing gives up the handle's share of the descriptor. A `FileSlice` holds a share too, so a slice that is being sent stays
-   readable after its segment was closed, renamed or deleted; the last share to go closes the descriptor.
+2. A `FileHandle` is positional: `pread` and `pwrite` name their place, so threads share a handle without a seek
+   between them.
+3. Closing gives up the handle's share of the descriptor. A `FileSlice` holds a share too, so a slice that is being
+   sent stays readable after its segment was closed, renamed or deleted; the last share to go closes the descriptor.
 4. What must survive a crash is written with `atomic_write` (temporary file, fsync, rename, fsync of the directory) or
    fsynced by whoever needs it.
 
@@ -22,8 +23,6 @@ import shutil
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
-
-
 
 
 class Entry:

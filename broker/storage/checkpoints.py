@@ -9,7 +9,8 @@ Formats
 - `leader-epoch-checkpoint`, in a partition's directory: version 0, count, then `epoch start_offset` lines.
 - `partition.metadata`: `version: 0` and `topic_id: <22 characters>`.
 - `meta.properties`: `version=1`, `cluster.id`, `node.id`, `directory.id`.
-- `.kafka_cleanshutdown`: a line of JSON, `{"version":0,"brokerEpoch":"7"}`, there only between a clean stop and the next start.
+- `.kafka_cleanshutdown`: a line of JSON, `{"version":0,"brokerEpoch":"7"}`, there only between a clean stop and the
+  next start.
 
 Source: Kafka's CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
 CleanShutdownFileHandler, 4.3.

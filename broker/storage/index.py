@@ -1,15 +1,16 @@
-"""What the offset index and the time index share: a file of fixed-size entries in ascending order, a part of it in memory.
+"""What the offset index and the time index share: a file of fixed-size entries in ascending order, a part of it in
+memory.
 
-Entries are appended to a small tail in memory, which goes to the file when it is full, on flush, on roll and on close. The file
-holds whole entries and nothing else at those moments, byte for byte what Kafka leaves after trimming.
+Entries are appended to a small tail in memory, which goes to the file when it is full, on flush, on roll and on
+close. The file holds whole entries and nothing else at those moments, byte for byte what Kafka leaves after trimming.
 
-# Why not a memory map, as Kafka does: an index is a cache that recovery rebuilds for every segment not yet flushed, so nothing is
-# lost with the tail; an append costs no system call (each would offer the interpreter lock to other threads) and no page fault; an
-# index holds no descriptor (Python's mmap duplicates its own) and a bounded piece of memory, so thousands of partitions fit; and
-# the same code runs on the failing disks of the tests.
+# Why not a memory map, as Kafka does: an index is a cache that recovery rebuilds for every segment not yet flushed,
+# so nothing is lost with the tail; an append costs no system call (each would offer the interpreter lock to other
+# threads) and no page fault; an index holds no descriptor (Python's mmap duplicates its own) and a bounded piece of
+# memory, so thousands of partitions fit; and the same code runs on the failing disks of the tests.
 
-Threads: appends, truncation and flush by the log under its lock; lookups by any thread without a lock. A lookup takes one snapshot
-(`_state`) that says which entries are in the file and which in the tail.
+Threads: appends, truncation and flush by the log under its lock; lookups by any thread without a lock. A lookup takes
+one snapshot (`_state`) that says which entries are in the file and which in the tail.
 
 Invariants
 1. The file's first `flushed` entries are never rewritten except by truncation, which publishes the new state first.

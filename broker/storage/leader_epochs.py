@@ -1,6 +1,7 @@
 """The leader epochs of a log: for each, the offset at which its leader began to write.
 
-A replica that diverged finds with it where to truncate (KIP-101, KIP-279). Kept in memory, stored in `leader-epoch-checkpoint`.
+A replica that diverged finds with it where to truncate (KIP-101, KIP-279). Kept in memory, stored in
+`leader-epoch-checkpoint`.
 
 Threads: changed by the log under its lock; read by any thread (the two tuples are replaced together, as one).
 

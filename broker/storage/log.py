@@ -1,13 +1,13 @@
 """A partition's log: segments of batches, the offsets that bound them, its producers and leader epochs.
 
 Rules
-1. An append validates first, without the lock; under the lock it checks the producer, assigns offsets in place, rolls if it must, writes
-   once, indexes, and only then publishes the new end. What failed before the write left no trace.
+1. An append validates first, without the lock; under the lock it checks the producer, assigns offsets in place, rolls
+   if it must, writes once, indexes, and only then publishes the new end. What failed before the write left no trace.
 2. Readers take no lock: `_segments`, `_end`, `_high_watermark`, `_first_unstable` are immutable values, replaced whole.
-3. Nobody fsyncs an active segment under the lock, but for a truncation: what it cuts must not come back after a power cut,
-   behind segments made since, and nobody appends to a log that is being truncated.
-4. An OSError means that the disk cannot be trusted: the log refuses everything from then on with KAFKA_STORAGE_ERROR and tells
-   `on_disk_failure` (the log manager takes the whole directory offline).
+3. Nobody fsyncs an active segment under the lock, but for a truncation: what it cuts must not come back after a power
+   cut, behind segments made since, and nobody appends to a log that is being truncated.
+4. An OSError means that the disk cannot be trusted: the log refuses everything from then on with KAFKA_STORAGE_ERROR
+   and tells `on_disk_failure` (the log manager takes the whole directory offline).
 
 Threads: any. Lock order: Partition's lock, then `_lock`. Methods named `_locked` want it held.
 
@@ -16,8 +16,9 @@ Invariants (`invariants()` checks them)
 2. The first segment's base offset <= log_start_offset, and recovery_point <= log_end_offset.
 3. `_end` names the active segment and its size.
 
-Guarantees: what an append returned is in the page cache, so it survives the death of the process; `flush.messages`, `flush.ms` or `flush()` make it
-survive a power cut. A start after a crash checks everything from the recovery point on and cuts a torn tail.
+Guarantees: what an append returned is in the page cache, so it survives the death of the process; `flush.messages`,
+`flush.ms` or `flush()` make it survive a power cut. A start after a crash checks everything from the recovery point
+on and cuts a torn tail.
 
 Source: Kafka's UnifiedLog and LocalLog, 4.3.
 """
@@ -234,7 +235,8 @@ class Log:
         request_version: int = LATEST_PRODUCE_VERSION,
         transaction_version: int = 0,
     ) -> LogAppendInfo:
-        """Validate the one batch in `records`, give it the next offsets (in place if the buffer is writable) and append it.
+        """Validate the one batch in `records`, give it the next offsets (in place if the buffer is writable) and
+        append it.
 
         Raises ApiError; RecordValidationError, a kind of it, names single records.
         """
@@ -326,8 +328,8 @@ class Log:
     def append_as_follower(self, records: memoryview, leader_epoch: int | None = None) -> LogAppendInfo:
         """Append whole batches as the leader wrote them; a batch cut at the end of `records` is left out.
 
-        Batches of a leader epoch above `leader_epoch` are left out too (the leader changed meanwhile). Raises ApiError(CORRUPT_MESSAGE)
-        and UnexpectedAppendOffsetError.
+        Batches of a leader epoch above `leader_epoch` are left out too (the leader changed meanwhile). Raises
+        ApiError(CORRUPT_MESSAGE) and UnexpectedAppendOffsetError.
         """
         return self._append_given(records, leader_epoch, AppendOrigin.REPLICATION)
 
@@ -377,9 +379,7 @@ class Log:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in {self.topic_partition}") from None
         return batches
 
-    def _groups_that_fit(
-        self, batches: list[tuple[int, BatchHeader]]
-    ) -> Iterator[list[tuple[int, BatchHeader]]]:
+    def _groups_that_fit(self, batches: list[tuple[int, BatchHeader]]) -> Iterator[list[tuple[int, BatchHeader]]]:
         """Split batches into runs that each fit one segment, so that each costs one write."""
         segment_bytes = self.config.segment_bytes
         group: list[tuple[int, BatchHeader]] = []
@@ -449,9 +449,7 @@ class Log:
             last_stable_offset = state.last_stable_offset_after(completed)
             if completed.is_aborted:
                 self._segments.active.txn_index.append(
-                    AbortedTxn(
-                        completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
-                    )
+                    AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
                 )
             state.complete(completed)
         state.map_end_offset = map_end_offset
@@ -459,12 +457,11 @@ class Log:
 
     # Reading
 
-    def read(
-        self, fetch_offset: int, max_bytes: int, *, isolation: FetchIsolation, min_one_message: bool
-    ) -> FetchData:
+    def read(self, fetch_offset: int, max_bytes: int, *, isolation: FetchIsolation, min_one_message: bool) -> FetchData:
         """Find up to `max_bytes` from the batch that holds `fetch_offset`, no further than `isolation` allows.
 
-        With `min_one_message` a first batch larger than `max_bytes` is given whole. Raises ApiError(OFFSET_OUT_OF_RANGE).
+        With `min_one_message` a first batch larger than `max_bytes` is given whole. Raises
+        ApiError(OFFSET_OUT_OF_RANGE).
         """
         failure = self._failure
         if failure is not None:
@@ -479,7 +476,11 @@ class Log:
         segments = self._segments
         try:
             found = find(segments, self._recent, fetch_offset, limit, max_bytes, min_one_message=min_one_message)
-            aborted = self._aborted(segments, found, fetch_offset, limit) if isolation is FetchIsolation.TXN_COMMITTED else None
+            aborted = (
+                self._aborted(segments, found, fetch_offset, limit)
+                if isolation is FetchIsolation.TXN_COMMITTED
+                else None
+            )
         except MalformedMessageError as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in {self.topic_partition}") from None
         except OSError as error:
@@ -525,7 +526,8 @@ class Log:
         return located
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the first record whose timestamp is at least `timestamp`, or what a special (negative) one stands for; None if there is none.
+        """Return the first record whose timestamp is at least `timestamp`, or what a special (negative) one stands
+        for; None if there is none.
 
         LATEST gives the log end offset: a leader with consumers to protect answers with its own bound.
         """
@@ -599,7 +601,10 @@ class Log:
             self._first_unstable = self._metadata_of(offset)
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
-        """Move the log's start forward, never above the high watermark (ApiError OFFSET_OUT_OF_RANGE); tells whether it moved."""
+        """Move the log's start forward, never above the high watermark (ApiError OFFSET_OUT_OF_RANGE).
+
+        Tells whether it moved.
+        """
         with self._lock, self._disk_errors():
             self._check_usable_locked()
             if offset > self._high_watermark.offset:
@@ -713,7 +718,9 @@ class Log:
         self._flush_to(self._end.offset)
 
     def _flush_to(self, offset: int) -> None:
-        """Flush the segments between the recovery point and `offset`, without the log's lock, then move the recovery point."""
+        """Flush the segments between the recovery point and `offset`, without the log's lock, then move the
+        recovery point.
+        """
         with self._flush_lock:
             recovery_point = self.recovery_point
             pending = self._unflushed_segments(recovery_point, offset)
@@ -745,10 +752,10 @@ class Log:
 
     # Deleting old segments
 
-    def deletable_segments(
-        self, predicate: Callable[[LogSegment, int | None], bool]
-    ) -> list[LogSegment]:
-        """Return the oldest segments for which `predicate(segment, next base offset)` holds, none that reaches above the high watermark."""
+    def deletable_segments(self, predicate: Callable[[LogSegment, int | None], bool]) -> list[LogSegment]:
+        """Return the oldest segments for which `predicate(segment, next base offset)` holds, none that reaches
+        above the high watermark.
+        """
         segments = self._segments
         found: list[LogSegment] = []
         for index, segment in enumerate(segments.all):
@@ -845,7 +852,10 @@ class Log:
                 segment.release()
 
     def rename_for_delete(self) -> str:
-        """Move the directory to a name that marks it for deletion; returns the new path. Readers that have files open go on."""
+        """Move the directory to a name that marks it for deletion; returns the new path.
+
+        Readers that have files open go on.
+        """
         with self._lock, self._disk_errors():
             parent = self.directory.rpartition("/")[0]
             target = f"{parent}/{delete_dir_name(self.topic_partition)}"
@@ -911,9 +921,7 @@ class Log:
 
 def _given_info(batches: list[tuple[int, BatchHeader]], log_start_offset: int) -> LogAppendInfo:
     if not batches:
-        return LogAppendInfo(
-            NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, log_start_offset, 0, 0, NO_EPOCH
-        )
+        return LogAppendInfo(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, log_start_offset, 0, 0, NO_EPOCH)
     return LogAppendInfo(
         batches[0][1].base_offset,
         batches[-1][1].last_offset,

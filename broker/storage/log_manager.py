@@ -3,10 +3,12 @@
 Rules
 1. A log directory whose disk failed goes offline as a whole: its logs refuse work, the others go on.
 2. A recovery point is checkpointed only after what lies below it was flushed.
-3. The clean-shutdown marker is written after every log of the directory was flushed and closed, and not at all if loading did not finish.
+3. The clean-shutdown marker is written after every log of the directory was flushed and closed, and not at all if
+   loading did not finish.
 
-Threads: `open_directories`, `load_logs`, `start`, `shutdown` by the thread that starts and stops the broker; the rest by any. `_lock` guards
-the map of logs and the making of new ones; a log's own lock is never taken while it is held, except for a log that nobody else knows yet.
+Threads: `open_directories`, `load_logs`, `start`, `shutdown` by the thread that starts and stops the broker; the rest
+by any. `_lock` guards the map of logs and the making of new ones; a log's own lock is never taken while it is held,
+except for a log that nobody else knows yet.
 
 Source: Kafka's LogManager, 4.3.
 """
@@ -47,8 +49,8 @@ DirectoryFailureListener = Callable[[LogDirectory], None]
 class LogManager:
     """The logs of one broker.
 
-    `config` is the broker's; `on_directory_failure`, if set before `start`, is told of a directory that went offline, on the thread that
-    noticed, which may hold that log's lock: it must only pass the news on.
+    `config` is the broker's; `on_directory_failure`, if set before `start`, is told of a directory that went offline,
+    on the thread that noticed, which may hold that log's lock: it must only pass the news on.
     """
 
     def __init__(
@@ -77,7 +79,10 @@ class LogManager:
     # Starting
 
     def open_directories(self, node_id: int) -> str | None:
-        """Lock every directory; returns the cluster id that they bear, None if they are new. Raises LogDirectoryError."""
+        """Lock every directory; returns the cluster id that they bear, None if they are new.
+
+        Raises LogDirectoryError.
+        """
         self._node_id = node_id
         for directory in self.directories:
             directory.open(node_id)
@@ -114,7 +119,9 @@ class LogManager:
         recovery_points = _read_or_empty(directory.recovery_points)
         starts = _read_or_empty(directory.log_start_offsets)
         names = [name for name in directory.partition_names() if name != METADATA_LOG_DIR]
-        log.info("Loading %d logs of %s after %s stop", len(names), directory.path, "a clean" if clean else "an unclean")
+        log.info(
+            "Loading %d logs of %s after %s stop", len(names), directory.path, "a clean" if clean else "an unclean"
+        )
 
         def load(name: str) -> None:
             tp = parse_dir_name(name)
@@ -252,7 +259,8 @@ class LogManager:
     ) -> Log:
         """Return a partition's log with these settings, making it in the directory that has the fewest.
 
-        Raises ApiError: KAFKA_STORAGE_ERROR where the disk fails or the log may lie on a failed one; INCONSISTENT_TOPIC_ID.
+        Raises ApiError: KAFKA_STORAGE_ERROR where the disk fails or the log may lie on a failed one;
+        INCONSISTENT_TOPIC_ID.
         """
         with self._lock:
             found = self._logs.get(tp)
@@ -276,9 +284,7 @@ class LogManager:
             try:
                 self._fs.mkdir(f"{directory.path}/{name}")
                 self._fs.fsync_dir(directory.path)
-                return self._open(
-                    directory, name, tp, config, log_start_offset=0, recovery_point=0, clean=True
-                )
+                return self._open(directory, name, tp, config, log_start_offset=0, recovery_point=0, clean=True)
             except OSError as error:
                 self._fail_directory(directory, error)
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory is usable for {tp}")
@@ -293,7 +299,10 @@ class LogManager:
         return sorted(usable, key=lambda directory: counts[directory.path])
 
     def delete_log(self, tp: TopicPartition) -> None:
-        """Forget a partition's log now and remove its files after file.delete.delay.ms; raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Forget a partition's log now and remove its files after file.delete.delay.ms.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
         with self._lock:
             found = self._logs.pop(tp, None)
         if found is None:
@@ -330,7 +339,9 @@ class LogManager:
     def delete_old_segments(self) -> int:
         """Apply retention to every log; returns how many segments were deleted."""
         now_ms = self._clock.wall_ms()
-        return sum(self._quietly(found, lambda target: delete_old_segments(target, now_ms)) for found in self.all_logs())
+        return sum(
+            self._quietly(found, lambda target: delete_old_segments(target, now_ms)) for found in self.all_logs()
+        )
 
     def flush_dirty_logs(self) -> None:
         """Flush the logs whose flush.ms has passed since their last flush."""

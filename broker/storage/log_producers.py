@@ -1,4 +1,6 @@
-"""What batches mean for the log's producers: prepared and checked before an append's write, applied after it; replayed from disk at load."""
+"""What batches mean for the log's producers: prepared and checked before an append's write, applied after it;
+replayed from disk at load.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Reading a log: from an offset and a limit to bytes on disk, without a lock.
 
-A read takes one look at the log's segments and at its limit (an offset with, normally, the position where its batch begins); both
-are immutable values. Where a read begins is known without any system call for the batches appended lately (`recent`); older places cost one index lookup and a
-short scan.
+A read takes one look at the log's segments and at its limit (an offset with, normally, the position where its batch
+begins); both are immutable values. Where a read begins is known without any system call for the batches appended
+lately (`recent`); older places cost one index lookup and a short scan.
 
 Source: Kafka's LocalLog.read and LogSegment.read, 4.3.
 """
@@ -46,9 +46,11 @@ def find(
     *,
     min_one_message: bool,
 ) -> Found | None:
-    """Find up to `max_bytes` from the batch that holds `offset` to the limit; with `min_one_message` at least one whole batch.
+    """Find up to `max_bytes` from the batch that holds `offset` to the limit; with `min_one_message` at least one
+    whole batch.
 
-    Returns None where nothing is to be had: no batch below the limit, or `max_bytes` is 0 and a whole batch was not asked for.
+    Returns None where nothing is to be had: no batch below the limit, or `max_bytes` is 0 and a whole batch was not
+    asked for.
     """
     if offset >= limit.offset:
         return None

@@ -1,7 +1,7 @@
 """What goes into a log and comes out of it: small values shared by storage and its callers.
 
-Offsets: `first_offset`/`last_offset` are inclusive; `log_end_offset`, `high_watermark` and `last_stable_offset` name the
-next offset (exclusive).
+Offsets: `first_offset`/`last_offset` are inclusive; `log_end_offset`, `high_watermark` and `last_stable_offset` name
+the next offset (exclusive).
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class LogAppendInfo:
 class FetchData:
     """What a read found: whole batches from the one that holds `fetch_offset`; the last may be cut by `max_bytes`.
 
-    `slice` is None where there is nothing to read; it keeps its file open until dropped. `aborted_transactions` is None unless the reader is
-    read_committed.
+    `slice` is None where there is nothing to read; it keeps its file open until dropped. `aborted_transactions` is
+    None unless the reader is read_committed.
     """
 
     fetch_offset: int

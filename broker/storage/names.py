@@ -1,7 +1,8 @@
 """Names of files and directories in a log directory, as Kafka has them.
 
-A segment's files are its base offset in 20 digits and a suffix; a file about to be deleted, cleaned or swapped in carries a second
-one. A partition's directory is `topic-N`; one to be deleted is renamed to `topic-N.<32 hex digits>-delete`.
+A segment's files are its base offset in 20 digits and a suffix; a file about to be deleted, cleaned or swapped in
+carries a second one. A partition's directory is `topic-N`; one to be deleted is renamed to `topic-N.<32 hex
+digits>-delete`.
 """
 
 from __future__ import annotations

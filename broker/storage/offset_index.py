@@ -1,8 +1,9 @@
 """The offset index: for some batches of a segment, where they begin.
 
-Format (`<base offset>.index`): entries of 8 bytes, ascending: int32 offset relative to the segment's base, int32 position in the
-`.log` file. One entry is made per `index.interval.bytes` of log; its offset is the last offset of the batch at that position, so a
-lookup (the greatest entry not above the target) gives a position from which scanning forward cannot miss.
+Format (`<base offset>.index`): entries of 8 bytes, ascending: int32 offset relative to the segment's base, int32
+position in the `.log` file. One entry is made per `index.interval.bytes` of log; its offset is the last offset of the
+batch at that position, so a lookup (the greatest entry not above the target) gives a position from which scanning
+forward cannot miss.
 
 Source: Kafka's OffsetIndex, 4.3.
 """

@@ -1,12 +1,13 @@
 """What a log knows of its idempotent and transactional producers.
 
-For each producer id: epoch, the last five batches (to recognise a retry), and the first offset of an open transaction. Open transactions and those
-closed above the high watermark hold the last stable offset back. The state is a function of the log; a snapshot at each roll
-shortens its rebuilding.
+For each producer id: epoch, the last five batches (to recognise a retry), and the first offset of an open
+transaction. Open transactions and those closed above the high watermark hold the last stable offset back. The state
+is a function of the log; a snapshot at each roll shortens its rebuilding.
 
-Format of `<offset>.snapshot` (state as of all records below that offset; big-endian): int16 version (1), uint32 crc32c of what follows, int32
-count, and for each producer 50 bytes: int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta of
-the last batch, int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction (-1 none).
+Format of `<offset>.snapshot` (state as of all records below that offset; big-endian): int16 version (1), uint32
+crc32c of what follows, int32 count, and for each producer 50 bytes: int64 producer id, int16 epoch, int32 last
+sequence, int64 last offset, int32 offset delta of the last batch, int64 timestamp, int32 coordinator epoch, int64
+first offset of the open transaction (-1 none).
 
 Threads: all methods under the log's lock.
 
@@ -150,7 +151,9 @@ class ProducerAppend:
 
     __slots__ = ("_current", "_origin", "_tp", "started", "updated")
 
-    def __init__(self, tp: TopicPartition, producer_id: int, current: ProducerEntry | None, origin: AppendOrigin) -> None:
+    def __init__(
+        self, tp: TopicPartition, producer_id: int, current: ProducerEntry | None, origin: AppendOrigin
+    ) -> None:
         self._tp = tp
         self._origin = origin
         self._current = current if current is not None else ProducerEntry(producer_id)
@@ -300,7 +303,9 @@ class ProducerStateManager:
         return self._producers.get(producer_id)
 
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
-        """Return the last stable offset once `completed` is done: the next open transaction's start, or past its marker."""
+        """Return the last stable offset once `completed` is done: the next open transaction's start, or past its
+        marker.
+        """
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
@@ -345,9 +350,7 @@ class ProducerStateManager:
     def on_high_watermark(self, high_watermark: int) -> None:
         """Forget closed transactions whose marker is below the high watermark."""
         if self._unreplicated:
-            self._unreplicated = {
-                first: last for first, last in self._unreplicated.items() if last >= high_watermark
-            }
+            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
         """Follow the log's start forward."""

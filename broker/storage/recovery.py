@@ -1,12 +1,14 @@
-"""Loading a partition's directory: after a clean stop quickly, after a crash checking what the recovery point leaves open.
+"""Loading a partition's directory: after a clean stop quickly, after a crash checking what the recovery point leaves
+open.
 
 Steps
-1. Files of interrupted work: `.deleted` and `.cleaned` go; a `.swap` (the cleaner's result, complete) replaces the segments it covers,
-   unless a `.cleaned` shows that the swap was still being prepared.
+1. Files of interrupted work: `.deleted` and `.cleaned` go; a `.swap` (the cleaner's result, complete) replaces the
+   segments it covers, unless a `.cleaned` shows that the swap was still being prepared.
 2. Segments are opened in order; orphaned indexes go, damaged or missing ones are rebuilt from their segment.
-3. After a crash every segment from the recovery point on is read: each batch's frame and CRC are checked, the first bad one and all behind it
-   are cut, indexes rebuilt, leader epochs and producers taken in again.
-4. Leader epochs and snapshots are brought in line with what the log now holds; producers are rebuilt from the newest snapshot.
+3. After a crash every segment from the recovery point on is read: each batch's frame and CRC are checked, the first
+   bad one and all behind it are cut, indexes rebuilt, leader epochs and producers taken in again.
+4. Leader epochs and snapshots are brought in line with what the log now holds; producers are rebuilt from the newest
+   snapshot.
 
 Source: Kafka's LogLoader and UnifiedLog.rebuildProducerState, 4.3.
 """
@@ -165,7 +167,13 @@ class LogLoader:
         for name in swaps:
             if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
                 swap = LogSegment(
-                    self._fs, self._directory, _offset(name), self._config, self._clock, suffix=SWAP_SUFFIX, create=False
+                    self._fs,
+                    self._directory,
+                    _offset(name),
+                    self._config,
+                    self._clock,
+                    suffix=SWAP_SUFFIX,
+                    create=False,
                 )
                 ranges.append((swap.base_offset, swap.read_next_offset()))
                 swap.release()
@@ -174,7 +182,7 @@ class LogLoader:
         lowest, highest = min(start for start, _ in ranges), max(end for _, end in ranges)
         for name in self._names():
             offset = offset_of_file(name)
-            is_segment = name.endswith(SEGMENT_SUFFIXES) or name.endswith(SNAPSHOT_SUFFIX)
+            is_segment = name.endswith((*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX))
             if is_segment and offset is not None and lowest <= offset < highest:
                 log.info("Deleting %s, compacted into a swap file before the crash", name)
                 self._remove(name)
@@ -238,9 +246,7 @@ class LogLoader:
             log.info("Recovering unflushed segment %d of %s", segment.base_offset, self._tp)
             cut = self._recover_segment(segment)
             if cut:
-                log.warning(
-                    "Corruption found in segment %d of %s: %d bytes cut", segment.base_offset, self._tp, cut
-                )
+                log.warning("Corruption found in segment %d of %s: %d bytes cut", segment.base_offset, self._tp, cut)
                 self._drop_segments(index + 1)
                 return
 
@@ -267,9 +273,7 @@ class LogLoader:
             )
             self._drop_segments(0)
             self._epochs.clear()
-        self._segments.append(
-            LogSegment(self._fs, self._directory, self._log_start_offset, self._config, self._clock)
-        )
+        self._segments.append(LogSegment(self._fs, self._directory, self._log_start_offset, self._config, self._clock))
         return self._log_start_offset
 
     def _read_next_offset(self, segment: LogSegment) -> int:

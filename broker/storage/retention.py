@@ -1,7 +1,8 @@
 """Deleting what is too old, too much, or below the log's start.
 
-Policy `delete`: a segment goes when its greatest timestamp is more than `retention.ms` ago, while the log is larger than `retention.bytes`, or when
-the log's start has passed it. Without `delete` (compacted only) just the last. Compaction itself is the cleaner's.
+Policy `delete`: a segment goes when its greatest timestamp is more than `retention.ms` ago, while the log is larger
+than `retention.bytes`, or when the log's start has passed it. Without `delete` (compacted only) just the last.
+Compaction itself is the cleaner's.
 
 Source: Kafka's UnifiedLog.deleteOldSegments, 4.3.
 """

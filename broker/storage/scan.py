@@ -1,7 +1,7 @@
 """Walking over the batches of a `.log` file without reading more of it than needed.
 
-`scan_headers` reads headers (lookups); `scan_batches` reads whole batches (recovery, rebuilding state). Both stop at `end` and
-raise MalformedMessageError at bytes that are no batch.
+`scan_headers` reads headers (lookups); `scan_batches` reads whole batches (recovery, rebuilding state). Both stop at
+`end` and raise MalformedMessageError at bytes that are no batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ BATCH_CHUNK_SIZE = 1024 * 1024
 
 
 def scan_headers(file: FileHandle, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each batch that begins in [position, end); a last one cut short is yielded too if its header is whole."""
+    """Yield (position, header) of each batch that begins in [position, end).
+
+    A last one cut short is yielded too if its header is whole.
+    """
     chunk = b""
     chunk_start = position
     while end - position >= HEADER_SIZE:
@@ -33,7 +36,10 @@ def scan_headers(file: FileHandle, position: int, end: int) -> Iterator[tuple[in
 
 
 def scan_batches(file: FileHandle, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield (position, header, batch) of each whole batch in [position, end); raises MalformedMessageError at a cut one."""
+    """Yield (position, header, batch) of each whole batch in [position, end).
+
+    Raises MalformedMessageError at a cut one.
+    """
     chunk = memoryview(b"")
     chunk_start = position
     while position < end:

@@ -1,10 +1,10 @@
 """Background work of a broker: flushes, retention, checkpoints, deletions. Kafka's `kafka-scheduler-N` threads.
 
-Tasks wait in a heap by due time; a thread is started when a task is due and all others are busy, up to `background_threads`.
-A task that raises is logged and, if periodic, runs again next time.
+Tasks wait in a heap by due time; a thread is started when a task is due and all others are busy, up to
+`background_threads`. A task that raises is logged and, if periodic, runs again next time.
 
-Threads: `schedule` and `schedule_once` from any thread; tasks run on the scheduler's threads, or on the caller's thread of
-`ManualScheduler.run_due` in tests.
+Threads: `schedule` and `schedule_once` from any thread; tasks run on the scheduler's threads, or on the caller's
+thread of `ManualScheduler.run_due` in tests.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """A segment: one `.log` file of batches and its indexes, from a base offset to that of the next segment.
 
-Files (named by the base offset in 20 digits): `.log` the batches, one after another; `.index`, `.timeindex` and, if a transaction was aborted,
-`.txnindex`. The file is opened on the first read or write and held until the segment is closed; indexes hold no descriptor.
+Files (named by the base offset in 20 digits): `.log` the batches, one after another; `.index`, `.timeindex` and, if a
+transaction was aborted, `.txnindex`. The file is opened on the first read or write and held until the segment is
+closed; indexes hold no descriptor.
 
-Threads: everything that changes is called by the log under its lock. Reading (`translate`, `read_slice`, `find_by_timestamp`, the properties) takes no
-lock: bytes below a published end never change except by truncation.
+Threads: everything that changes is called by the log under its lock. Reading (`translate`, `read_slice`,
+`find_by_timestamp`, the properties) takes no lock: bytes below a published end never change except by truncation.
 
 Invariants
 1. Offsets in the segment are at least `base_offset` and at most 2**31 - 1 above it.
-2. `size` bytes of the file are whole batches; what lies behind (a failed write, preallocated zeros) is overwritten or cut.
+2. `size` bytes of the file are whole batches; what lies behind (a failed write, preallocated zeros) is overwritten or
+   cut.
 3. The indexes speak only of positions below `size`.
 
 Source: Kafka's LogSegment, 4.3.
@@ -156,9 +158,7 @@ class LogSegment:
             return message_timestamp - self._rolling_timestamp
         return now_ms - self.created_ms
 
-    def should_roll(
-        self, size: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig
-    ) -> bool:
+    def should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig) -> bool:
         """Tell whether `size` more bytes up to `last_offset` belong into a new segment."""
         if size > config.segment_bytes - self.size:
             return True
@@ -182,7 +182,8 @@ class LogSegment:
         try:
             self.file.pwrite(data, start)
         except OSError:
-            # Why: a part may have reached the file. It lies behind `size` (inv. 2), but a later start would have to cut it.
+            # Why: a part may have reached the file. It lies behind `size` (inv. 2), but a later start would have to
+            # cut it.
             with contextlib.suppress(OSError):
                 self.file.truncate(start)
             raise
@@ -254,7 +255,9 @@ class LogSegment:
         return None
 
     def read_next_offset(self) -> int:
-        """Return the offset after the last one in the segment, from the index and the few batches behind its last entry."""
+        """Return the offset after the last one in the segment, from the index and the few batches behind its last
+        entry.
+        """
         next_offset = self.base_offset
         _, position = self.offset_index.last_entry
         if position > self.size:

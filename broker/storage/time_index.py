@@ -1,7 +1,7 @@
 """The time index: the greatest timestamp seen so far in a segment, and the offset that bore it.
 
-Format (`<base offset>.timeindex`): entries of 12 bytes, ascending by both: int64 timestamp, int32 offset relative to the segment's base. An
-entry (t, o) says that every record with a greater timestamp comes after offset o.
+Format (`<base offset>.timeindex`): entries of 12 bytes, ascending by both: int64 timestamp, int32 offset relative to
+the segment's base. An entry (t, o) says that every record with a greater timestamp comes after offset o.
 
 Source: Kafka's TimeIndex, 4.3 (KIP-33).
 """

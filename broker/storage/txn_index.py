@@ -1,7 +1,8 @@
 """The transaction index: the aborted transactions that ended in a segment.
 
-Format (`<base offset>.txnindex`, made with the first entry): entries of 34 bytes, ascending by last offset: int16 version (0), int64 producer
-id, int64 first offset, int64 last offset (of the marker), int64 last stable offset at that time.
+Format (`<base offset>.txnindex`, made with the first entry): entries of 34 bytes, ascending by last offset: int16
+version (0), int64 producer id, int64 first offset, int64 last offset (of the marker), int64 last stable offset at
+that time.
 
 Threads: written by the log under its lock; read by any thread.
 
@@ -76,7 +77,9 @@ class TransactionIndex:
             yield AbortedTxn(*fields)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """Return the transactions that touch [fetch_offset, upper_bound_offset), and whether later segments need no look."""
+        """Return the transactions that touch [fetch_offset, upper_bound_offset), and whether later segments need no
+        look.
+        """
         found: list[AbortedTxn] = []
         for entry in self.entries():
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:

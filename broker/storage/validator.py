@@ -1,21 +1,25 @@
 """What a leader checks before it appends a batch, and the changes it makes to one.
 
 Rules
-1. Work is per batch. What the header and the CRC prove is proved from them; records are walked only as far as a check needs it.
-2. Offsets, leader epoch, timestamps and the CRC are patched in place in the caller's buffer; a batch is copied only where it must be
-   rebuilt (another compression, offsets with gaps) or where the buffer is read-only.
+1. Work is per batch. What the header and the CRC prove is proved from them; records are walked only as far as a check
+   needs it.
+2. Offsets, leader epoch, timestamps and the CRC are patched in place in the caller's buffer; a batch is copied only
+   where it must be rebuilt (another compression, offsets with gaps) or where the buffer is read-only.
 3. A refusal is an ApiError with Kafka's code; nothing was written then.
 
 How far records are walked (`Depth`)
-- COUNT, for uncompressed and compressed batches alike: the batch holds exactly as many whole records as its header says. This is what a
-  wrong `record_count` is caught with. Measured: 4 µs for 16 records of 1 KiB, 20 µs for 150 of 100 B.
-- FULL: every field of every record (32 µs and 190 µs for the same): where the topic needs it (compaction wants keys, a lower
-  timestamp bound or another compression type needs the records), for batches of at most `FULL_WALK_RECORDS_MAX` records, where it costs next to nothing,
-  and for every batch if the broker's `record.validation` is `full`.
+- COUNT, for uncompressed and compressed batches alike: the batch holds exactly as many whole records as its header
+  says. This is what a wrong `record_count` is caught with. Measured: 4 µs for 16 records of 1 KiB, 20 µs for 150 of
+  100 B.
+- FULL: every field of every record (32 µs and 190 µs for the same): where the topic needs it (compaction wants keys,
+  a lower timestamp bound or another compression type needs the records), for batches of at most
+  `FULL_WALK_RECORDS_MAX` records, where it costs next to nothing, and for every batch if the broker's
+  `record.validation` is `full`.
 - NONE: batches that this cluster's own coordinators and controller wrote.
 
-Different from Apache Kafka: Kafka walks every record of every batch (it has a JIT compiler), so it notices a damaged key length inside a large
-uncompressed batch that COUNT does not; it never checks offset deltas of uncompressed batches, where FULL does.
+Different from Apache Kafka: Kafka walks every record of every batch (it has a JIT compiler), so it notices a damaged
+key length inside a large uncompressed batch that COUNT does not; it never checks offset deltas of uncompressed
+batches, where FULL does.
 
 Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator, 4.3.
 """
@@ -96,7 +100,10 @@ def validate_for_leader(
     request_version: int,
     always_full: bool = False,
 ) -> ValidBatch:
-    """Check the one batch in `records`; raises ApiError. Stamps and converts it as the topic wants; offsets come later."""
+    """Check the one batch in `records`; raises ApiError. Stamps and converts it as the topic wants.
+
+    Offsets come later.
+    """
     header = _first_header(records, tp)
     _check_frame(records, header, config, tp, origin, request_version)
     if origin is AppendOrigin.CLIENT:
@@ -275,8 +282,8 @@ def _check_timestamps(
 ) -> None:
     """Check the topic's bounds, against the header's claims where the records were not walked.
 
-    The greatest timestamp comes from the header then, and so does the batch's place in the time index: a batch whose records
-    say otherwise can only mislead searches by time in its own batch.
+    The greatest timestamp comes from the header then, and so does the batch's place in the time index: a batch whose
+    records say otherwise can only mislead searches by time in its own batch.
     """
     if summary is None or header.attributes & LOG_APPEND_TIME_BIT:
         lowest = min(header.base_timestamp, header.max_timestamp)
@@ -296,9 +303,7 @@ def _check_timestamps(
 
 
 def _client_stamped(header: BatchHeader, tp: TopicPartition) -> ApiError:
-    message = (
-        f"Invalid timestamp type in a message of topic partition {tp}. Producer should not set timestamp type to LogAppendTime."
-    )
+    message = f"Invalid timestamp type in a message of topic partition {tp}. Producer should not set timestamp type to LogAppendTime."
     return _record_errors(ErrorCode.INVALID_TIMESTAMP, [RecordError(0, message)])
 
 
@@ -343,9 +348,7 @@ def _rebuild(
     return bytearray(assemble_batch(rebuilt, payload))
 
 
-def _set_timestamp(
-    data: bytearray | memoryview, header: BatchHeader, stamps: bool, max_timestamp: int
-) -> None:
+def _set_timestamp(data: bytearray | memoryview, header: BatchHeader, stamps: bool, max_timestamp: int) -> None:
     """Write the greatest timestamp and its type, and the CRC if that changed anything."""
     attributes = header.attributes & ~LOG_APPEND_TIME_BIT
     if stamps:

@@ -102,7 +102,9 @@ class Bench:
         return info.first_offset
 
 
-def contents(target: Log, start: int | None = None, isolation: FetchIsolation = FetchIsolation.LOG_END) -> list[tuple[int, str]]:
+def contents(
+    target: Log, start: int | None = None, isolation: FetchIsolation = FetchIsolation.LOG_END
+) -> list[tuple[int, str]]:
     """Read (offset, value) of every data record, fetch by fetch, as a consumer would."""
     offset = target.log_start_offset if start is None else start
     found: list[tuple[int, str]] = []

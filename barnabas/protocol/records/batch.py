@@ -6,18 +6,14 @@ Format (offset in the batch, bytes, field; all big-endian)
     12  4  partition_leader_epoch      set by the leader, outside the CRC
     16  1  magic                       2
     17  4  crc                         crc32c of everything from attributes on
-    21  2  attributes                  bits 0-2 compression, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon
-    23  4  last_offset_delta
-    27  8  base_timestamp              the delete horizon where bit 6 is set
-    35  8  max_timestamp
-    43  8  producer_id
-    51  2  producer_epoch
-    53  4  base_sequence
-    57  4  record_count
-    61     records, compressed as one block if bits 0-2 say so
+    21  2  attributes                  bits 0-2 compression, 3 LogAppendTime, 4 transactional, 5 control, 6 delete
+    horizon 23  4  last_offset_delta 27  8  base_timestamp              the delete horizon where bit 6 is set 35  8
+    max_timestamp 43  8  producer_id 51  2  producer_epoch 53  4  base_sequence 57  4  record_count 61     records,
+    compressed as one block if bits 0-2 say so
 
-A record: varint length, int8 attributes (0), varlong timestamp delta, varint offset delta, varint key length (-1 null) and
-key, varint value length (-1 null) and value, varint header count, and per header a key (length >= 0) and a value (-1 null).
+A record: varint length, int8 attributes (0), varlong timestamp delta, varint offset delta, varint key length (-1
+null) and key, varint value length (-1 null) and value, varint header count, and per header a key (length >= 0) and a
+value (-1 null).
 
 Rules
 1. A header is read with one precompiled struct into a tuple; nothing here touches a record unless asked to.
@@ -207,7 +203,10 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each whole batch; a batch cut by the buffer's end is left out silently, as in fetches."""
+    """Yield (position, header) of each whole batch.
+
+    A batch cut by the buffer's end is left out silently, as in fetches.
+    """
     position = 0
     end = len(buffer)
     while end - position >= LOG_OVERHEAD:
@@ -404,9 +403,7 @@ def end_txn_marker(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """Build the control batch that closes a transaction."""
-    record = SimpleRecord(
-        timestamp_ms, _CONTROL_KEY.pack(0, control_type), _END_TXN_VALUE.pack(0, coordinator_epoch)
-    )
+    record = SimpleRecord(timestamp_ms, _CONTROL_KEY.pack(0, control_type), _END_TXN_VALUE.pack(0, coordinator_epoch))
     return build_batch(
         [record],
         base_offset=base_offset,

@@ -2,14 +2,15 @@
 
 Format
 - gzip: one RFC 1952 member (or several).
-- snappy: what the Java client's stream writes: a 16 byte header (`82 53 4e 41 50 50 59 00`, version 1, compatible 1, both
-  int32) and then blocks, each an int32 length and raw snappy of at most 32 KiB; raw snappy without the frame is read too.
+- snappy: what the Java client's stream writes: a 16 byte header (`82 53 4e 41 50 50 59 00`, version 1, compatible 1,
+  both int32) and then blocks, each an int32 length and raw snappy of at most 32 KiB; raw snappy without the frame is
+  read too.
 - lz4: the lz4 frame format with independent blocks (the Java client refuses linked ones).
 - zstd: zstd frames.
 
-`decompress` never makes more than `size_max` bytes, however small the input: a bomb is an error like any other malformed
-input. `cramjam` does the work in native code without holding the GIL; it is imported on first use because a broker that
-never looks inside a batch does not need it.
+`decompress` never makes more than `size_max` bytes, however small the input: a bomb is an error like any other
+malformed input. `cramjam` does the work in native code without holding the GIL; it is imported on first use because a
+broker that never looks inside a batch does not need it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Zigzag varints as records use them: 7 bits a byte, low bits first; small magnitudes are short either sign.
 
-Readers take a buffer and a cursor and return (value, next cursor). They raise MalformedMessageError for a varint that is too
-long or ends with the buffer.
+Readers take a buffer and a cursor and return (value, next cursor). They raise MalformedMessageError for a varint that
+is too long or ends with the buffer.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Looking at the records inside a batch without making objects of them.
 
 Two walks over a batch's records (uncompressed, as bytes-like):
-- `count_records` follows the length in front of each record, nothing else: it proves that the batch holds exactly as many
-  whole records as its header says. Some 0.1 µs a record.
-- `walk_records` reads every varint of every record: lengths, offset deltas, headers; it proves that any consumer can read the
-  batch, and returns what validation asks about (timestamps, missing keys). Some 1 µs a record.
+- `count_records` follows the length in front of each record, nothing else: it proves that the batch holds exactly as
+  many whole records as its header says. Some 0.1 µs a record.
+- `walk_records` reads every varint of every record: lengths, offset deltas, headers; it proves that any consumer can
+  read the batch, and returns what validation asks about (timestamps, missing keys). Some 1 µs a record.
 
-Both raise MalformedMessageError for damage. A batch that passed `count_records` alone may still hold a record whose inside is damaged.
+Both raise MalformedMessageError for damage. A batch that passed `count_records` alone may still hold a record whose
+inside is damaged.
 """
 
 from __future__ import annotations

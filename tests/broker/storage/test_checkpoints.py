@@ -42,7 +42,18 @@ def test_unchanged_offsets_are_not_written_again(fs: MemoryFileSystem) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"x", b"1\n0\n", b"0\n", b"0\nx\n", b"0\n2\nflights 0 1\n", b"0\n1\nflights 0\n", b"0\n1\nflights x 1\n", b"\xff\xfe"]
+    "damage",
+    [
+        b"",
+        b"x",
+        b"1\n0\n",
+        b"0\n",
+        b"0\nx\n",
+        b"0\n2\nflights 0 1\n",
+        b"0\n1\nflights 0\n",
+        b"0\n1\nflights x 1\n",
+        b"\xff\xfe",
+    ],
 )
 def test_damaged_offsets(fs: MemoryFileSystem, damage: bytes) -> None:
     fs.write_bytes("/d/x", damage, sync=True)
@@ -66,7 +77,14 @@ def test_partition_metadata(fs: MemoryFileSystem) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [b"", b"version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n", b"version: 0\n", b"version: 0\ntopic_id: x\n", b"nonsense", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n"],
+    [
+        b"",
+        b"version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n",
+        b"version: 0\n",
+        b"version: 0\ntopic_id: x\n",
+        b"nonsense",
+        b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA\n",
+    ],
 )
 def test_damaged_partition_metadata(fs: MemoryFileSystem, damage: bytes) -> None:
     fs.write_bytes("/d/x", damage, sync=True)
@@ -78,7 +96,10 @@ def test_meta_properties(fs: MemoryFileSystem) -> None:
     assert checkpoints.read_meta_properties(fs, "/d/x") is None
     checkpoints.write_meta_properties(fs, "/d/x", cluster_id="abc", node_id=7, directory_id="def")
     assert checkpoints.read_meta_properties(fs, "/d/x") == {
-        "version": "1", "cluster.id": "abc", "node.id": "7", "directory.id": "def",
+        "version": "1",
+        "cluster.id": "abc",
+        "node.id": "7",
+        "directory.id": "def",
     }
 
 

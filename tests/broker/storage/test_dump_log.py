@@ -73,4 +73,9 @@ def test_the_log(written: Path, tools: KafkaTools) -> None:
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_what_goes_with_it(written: Path, tools: KafkaTools, suffix: str) -> None:
     output = dump(tools, written, suffix)
-    assert {".index": "offset:", ".timeindex": "timestamp:", ".txnindex": "producerId: 9", ".snapshot": "producerId: 5"}[suffix] in output
+    assert {
+        ".index": "offset:",
+        ".timeindex": "timestamp:",
+        ".txnindex": "producerId: 9",
+        ".snapshot": "producerId: 5",
+    }[suffix] in output

@@ -38,7 +38,8 @@ def test_an_empty_cache(fs: MemoryFileSystem) -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "answer"), [(-1, (-1, -1)), (0, (0, 6)), (1, (1, 6)), (2, (2, 8)), (3, (3, 11)), (4, (4, 20)), (5, (-1, -1))]
+    ("epoch", "answer"),
+    [(-1, (-1, -1)), (0, (0, 6)), (1, (1, 6)), (2, (2, 8)), (3, (3, 11)), (4, (4, 20)), (5, (-1, -1))],
 )
 def test_end_offsets(cache: LeaderEpochCache, epoch: int, answer: tuple[int, int]) -> None:
     assert cache.end_offset_for(epoch, 20) == answer

@@ -7,10 +7,16 @@ import pytest
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import OsFileSystem
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.records.batch import ControlType, end_txn_marker, iter_headers, iter_records, read_header, verify_crc
+from barnabas.protocol.records.batch import (
+    ControlType,
+    end_txn_marker,
+    iter_headers,
+    iter_records,
+    read_header,
+    verify_crc,
+)
 from broker.storage.log import AppendOrigin, FetchIsolation, Log, LogOffsetMetadata, UnexpectedAppendOffsetError
 from broker.storage.log_types import AbortedTransaction, TimestampOffset
-
 from tests.support.storage_bench import Bench, contents
 
 
@@ -171,9 +177,17 @@ def test_sequences_and_epochs(bench: Bench) -> None:
     target.append_as_leader(idempotent(bench, "a", 0), leader_epoch=0)
     for sequence in (2, 99):
         refused(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, target.append_as_leader, idempotent(bench, "x", sequence), leader_epoch=0
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            target.append_as_leader,
+            idempotent(bench, "x", sequence),
+            leader_epoch=0,
         )
-    refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, target.append_as_leader, idempotent(bench, "x", 1, epoch=1), leader_epoch=0)
+    refused(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        target.append_as_leader,
+        idempotent(bench, "x", 1, epoch=1),
+        leader_epoch=0,
+    )
     target.append_as_leader(idempotent(bench, "b", 0, epoch=1), leader_epoch=0)
     refused(ErrorCode.INVALID_PRODUCER_EPOCH, target.append_as_leader, idempotent(bench, "x", 1), leader_epoch=0)
     target.append_as_leader(idempotent(bench, "c", 500, producer_id=8), leader_epoch=0)  # unknown: any first sequence
@@ -213,7 +227,11 @@ def test_transactions_hold_the_last_stable_offset(bench: Bench) -> None:
 
 def marker(bench: Bench, target: Log, kind: ControlType, producer_id: int, coordinator_epoch: int = 1) -> None:
     batch = end_txn_marker(
-        kind, producer_id=producer_id, producer_epoch=0, coordinator_epoch=coordinator_epoch, timestamp_ms=bench.clock.wall_ms()
+        kind,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=coordinator_epoch,
+        timestamp_ms=bench.clock.wall_ms(),
     )
     target.append_as_leader(memoryview(bytearray(batch)), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
 
@@ -272,7 +290,9 @@ def test_a_follower_refuses_what_does_not_continue_its_log(bench: Bench) -> None
     damaged = bytearray(bench.batch("x", base_offset=2))
     damaged[-1] ^= 1
     refused(ErrorCode.CORRUPT_MESSAGE, follower.append_as_follower, memoryview(damaged))
-    assert follower.append_as_follower(bench.batch("z", base_offset=2, leader_epoch=9), leader_epoch=8).record_count == 0
+    assert (
+        follower.append_as_follower(bench.batch("z", base_offset=2, leader_epoch=9), leader_epoch=8).record_count == 0
+    )
     assert follower.log_end_offset == 2
     assert follower.append_as_follower(bench.batch("c", base_offset=10)).last_offset == 10
     assert contents(follower) == [(0, "a"), (1, "b"), (10, "c")]

@@ -1,4 +1,6 @@
-"""The log manager: identity and locks, creating, deleting, loading clean and unclean, checkpoints, failing directories."""
+"""The log manager: identity and locks, creating, deleting, loading clean and unclean, checkpoints, failing
+directories.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +229,9 @@ def test_loading_that_fails_takes_the_directory_offline() -> None:
     node = Node().start()
     node.append(node.log(TPS[0]), "v")
     node.manager.shutdown()
-    disk = FaultyFileSystem(node.fs, fail_at=1, matches=lambda operation, path: "flights-0" in path or operation == "unlink")
+    disk = FaultyFileSystem(
+        node.fs, fail_at=1, matches=lambda operation, path: "flights-0" in path or operation == "unlink"
+    )
     again = Node(disk)
     again.manager.open_directories(1)
     assert again.manager.load_logs() == 0
@@ -235,7 +239,9 @@ def test_loading_that_fails_takes_the_directory_offline() -> None:
 
 
 def test_no_directory_left() -> None:
-    disk = FaultyFileSystem(MemoryFileSystem(), matches=lambda operation, path: operation == "mkdir" and "flights" in path)
+    disk = FaultyFileSystem(
+        MemoryFileSystem(), matches=lambda operation, path: operation == "mkdir" and "flights" in path
+    )
     node = Node(disk).start()
     disk.fail_at = 1
     with pytest.raises(ApiError) as caught:

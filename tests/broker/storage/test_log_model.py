@@ -114,7 +114,9 @@ class Model:
             assert self.log.log_end_offset == max([start, *(offset + 1 for offset, _ in self.records)])
             self.end = self.log.log_end_offset
         assert self.log.log_end_offset == self.end
-        assert [e for e in self.log.leader_epoch_cache.entries if e[1] < self.end] == [e for e in epochs if e[1] < self.end]
+        assert [e for e in self.log.leader_epoch_cache.entries if e[1] < self.end] == [
+            e for e in epochs if e[1] < self.end
+        ]
         self.log.update_high_watermark(high_watermark)
         state = self.log.producer_state.entry(1)
         self.sequence = 0 if state is None else state.last_sequence + 1

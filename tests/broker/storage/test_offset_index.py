@@ -48,7 +48,9 @@ def test_lookups(fs: MemoryFileSystem, count: int, reopened: bool) -> None:
         assert index.upper_bound(0, 1000) == ((120, 1000) if count > 1 else None)
 
 
-@pytest.mark.parametrize("kept", [0, 1, TAIL_ENTRIES_MAX - 1, TAIL_ENTRIES_MAX, TAIL_ENTRIES_MAX + 5, TAIL_ENTRIES_MAX + 20])
+@pytest.mark.parametrize(
+    "kept", [0, 1, TAIL_ENTRIES_MAX - 1, TAIL_ENTRIES_MAX, TAIL_ENTRIES_MAX + 5, TAIL_ENTRIES_MAX + 20]
+)
 def test_truncation(fs: MemoryFileSystem, kept: int) -> None:
     index = filled(fs, TAIL_ENTRIES_MAX + 20)
     index.truncate_to(110 + kept * 10)

@@ -66,7 +66,15 @@ def append(
     state.map_end_offset = offset + 1
 
 
-def end(state: ProducerStateManager, offset: int, kind: ControlType, *, producer_id: int = 1, epoch: int = 0, version: int = 0) -> int | None:
+def end(
+    state: ProducerStateManager,
+    offset: int,
+    kind: ControlType,
+    *,
+    producer_id: int = 1,
+    epoch: int = 0,
+    version: int = 0,
+) -> int | None:
     header = read_header(build_batch([SimpleRecord(0, None, None)], producer_id=producer_id, producer_epoch=epoch))
     change = state.prepare(producer_id, AppendOrigin.COORDINATOR)
     done = change.append_marker(EndTxnMarker(kind, 0), header, offset, CLOCK.wall_ms(), version)
@@ -82,12 +90,28 @@ def end(state: ProducerStateManager, offset: int, kind: ControlType, *, producer
 def test_golden_snapshot() -> None:
     entry = ProducerEntry(5, 2, 7, 1000, 40)
     entry.batches.append(BatchMetadata(9, 44, 3, 1000))
-    body = "00000001" + "0000000000000005" + "0002" + "00000009" + "000000000000002c" + "00000003" + "00000000000003e8" + "00000007" + "0000000000000028"
+    body = (
+        "00000001"
+        + "0000000000000005"
+        + "0002"
+        + "00000009"
+        + "000000000000002c"
+        + "00000003"
+        + "00000000000003e8"
+        + "00000007"
+        + "0000000000000028"
+    )
     crc = crc32c.crc32c(bytes.fromhex(body))
     data = format_snapshot([entry])
     assert data.hex() == "0001" + f"{crc:08x}" + body
     (read,) = read_snapshot(data)
-    assert (read.producer_id, read.epoch, read.coordinator_epoch, read.last_timestamp, read.txn_first_offset) == (5, 2, 7, 1000, 40)
+    assert (read.producer_id, read.epoch, read.coordinator_epoch, read.last_timestamp, read.txn_first_offset) == (
+        5,
+        2,
+        7,
+        1000,
+        40,
+    )
     assert list(read.batches) == [BatchMetadata(9, 44, 3, 1000)]
 
 

@@ -118,7 +118,9 @@ def test_every_torn_tail_is_cut(bench: Bench) -> None:
         assert bench.fs.size(path) == cut // size * size
 
 
-@pytest.mark.parametrize("tail", [bytes(3000), b"\xff" * 100, b"garbage", struct.pack(">qi", 10, 2**31 - 1) + bytes(100)])
+@pytest.mark.parametrize(
+    "tail", [bytes(3000), b"\xff" * 100, b"garbage", struct.pack(">qi", 10, 2**31 - 1) + bytes(100)]
+)
 def test_garbage_behind_the_last_batch_is_cut(bench: Bench, tail: bytes) -> None:
     path = filled(bench)
     size = bench.fs.size(path)
@@ -266,5 +268,3 @@ def test_a_clean_stop_over_a_damaged_tail_is_not_trusted(bench: Bench) -> None:
     bench.fs.open(path).pwrite(bytes(100), bench.fs.size(path))
     target = bench.open(clean=True)
     assert len(contents(target)) == 3
-
-

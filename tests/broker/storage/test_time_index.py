@@ -56,7 +56,9 @@ def test_truncation_goes_by_offset(index: TimeIndex) -> None:
     assert (index.entry_count, index.last_entry) == (0, (-1, 100))
 
 
-@pytest.mark.parametrize("data", [b"123", bytes(11) + b"\x05" + bytes(7) + b"\x09" + b"\xff" * 4, bytes(7) + b"\x09" + bytes(16)])
+@pytest.mark.parametrize(
+    "data", [b"123", bytes(11) + b"\x05" + bytes(7) + b"\x09" + b"\xff" * 4, bytes(7) + b"\x09" + bytes(16)]
+)
 def test_damage_is_found(index: TimeIndex, data: bytes) -> None:
     index._fs.write_bytes(PATH, data, sync=True)
     with pytest.raises(CorruptIndexError):

@@ -45,9 +45,21 @@ def patched(position: int, layout: str, value: int, batch: bytearray | None = No
     return batch
 
 
-def check(batch: bytes | bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, version: int = 13, full: bool = False, **settings: Any) -> ValidBatch:
+def check(
+    batch: bytes | bytearray,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    version: int = 13,
+    full: bool = False,
+    **settings: Any,
+) -> ValidBatch:
     valid = validate_for_leader(
-        memoryview(batch), Settings(**settings), tp=TP, origin=origin, now_ms=NOW, request_version=version, always_full=full
+        memoryview(batch),
+        Settings(**settings),
+        tp=TP,
+        origin=origin,
+        now_ms=NOW,
+        request_version=version,
+        always_full=full,
     )
     verify_crc(valid.data, 0, read_header(valid.data))
     return valid

@@ -44,7 +44,9 @@ FLIGHT = SimpleRecord(1357034400000, b"N14228", b"EWR-IAH", (("carrier", b"UA"),
 @settings(max_examples=60, deadline=None)
 @given(RECORDS, st.sampled_from(CompressionType), st.integers(0, 2**40))
 def test_round_trip(records: list[SimpleRecord], kind: CompressionType, base_offset: int) -> None:
-    batch = build_batch(records, base_offset=base_offset, compression=kind, producer_id=9, producer_epoch=1, base_sequence=5)
+    batch = build_batch(
+        records, base_offset=base_offset, compression=kind, producer_id=9, producer_epoch=1, base_sequence=5
+    )
     header = read_header(batch)
     verify_crc(batch, 0, header)
     assert (header.size_in_bytes, header.record_count) == (len(batch), len(records))
@@ -67,7 +69,13 @@ def test_kafka_python_reads_what_we_build(records: list[SimpleRecord]) -> None:
 
 def test_we_read_what_kafka_python_builds() -> None:
     builder = DefaultRecordBatchBuilder(
-        magic=2, compression_type=0, is_transactional=True, producer_id=4, producer_epoch=2, base_sequence=0, batch_size=10_000
+        magic=2,
+        compression_type=0,
+        is_transactional=True,
+        producer_id=4,
+        producer_epoch=2,
+        base_sequence=0,
+        batch_size=10_000,
     )
     for index in range(3):
         builder.append(index, 1000 + index, b"k", b"v%d" % index, [("h", b"x")])

@@ -74,6 +74,15 @@ def test_lz4_blocks_are_independent_and_without_content_checksum() -> None:
     assert not flags & 0x04
 
 
-@pytest.mark.parametrize(("kind", "level"), [(CompressionType.GZIP, -1), (CompressionType.GZIP, 1), (CompressionType.LZ4, 17), (CompressionType.ZSTD, -5), (CompressionType.ZSTD, 22)])
+@pytest.mark.parametrize(
+    ("kind", "level"),
+    [
+        (CompressionType.GZIP, -1),
+        (CompressionType.GZIP, 1),
+        (CompressionType.LZ4, 17),
+        (CompressionType.ZSTD, -5),
+        (CompressionType.ZSTD, 22),
+    ],
+)
 def test_levels(kind: CompressionType, level: int) -> None:
     assert bytes(decompress(kind, compress(kind, b"EWR" * 1000, level))) == b"EWR" * 1000

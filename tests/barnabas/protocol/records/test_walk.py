@@ -7,7 +7,14 @@ import random
 import pytest
 
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import HEADER_SIZE, SimpleRecord, build_batch, iter_records, read_header, records_payload
+from barnabas.protocol.records.batch import (
+    HEADER_SIZE,
+    SimpleRecord,
+    build_batch,
+    iter_records,
+    read_header,
+    records_payload,
+)
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.walk import count_records, validate_records, walk_records
 
