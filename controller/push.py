@@ -4,9 +4,10 @@ What is pending is names only (which partitions, topics, configs); values are ta
 the requests are built. So changes that follow each other coalesce by themselves, a pending set is never larger than
 the cluster, and a push that is sent twice says the same or newer things.
 
-Order of a push: the live brokers, if they changed (UpdateMetadata with nothing else: a leader that loses a follower must
-not go on waiting for it, and judges by them); StopReplica for topics that exist again under another id; LeaderAndIsr;
-UpdateMetadata; StopReplica for the rest. The first of LeaderAndIsr and UpdateMetadata carries tag 10000, UpdateMetadata (always present) tag 10001.
+Order of a push: the live brokers, if they changed (an UpdateMetadata with nothing else: a leader that loses a follower
+must not go on waiting for it, and judges by them); StopReplica for topics that exist again under another id;
+LeaderAndIsr; UpdateMetadata; StopReplica for the rest. LeaderAndIsr, or else UpdateMetadata, carries tag 10000;
+UpdateMetadata, which is always there, tag 10001.
 
 Format of the two tags (our extension; Kafka's own brokers would skip them):
 
