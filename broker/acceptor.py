@@ -72,7 +72,7 @@ class Acceptor:
             self._run,
         )
         self._is_running = True  # cleared by `begin_shutdown`
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # a leaf
         self._processors: list[Processor] = []  # guarded by: _lock
         self._next_index = 0  # owner: acceptor
 
@@ -103,8 +103,9 @@ class Acceptor:
 
     def begin_shutdown(self) -> None:
         """Accept no more."""
-        self._is_running = False
-        self._stop_sender.send(b"\0")
+        if self._is_running:
+            self._is_running = False
+            self._stop_sender.send(b"\0")
 
     def join(self) -> None:
         """Wait for the end after `begin_shutdown`."""

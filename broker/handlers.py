@@ -26,11 +26,10 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.protocol.error_responses import error_response
-
 from barnabas.common.clock import Clock
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol import headers
+from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError, UnsupportedVersionError
 from barnabas.protocol.messages import request_class
 from broker.answers import Answer, Close, NoReply, Park, Reply
@@ -270,7 +269,7 @@ class HandlerPool:
         self._idle = registry.meter(catalogue.REQUEST_HANDLER_AVG_IDLE_PERCENT)
         self._clock = clock
         self._thread_prefix = thread_prefix
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # serialises resizes
         self._threads: list[ServiceThread] = []  # guarded by: _lock; those not told to end
         self._ending: list[ServiceThread] = []  # guarded by: _lock
         self._next_id = 0  # guarded by: _lock

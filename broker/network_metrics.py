@@ -30,7 +30,7 @@ class IdleMeter:
         self._clock = clock
         self._idle_ns = 0  # owner: the metered thread
         self._since_ns = 0  # owner: the metered thread; when it fell asleep, 0 while awake
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # a leaf: serialises scrapes
         self._marks = [(clock.monotonic_ns(), 0)] * 2  # guarded by: _lock; (time, idle time), older one first
 
     def begin(self, now_ns: int) -> None:

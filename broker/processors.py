@@ -150,8 +150,9 @@ class Processor:
 
     def begin_shutdown(self) -> None:
         """Send what is answered, close all connections and end."""
-        self._is_running = False
-        self._selector.wake()
+        if self._is_running:
+            self._is_running = False
+            self._selector.wake()
 
     def join(self) -> None:
         """Wait for the end after `begin_shutdown`; a processor that never started is closed here."""

@@ -196,7 +196,7 @@ class Purgatory:
         self._timer = Timer(clock)
         self._purge_interval = purge_interval  # fixed before start
         self._shards = tuple(Shard() for _ in range(SHARD_COUNT))
-        self._added_lock = threading.Lock()
+        self._added_lock = threading.Lock()  # a leaf
         self._added_count = 0  # guarded by: _added_lock; operations watched since, less those purged
         self._is_running = False  # set by start, cleared by shutdown
         self._reaper = ServiceThread(
@@ -223,10 +223,8 @@ class Purgatory:
         operation._timer = self._timer
         if self._try_else_watch(operation, keys):
             return True
-        if not operation.is_completed and operation.delay_ms >= 0:
-            self._timer.add(operation)
-            if operation.is_completed:  # Why: it may have been completed between the look and the timing.
-                operation.cancel()
+        if operation.delay_ms >= 0:
+            self._time(operation)
         return operation.is_completed
 
     def check_and_complete(self, key: Hashable) -> int:
@@ -289,6 +287,13 @@ class Purgatory:
         ran = self._timer.advance()
         self._maybe_purge()
         return ran
+
+    def _time(self, operation: DelayedOperation) -> None:
+        if not operation.is_completed:
+            self._timer.add(operation)
+        # Why once more: it may have been completed between the look and the timing, by one who found nothing to cancel.
+        if operation.is_completed:
+            operation.cancel()
 
     def _try_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
         if operation.safe_try_complete():

@@ -125,6 +125,7 @@ class Request:
         self.received_ns = 0  # the frame was complete
         # Set by the handler and the API.
         self.api = None
+        self.message = None
         self.moved: list[Hashable] = []  # keys whose purgatories the handler wakes once the API has returned
         self.is_follower: bool | None = None  # a Fetch says whose it is: it is counted twice
         self.error_codes: Sequence[int] | None = None  # of the answer, when the API knows them; else they are looked up
@@ -212,7 +213,8 @@ class RequestQueue(queue.Queue[Any]):
         self._shed_ns = SHED_NS if HAS_GLOBAL_LOCK else 0  # fixed before start
         self._sleepers: list[threading.Lock] = []  # guarded by: mutex; a held lock for each sleeping handler
         self._handler_count = 0  # guarded by: mutex
-        self._last_take_ns = 0  # guarded by: mutex; when a handler last took, or another was woken
+        self._last_take_ns = 0  # guarded by: mutex; when a handler last took
+        self._last_wake_ns = 0  # guarded by: mutex; when one was last woken because none came to take
         self._waiting_putters = 0  # guarded by: mutex
         self._is_closed = False  # guarded by: mutex
 
@@ -251,7 +253,7 @@ class RequestQueue(queue.Queue[Any]):
                     return item
                 if not block:
                     raise queue.Empty
-                sleeper = threading.Lock()
+                sleeper = threading.Lock()  # what this handler sleeps on
                 sleeper.acquire()
                 self._sleepers.append(sleeper)
             if not sleeper.acquire(timeout=-1 if timeout is None else timeout):
@@ -310,9 +312,9 @@ class RequestQueue(queue.Queue[Any]):
         """Choose the handler that fell asleep last (its caches are warm), if one must be woken at all."""
         if len(self._sleepers) < self._handler_count:  # somebody is awake
             now_ns = self._now_ns()
-            if now_ns - self._last_take_ns < self._stall_ns:
+            if now_ns - max(self._last_take_ns, self._last_wake_ns) < self._stall_ns:
                 return None
-            self._last_take_ns = now_ns
+            self._last_wake_ns = now_ns
         return self._sleepers.pop()
 
     def _give_up_sleeping(self, sleeper: threading.Lock) -> None:
@@ -383,7 +385,7 @@ class RequestChannel:
 
     def __init__(self, queued_max_requests: int) -> None:
         self.requests = RequestQueue(queued_max_requests)  # fixed before start
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # a leaf
         self._responses: dict[int, ResponseQueue] = {}  # guarded by: _lock; by processor id
 
     def add_processor(self, processor_id: int, responses: ResponseQueue) -> None:

@@ -39,12 +39,12 @@ ROUTINE = frozenset(
 )
 
 
+_NAMES = {int(code): code.name for code in ErrorCode}
+
+
 def error_name(code: int) -> str:
     """Return the name of an error code, also of one that the table does not know."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"UNKNOWN_CODE_{code}"
+    return _NAMES.get(code) or f"UNKNOWN_CODE_{code}"
 
 
 class RequestLog:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import select
 import selectors
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +34,8 @@ class EdgeSelector(selectors.BaseSelector):
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._keys: dict[int, selectors.SelectorKey] = {}  # owner: processor
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake_lock = threading.Lock()  # a leaf: nobody writes to a number that was closed and given out again
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # guarded by: _wake_lock; -1 once closed
         self._epoll.register(self._wake_fd, select.EPOLLIN | select.EPOLLET)
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -67,8 +69,10 @@ class EdgeSelector(selectors.BaseSelector):
         return ready
 
     def wake(self) -> None:
-        """Make `poll` return, now or when it is next called; from any thread."""
-        os.eventfd_write(self._wake_fd, 1)
+        """Make `poll` return, now or when it is next called; from any thread, also when all is closed."""
+        with self._wake_lock:
+            if self._wake_fd >= 0:
+                os.eventfd_write(self._wake_fd, 1)
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         return self._keys
@@ -76,5 +80,8 @@ class EdgeSelector(selectors.BaseSelector):
     def close(self) -> None:
         """Give the descriptors back; those registered stay open."""
         self._epoll.close()
-        os.close(self._wake_fd)
+        with self._wake_lock:
+            if self._wake_fd >= 0:
+                os.close(self._wake_fd)
+                self._wake_fd = -1
         self._keys.clear()

@@ -7,7 +7,9 @@ Life: build (wildcard ports are opened, all others too, so that a taken port is 
 `begin_shutdown` (accept and read no more) -> the handlers end -> `shutdown` (send what is answered, close).
 
 Threads: main builds, starts and stops; dynamic configuration calls the `update_...` methods.
-Source: Kafka's SocketServer (4.3).
+Source: Kafka's SocketServer (4.3). Different: unless socket.listen.backlog.size is configured, 1024 connections may wait,
+not Kafka's 50: while the interpreter's lock is held elsewhere, for milliseconds, nobody accepts, and a client that finds
+the backlog full is told nothing and tries again a second later.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from metrics.registry import Registry
 
 log = logging.getLogger("barnabas.network")
+
+BACKLOG_KEY = "socket.listen.backlog.size"
+BACKLOG_DEFAULT = 1024
 
 
 class Listener(Protocol):
@@ -140,7 +145,7 @@ class SocketServer:
         config = self._config
         limits = listener_overrides(config, listener.name)
         server = net.listen(
-            listener.host, listener.port, config.socket_listen_backlog_size, config.socket_receive_buffer_bytes
+            listener.host, listener.port, backlog(config), config.socket_receive_buffer_bytes
         )
         self.quotas.add_listener(
             listener.name,
@@ -207,6 +212,13 @@ class SocketServer:
     def _idle_share(self) -> float:
         shares = [processor.metrics.idle.share() for processor in self.processors()]
         return sum(shares) / len(shares) if shares else 1.0
+
+
+def backlog(config: Any) -> int:
+    """Return how many connections may wait to be accepted: what is configured, or a default of our own."""
+    if BACKLOG_KEY in config.originals:
+        return int(config.socket_listen_backlog_size)
+    return max(BACKLOG_DEFAULT, int(config.socket_listen_backlog_size))
 
 
 def parse_overrides(value: Any) -> dict[str, int]:

@@ -43,6 +43,11 @@ class TimerTask:
         self.expiration_ms = -1  # guarded by: the timer's lock
         self._bucket: Bucket | None = None  # guarded by: the timer's lock
 
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether the task is in a timer; without the timer's lock, a hint."""
+        return self._bucket is not None
+
     def run(self) -> None:
         """Do what is due; on the reaper's thread, holding no lock of the timer."""
         raise NotImplementedError
@@ -183,7 +188,7 @@ class Timer:
 
     def cancel(self, task: TimerTask) -> bool:
         """Forget the task; false when it is not waiting (it ran, or runs now, or was never added)."""
-        if task._bucket is None:  # Why: most operations complete before they were ever timed.
+        if not task.is_waiting:  # Why: most operations complete before they were ever timed.
             return False
         with self._changed:
             bucket = task._bucket

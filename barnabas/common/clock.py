@@ -49,7 +49,7 @@ class FakeClock:
     """A clock that moves only when a test says so."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000_000) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # a leaf: makes the two readings move together
         self._wall_ns = wall_ms * NS_PER_MS  # guarded by: _lock
         self._monotonic_ns = monotonic_ms * NS_PER_MS  # guarded by: _lock
 

@@ -1,0 +1,31 @@
+"""Uuids."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.common.ids import METADATA_TOPIC_ID, ZERO_UUID, random_uuid, uuid_from_string, uuid_to_string
+
+
+def test_text_is_kafkas() -> None:
+    assert uuid_to_string(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert uuid_to_string(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert uuid_to_string(b"\xff" * 16) == "_____________________w"
+    assert uuid_from_string("_____________________w") == b"\xff" * 16
+
+
+def test_random_ids_come_back_from_text() -> None:
+    drawn = {random_uuid() for _ in range(500)}
+    assert len(drawn) == 500
+    for value in drawn:
+        text = uuid_to_string(value)
+        assert len(text) == 22
+        assert not text.startswith("-")
+        assert uuid_from_string(text) == value
+        assert uuid_from_string(text + "==") == value
+
+
+@pytest.mark.parametrize("text", ["", "AAAA", "A" * 23, "A" * 40, "AAAAAAAAAAAAAAAAAAAA+A", "ä" * 22])
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a uuid"):
+        uuid_from_string(text)

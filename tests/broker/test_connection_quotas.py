@@ -1,0 +1,123 @@
+"""How many connections there may be."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from barnabas.common.clock import FakeClock, SystemClock
+from broker.connection_quotas import ConnectionQuotas, RateLimit, TooManyConnectionsError
+
+TIMEOUT_S = 20
+
+
+def quotas(**limits: object) -> ConnectionQuotas:
+    made = ConnectionQuotas(SystemClock(), **limits)  # type: ignore[arg-type]
+    made.add_listener("CLIENT")
+    return made
+
+
+class Waiter:
+    """Acquires on a thread of its own."""
+
+    def __init__(self, quotas: ConnectionQuotas, listener: str = "CLIENT") -> None:
+        self.waited_ns = -1
+        self.done = threading.Event()
+        self._quotas, self._listener = quotas, listener
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self.waited_ns = self._quotas.acquire(self._listener, "10.0.0.9")
+        self.done.set()
+
+    def must_wait(self) -> None:
+        assert not self.done.wait(0.02)
+
+    def must_be_let_in(self) -> None:
+        assert self.done.wait(TIMEOUT_S)
+        self._thread.join()
+
+
+def test_an_address_may_have_so_many() -> None:
+    limited = quotas(max_per_ip=2, per_ip_overrides={"127.0.0.1": 1})
+    assert limited.acquire("CLIENT", "10.0.0.1") == 0
+    limited.acquire("CLIENT", "10.0.0.1")
+    with pytest.raises(TooManyConnectionsError, match="maximum of 2"):
+        limited.acquire("CLIENT", "10.0.0.1")
+    assert (limited.count("10.0.0.1"), limited.total()) == (3, 3), "a refused one is counted until it is closed"
+    limited.release("CLIENT", "10.0.0.1")
+    limited.acquire("CLIENT", "127.0.0.1")
+    with pytest.raises(TooManyConnectionsError, match="maximum of 1"):
+        limited.acquire("CLIENT", "127.0.0.1")
+    limited.update(max_per_ip=5, per_ip_overrides={})
+    limited.acquire("CLIENT", "127.0.0.1")
+    assert limited.count("10.0.0.2") == 0
+
+
+def test_the_acceptor_waits_for_a_place() -> None:
+    limited = quotas(max_connections=1)
+    limited.acquire("CLIENT", "10.0.0.1")
+    waiter = Waiter(limited)
+    waiter.must_wait()
+    limited.release("CLIENT", "10.0.0.1")
+    waiter.must_be_let_in()
+    assert waiter.waited_ns > 0
+    second = Waiter(limited)
+    second.must_wait()
+    limited.update(max_connections=2)
+    second.must_be_let_in()
+    third = Waiter(limited)
+    third.must_wait()
+    limited.close()
+    third.must_be_let_in()
+
+
+def test_a_listener_has_its_own_limit() -> None:
+    limited = quotas()
+    limited.add_listener("SMALL", limit=1)
+    limited.acquire("SMALL", "10.0.0.1")
+    limited.acquire("CLIENT", "10.0.0.1")
+    waiter = Waiter(limited, "SMALL")
+    waiter.must_wait()
+    limited.update_listener("SMALL", 2, 2**31 - 1)
+    waiter.must_be_let_in()
+
+
+def test_brokers_come_in_over_the_limit_and_a_client_goes() -> None:
+    limited = quotas(max_connections=1, inter_broker_listener="BROKER")
+    limited.add_listener("BROKER")
+    limited.acquire("CLIENT", "10.0.0.1")
+    assert not limited.is_exceeded("CLIENT")
+    limited.acquire("BROKER", "10.0.0.2")
+    assert limited.is_exceeded("CLIENT")
+    assert not limited.is_exceeded("BROKER")
+    limited.release("CLIENT", "10.0.0.1")
+    assert not limited.is_exceeded("CLIENT")
+
+
+def test_a_rate_is_kept_in_the_long_run() -> None:
+    limit = RateLimit(10, 0)
+    assert [limit.take(0) for _ in range(10)] == [0] * 10, "a second's worth may come at once"
+    assert limit.take(0) == 101
+    assert limit.take(1_101) == 0
+    limit.set_rate(10, 1_101)
+    limit.set_rate(1, 1_101)
+    assert (limit.take(1_101), limit.take(1_101)) == (0, 1001)
+    assert RateLimit(2**31 - 1, 0).take(0) == 0
+
+
+def test_connections_too_fast_are_taken_in_later() -> None:
+    limited = ConnectionQuotas(SystemClock(), max_creation_rate=20)
+    limited.add_listener("CLIENT")
+    waits = [limited.acquire("CLIENT", "10.0.0.1") for _ in range(22)]
+    assert waits[:20] == [0] * 20
+    assert waits[21] > 0
+
+
+def test_names_of_overrides_are_resolved() -> None:
+    limited = ConnectionQuotas(FakeClock(), per_ip_overrides={"localhost": 0})
+    limited.add_listener("CLIENT")
+    with pytest.raises(TooManyConnectionsError):
+        limited.acquire("CLIENT", "127.0.0.1")

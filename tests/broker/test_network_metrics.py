@@ -1,0 +1,57 @@
+"""What the network layer tells of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.common.clock import NS_PER_S, FakeClock
+from broker.network_metrics import IdleMeter, ProcessorMetrics
+from metrics import catalogue
+from metrics.registry import Registry
+
+
+def test_the_idle_share_is_of_the_last_time_and_counts_a_sleep_that_lasts() -> None:
+    clock = FakeClock()
+    meter = IdleMeter(clock)
+    meter.begin(clock.monotonic_ns())
+    clock.advance_ns(10 * NS_PER_S)
+    assert meter.share() == 1.0
+    meter.end(clock.monotonic_ns())
+    clock.advance_ns(10 * NS_PER_S)
+    assert meter.share() == 0.5
+    for _ in range(3):
+        clock.advance_ns(40 * NS_PER_S)
+        share = meter.share()
+    assert share == 0.0, "what was long ago does not count"
+
+
+def test_connections_are_counted_by_software() -> None:
+    registry = Registry()
+    metrics = ProcessorMetrics(registry, FakeClock(), "PLAINTEXT", 3)
+
+    def software() -> dict[tuple[str, ...], float]:
+        return {
+            labels[:2]: instrument.read()  # type: ignore[union-attr]
+            for row, instruments in registry.collect()
+            if row is catalogue.CONNECTIONS
+            for labels, instrument in instruments
+        }
+
+    metrics.opened()
+    metrics.opened()
+    assert software() == {("unknown", "unknown"): 2}
+    metrics.identified(None, ("kcat", "1.7"))
+    assert software() == {("unknown", "unknown"): 1, ("kcat", "1.7"): 1}
+    metrics.closed(("kcat", "1.7"))
+    assert software() == {("unknown", "unknown"): 1}
+    assert metrics.connection_count == 1
+    metrics.remove()
+    assert list(registry.collect()) == []
+
+
+@pytest.mark.parametrize("elapsed_ns", [0, 1])
+def test_a_fresh_meter_has_an_answer(elapsed_ns: int) -> None:
+    clock = FakeClock()
+    meter = IdleMeter(clock)
+    clock.advance_ns(elapsed_ns)
+    assert 0 <= meter.share() <= 1

@@ -1,0 +1,200 @@
+"""Purgatories: completion happens exactly once, whoever comes first."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from barnabas.common.clock import FakeClock, SystemClock
+from broker.answers import NO_REPLY, NoReply
+from broker.purgatory import Deferred, DelayedOperation, Outcome, Purgatory
+
+
+class Waiting(DelayedOperation):
+    """Is satisfied once `is_ready` says so."""
+
+    def __init__(self, delay_ms: int = 1000, is_ready: bool = False) -> None:
+        super().__init__(delay_ms)
+        self.is_ready = is_ready
+        self.tries = 0
+        self.completions = 0
+        self.expirations = 0
+
+    def try_complete(self) -> bool:
+        self.tries += 1
+        return self.is_ready and self.force_complete()
+
+    def on_complete(self) -> None:
+        self.completions += 1
+
+    def on_expiration(self) -> None:
+        self.expirations += 1
+
+    def response(self) -> Outcome:
+        return NO_REPLY
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def purgatory(clock: FakeClock) -> Purgatory:
+    return Purgatory("Fetch", clock, purge_interval=10)
+
+
+def test_a_satisfied_operation_is_not_watched(purgatory: Purgatory) -> None:
+    operation = Waiting(is_ready=True)
+    assert purgatory.try_complete_else_watch(operation, ["a"])
+    assert (operation.completions, purgatory.watched(), purgatory.delayed()) == (1, 0, 0)
+
+
+def test_a_moved_key_completes_who_waits_for_it(purgatory: Purgatory) -> None:
+    first, second = Waiting(), Waiting()
+    assert not purgatory.try_complete_else_watch(first, ["a", "b"])
+    assert not purgatory.try_complete_else_watch(second, ["b"])
+    assert (purgatory.watched(), purgatory.delayed()) == (3, 2)
+    assert purgatory.operations_for("b") == [first, second]
+    assert purgatory.check_and_complete("b") == 0
+    first.is_ready = True
+    assert purgatory.check_and_complete("nobody") == 0
+    assert purgatory.check_and_complete("b") == 1
+    assert (first.completions, second.completions) == (1, 0)
+    assert (purgatory.watched(), purgatory.delayed()) == (2, 1), "the first lingers under its other key"
+    assert purgatory.check_and_complete("a") == 0
+    assert purgatory.watched() == 1
+    assert purgatory.describe() == {"name": "Fetch", "watched": 1, "delayed": 1, "keys": {"b": 1}}
+
+
+def test_time_runs_out(purgatory: Purgatory, clock: FakeClock) -> None:
+    operation = Waiting(delay_ms=500)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    clock.advance_ms(499)
+    assert purgatory.advance() == 0
+    clock.advance_ms(1)
+    assert purgatory.advance() == 1
+    assert (operation.completions, operation.expirations) == (1, 1)
+    operation.is_ready = True
+    assert purgatory.check_and_complete("a") == 0
+    assert purgatory.watched() == 0
+
+
+def test_no_delay_expires_at_once(purgatory: Purgatory) -> None:
+    operation = Waiting(delay_ms=0)
+    assert purgatory.try_complete_else_watch(operation, ["a"])
+    assert operation.completions == 1
+
+
+def test_a_change_between_the_tries_is_not_missed(purgatory: Purgatory) -> None:
+    """Rule 3: the state changes after the first try, and its check comes before the operation is watched."""
+
+    class Late(Waiting):
+        def try_complete(self) -> bool:
+            done = super().try_complete()
+            self.is_ready = True
+            return done
+
+    operation = Late()
+    assert purgatory.try_complete_else_watch(operation, ["a"])
+    assert (operation.tries, operation.completions) == (2, 1)
+
+
+def test_completed_operations_are_purged(purgatory: Purgatory) -> None:
+    for _ in range(30):
+        operation = Waiting()
+        purgatory.try_complete_else_watch(operation, ["busy", "idle"])
+        operation.is_ready = True
+        purgatory.check_and_complete("busy")
+    assert purgatory.watched() == 30
+    purgatory.advance()
+    assert (purgatory.watched(), purgatory.delayed()) == (0, 0)
+
+
+def test_a_key_can_be_given_up(purgatory: Purgatory, clock: FakeClock) -> None:
+    operation = Waiting()
+    purgatory.try_complete_else_watch(operation, ["a"])
+    assert purgatory.cancel_for_key("a") == [operation]
+    clock.advance_ms(10_000)
+    assert purgatory.advance() == 0
+    assert not operation.is_completed
+
+
+def test_the_callback_is_told_once_whenever_it_is_bound(purgatory: Purgatory) -> None:
+    told: list[DelayedOperation] = []
+    early = Waiting()
+    early.bind(told.append)
+    assert told == []
+    assert early.force_complete()
+    assert not early.force_complete()
+    late = Waiting()
+    late.force_complete()
+    late.bind(told.append)
+    assert told == [early, late]
+    with pytest.raises(AssertionError):
+        late.bind(told.append)
+
+
+def test_a_deferred_answer_comes_from_its_owner() -> None:
+    deferred = Deferred()
+    answer = NoReply()
+    assert deferred.complete(answer)
+    assert not deferred.complete(NoReply(5))
+    assert deferred.response() is answer
+
+
+def test_a_deferred_answer_that_is_late_is_the_timeouts(purgatory: Purgatory, clock: FakeClock) -> None:
+    deferred = Deferred(300, lambda: NoReply(1))
+    told: list[Any] = []
+    deferred.bind(lambda operation: told.append(operation.response()))
+    assert not purgatory.try_complete_else_watch(deferred, ())
+    clock.advance_ms(300)
+    purgatory.advance()
+    assert told == [NoReply(1)]
+    assert not deferred.complete(NO_REPLY)
+    with pytest.raises(AssertionError, match="timeout"):
+        Deferred(300)
+
+
+def test_threads_complete_each_operation_exactly_once() -> None:
+    """Many threads watch, check and expire the same operations; each is completed and told once."""
+    purgatory = Purgatory("Stress", SystemClock(), purge_interval=50)
+    purgatory.start()
+    told_lock = threading.Lock()
+    told: list[DelayedOperation] = []
+    made: list[Waiting] = []
+
+    def tell(operation: DelayedOperation) -> None:
+        with told_lock:
+            told.append(operation)
+
+    def work(number: int) -> None:
+        for index in range(400):
+            operation = Waiting(delay_ms=index % 7 + 1)
+            operation.bind(tell)
+            with told_lock:
+                made.append(operation)
+            purgatory.try_complete_else_watch(operation, [index % 5, (number, index % 3)])
+            operation.is_ready = index % 3 == 0
+            purgatory.check_and_complete(index % 5)
+            if index % 11 == 0:
+                operation.force_complete()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    finished = threading.Event()
+    last = Waiting(delay_ms=50)
+    last.bind(lambda _: finished.set())
+    purgatory.try_complete_else_watch(last, ["last"])
+    assert finished.wait(20), "all shorter delays are over when this one is"
+    purgatory.shutdown()
+    assert len(told) == len(made) == 2400
+    assert {id(operation) for operation in told} == {id(operation) for operation in made}
+    assert all(operation.completions == 1 and operation.expirations <= 1 for operation in made)
+    assert purgatory.delayed() == 0
+    assert not any("ExpirationReaper-0-Stress" in thread.name for thread in threading.enumerate())

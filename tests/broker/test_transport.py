@@ -1,0 +1,80 @@
+"""Sending buffers and regions of files through a socket that takes little at a time."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.transport import Anonymous, PlainTransport, TruncatedFileError
+from tests.support.network import Region
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    yield near, far
+    near.close()
+    far.close()
+
+
+def send_all(near: socket.socket, far: socket.socket, parts: list[Any]) -> bytes:
+    """Send until everything is out, reading in between."""
+    transport = PlainTransport(near)
+    received = bytearray()
+    rest: list[Any] | None = parts
+    while rest is not None:
+        rest = transport.send(rest)
+        try:
+            while chunk := far.recv(65536):
+                received += chunk
+        except BlockingIOError:
+            pass
+    return bytes(received)
+
+
+@pytest.mark.parametrize("sizes", [[5], [0], [100_000], [1, 2, 3], [0, 9_000, 0, 30_000, 1], [10] * 700])
+def test_buffers_arrive_whole(pair: tuple[socket.socket, socket.socket], sizes: list[int]) -> None:
+    random_ = random.Random(1)
+    parts = [random_.randbytes(size) for size in sizes]
+    assert send_all(*pair, list(parts)) == b"".join(parts)
+    kinds: list[Any] = [memoryview(part) if i % 2 else bytearray(part) for i, part in enumerate(parts)]
+    assert send_all(*pair, kinds) == b"".join(parts)
+
+
+def test_regions_of_files_arrive_between_buffers(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    content = random.Random(2).randbytes(300_000)
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    fd = os.open(path, os.O_RDONLY)
+    parts = [b"head", Region(fd, 10, 200_000), b"middle" * 2_000, Region(fd, 0, 1), Region(fd, 5, 0), b"tail"]
+    expected = b"head" + content[10:200_010] + b"middle" * 2_000 + content[:1] + b"tail"
+    assert send_all(*pair, list(parts)) == expected
+    assert send_all(*pair, [Region(fd, 299_999, 1)]) == content[-1:]
+    os.close(fd)
+
+
+def test_a_file_that_ends_too_early_is_an_error(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(b"short")
+    fd = os.open(path, os.O_RDONLY)
+    with pytest.raises(TruncatedFileError):
+        send_all(*pair, [b"x", Region(fd, 0, 100)])
+    os.close(fd)
+
+
+def test_nobody_is_asked_who_he_is() -> None:
+    assert Anonymous().is_complete()
+    assert Anonymous().principal() == "User:ANONYMOUS"
