@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from broker.coordinators import group_events as ev
 from broker.coordinators.group import Group
 from broker.coordinators.group_events import GroupSettings, GroupState
@@ -170,12 +170,9 @@ class GroupCoordinator:
         try:
             partition_log = self._replica_manager.partition(shard.tp).log
             count = load(shard, partition_log, self._config.offsets_load_buffer_size)
-        except ApiError as error:
-            log.warning("Cannot load the groups of %s: %s", shard.tp, error.code.name)
-            shard.close()
-            return
-        except Exception:  # a record that cannot be read: the shard stays closed, as in Kafka; others go on
-            log.exception("Failed to load the groups of %s", shard.tp)
+        except (ApiError, MalformedMessageError, OSError) as error:
+            # The partition moved on, its disk failed, or a record cannot be read: the shard stays closed, others go on.
+            log.error("Failed to load the groups of %s: %r", shard.tp, error)
             shard.close()
             return
         shard.activate()

@@ -96,7 +96,7 @@ class ShardCore:
 
     def __init__(self, tp: TopicPartition, leader_epoch: int, context: ShardContext) -> None:
         self.tp = tp  # fixed before start
-        self.leader_epoch = leader_epoch  # guarded by: _mailbox
+        self.leader_epoch = leader_epoch  # guarded by: the coordinator's lock
         self.state = ShardState.LOADING  # guarded by: _mailbox
         self.groups: dict[str, Group] = {}  # guarded by: _mailbox
         self.offsets = OffsetStore()  # guarded by: _mailbox
