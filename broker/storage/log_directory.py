@@ -74,7 +74,8 @@ class LogDirectory:
         if owner is not None and owner != str(node_id):
             self.close()
             raise LogDirectoryError(
-                f"the log directory {self.path} belongs to node {owner}, but this is node {node_id} (see its {META_PROPERTIES_FILE})"
+                f"the log directory {self.path} belongs to node {owner}, but this is node {node_id} "
+                f"(see its {META_PROPERTIES_FILE})"
             )
         self.cluster_id = properties.get("cluster.id")
         directory_id = properties.get("directory.id")

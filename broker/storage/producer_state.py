@@ -178,7 +178,8 @@ class ProducerAppend:
         if self.updated.txn_first_offset >= 0 and not header.is_transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"Expected transactional write from producer {header.producer_id} at offset {first_offset} in {self._tp}",
+                f"Expected transactional write from producer {header.producer_id} at offset {first_offset} in "
+                f"{self._tp}",
             )
         if header.is_transactional and self.updated.txn_first_offset < 0:
             self.updated.txn_first_offset = first_offset

@@ -303,7 +303,10 @@ def _check_timestamps(
 
 
 def _client_stamped(header: BatchHeader, tp: TopicPartition) -> ApiError:
-    message = f"Invalid timestamp type in a message of topic partition {tp}. Producer should not set timestamp type to LogAppendTime."
+    message = (
+        f"Invalid timestamp type in a message of topic partition {tp}. "
+        "Producer should not set timestamp type to LogAppendTime."
+    )
     return _record_errors(ErrorCode.INVALID_TIMESTAMP, [RecordError(0, message)])
 
 

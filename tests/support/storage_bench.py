@@ -116,8 +116,8 @@ def contents(
         assert len(raw) == data.size
         before = offset
         for position, header in iter_headers(raw):
-            for record in iter_records(raw, position):
-                if record.offset >= offset and not header.is_control:
-                    found.append((record.offset, (record.value or b"").decode()))
+            if not header.is_control:
+                records = [(record.offset, (record.value or b"").decode()) for record in iter_records(raw, position)]
+                found += [record for record in records if record[0] >= offset]
             offset = header.next_offset
         assert offset > before, "a read made no progress"

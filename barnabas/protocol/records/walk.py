@@ -94,55 +94,33 @@ def walk_records(payload: Buffer, count: int) -> RecordsSummary:
 
 def _walk_record(data: bytes, cursor: int) -> tuple[int, int, int, bool]:
     """Return (end, timestamp delta, offset delta, has a key) of the record at `cursor`."""
-    raw = data[cursor]
-    if raw < 0x80:
-        length = (raw >> 1) ^ -(raw & 1)
-        cursor += 1
-    else:
-        length, cursor = read_varint(data, cursor)
+    length, cursor = read_varint(data, cursor)
     end = cursor + length
     if length < 0 or end > len(data):
         raise MalformedMessageError(f"a record of {length} bytes does not fit its batch")
-    cursor += 1  # attributes
-    raw = data[cursor]
-    if raw < 0x80:
-        timestamp_delta = (raw >> 1) ^ -(raw & 1)
-        cursor += 1
-    else:
-        timestamp_delta, cursor = read_varlong(data, cursor)
-    raw = data[cursor]
-    if raw < 0x80:
-        offset_delta = (raw >> 1) ^ -(raw & 1)
-        cursor += 1
-    else:
-        offset_delta, cursor = read_varint(data, cursor)
-    raw = data[cursor]
-    if raw < 0x80:
-        key_length = (raw >> 1) ^ -(raw & 1)
-        cursor += 1
-    else:
-        key_length, cursor = read_varint(data, cursor)
-    if key_length > 0:
-        cursor += key_length
-        if cursor > end:
-            raise MalformedMessageError(f"a key of {key_length} bytes does not fit its record")
-    elif key_length < -1:
-        raise MalformedMessageError(f"a key length of {key_length}")
-    value_length, cursor = read_varint(data, cursor)
-    if value_length > 0:
-        cursor += value_length
-        if cursor > end:
-            raise MalformedMessageError(f"a value of {value_length} bytes does not fit its record")
-    elif value_length < -1:
-        raise MalformedMessageError(f"a value length of {value_length}")
-    raw = data[cursor]
-    if raw == 0:
-        cursor += 1
-    else:
+    timestamp_delta, cursor = read_varlong(data, cursor + 1)  # behind the attributes
+    offset_delta, cursor = read_varint(data, cursor)
+    has_key, cursor = _skip_bytes(data, cursor, end)
+    _, cursor = _skip_bytes(data, cursor, end)
+    if data[cursor]:
         cursor = _walk_headers(data, cursor, end)
+    else:
+        cursor += 1
     if cursor != end:
         raise MalformedMessageError(f"a record's fields end {end - cursor} bytes before the record")
-    return end, timestamp_delta, offset_delta, key_length >= 0
+    return end, timestamp_delta, offset_delta, has_key
+
+
+def _skip_bytes(data: bytes, cursor: int, end: int) -> tuple[bool, int]:
+    """Step over a key or value; returns whether it is there (not null), and the next cursor."""
+    length, cursor = read_varint(data, cursor)
+    if length > 0:
+        cursor += length
+        if cursor > end:
+            raise MalformedMessageError(f"a field of {length} bytes does not fit its record")
+    elif length < -1:
+        raise MalformedMessageError(f"a length of {length} in a record")
+    return length >= 0, cursor
 
 
 def _walk_headers(data: bytes, cursor: int, end: int) -> int:

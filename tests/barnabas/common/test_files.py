@@ -57,7 +57,11 @@ def test_names(disk: tuple[FileSystem, str]) -> None:
     fs.write_bytes(f"{root}/d/b", b"bb", sync=True)
     fs.atomic_write(f"{root}/d/a", b"a")
     fs.atomic_write(f"{root}/d/a", b"aaa")
-    assert [(e.name, e.is_dir, e.size) for e in fs.listdir(f"{root}/d")] == [("a", False, 3), ("b", False, 2), ("e", True, 0)]
+    assert [(e.name, e.is_dir, e.size) for e in fs.listdir(f"{root}/d")] == [
+        ("a", False, 3),
+        ("b", False, 2),
+        ("e", True, 0),
+    ]
     fs.rename(f"{root}/d/a", f"{root}/d/b")
     assert fs.read_bytes(f"{root}/d/b") == b"aaa"
     fs.rename(f"{root}/d", f"{root}/f")

@@ -1,0 +1,272 @@
+"""The state of a log: the offsets that bound it, its segments, and what happens when its disk fails.
+
+The first of three layers: `LogBase` (state), `LogWriter` (appending, rolling, flushing), `Log` (reading, truncating,
+deleting, the end). Rules, threads and invariants stand in `broker/storage/log.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from barnabas.common.clock import Clock
+from barnabas.common.files import FileSystem
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
+from broker.storage.checkpoints import read_partition_metadata
+from broker.storage.log_reader import resolve
+from broker.storage.log_types import (
+    UNKNOWN_POSITION,
+    LogConfig,
+    LogOffsetMetadata,
+)
+from broker.storage.names import PARTITION_METADATA_FILE
+from broker.storage.scheduler import TaskScheduler
+from broker.storage.segment import LogSegment
+from broker.storage.segments import SegmentList
+
+if TYPE_CHECKING:
+    from broker.storage.recovery import LoadedLog
+
+log = logging.getLogger("barnabas.storage.log")
+
+DiskFailureHandler = Callable[[str, OSError], None]
+"""Told the partition's directory and the error."""
+
+
+class LogBase:
+    """Attributes and offsets of one log."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        tp: TopicPartition,
+        config: LogConfig,
+        clock: Clock,
+        scheduler: TaskScheduler,
+        loaded: LoadedLog,
+        *,
+        on_disk_failure: DiskFailureHandler | None = None,
+        always_full_validation: bool = False,
+    ) -> None:
+        # Fixed before start
+        self.topic_partition = tp
+        self._fs = fs
+        self._clock = clock
+        self._scheduler = scheduler
+        self._on_disk_failure = on_disk_failure
+        self._always_full = always_full_validation
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
+        # Replaced whole under _lock, read without it
+        self.config = config
+        self.directory = directory
+        self.topic_id: bytes | None = read_partition_metadata(fs, f"{directory}/{PARTITION_METADATA_FILE}")
+        self.log_start_offset = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        self._segments = loaded.segments
+        self._end = LogOffsetMetadata(
+            loaded.next_offset, loaded.segments.active.base_offset, loaded.segments.active.size
+        )
+        self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
+        self._first_unstable: LogOffsetMetadata | None = None
+        self._failure: OSError | None = None  # set once
+        self._closed = False
+        self.last_flushed_ms = clock.wall_ms()
+        # Guarded by: _lock (the epoch cache and the dict below are also read without it)
+        self.producer_state = loaded.producer_state
+        self.leader_epoch_cache = loaded.leader_epochs
+        self._recent: dict[int, tuple[int, int]] = {}  # base offset of a late batch -> (segment base, position)
+        with self._lock:
+            self._update_first_unstable_locked()
+
+    # Offsets and sizes
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._end.offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self._first_unstable
+        high_watermark = self._high_watermark.offset
+        return unstable.offset if unstable is not None and unstable.offset < high_watermark else high_watermark
+
+    @property
+    def log_end_metadata(self) -> LogOffsetMetadata:
+        return self._end
+
+    @property
+    def high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark with its position, looked up now if it was not known."""
+        return self._resolved_high_watermark()
+
+    @property
+    def segments(self) -> SegmentList:
+        return self._segments
+
+    @property
+    def active_segment(self) -> LogSegment:
+        return self._segments.active
+
+    @property
+    def num_segments(self) -> int:
+        return len(self._segments)
+
+    @property
+    def size_in_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log; -1 if there is none."""
+        return self.leader_epoch_cache.latest_epoch
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self._end.offset - self.recovery_point
+
+    @property
+    def is_offline(self) -> bool:
+        return self._failure is not None
+
+    def locate(self, offset: int) -> LogOffsetMetadata:
+        """Return `offset` with its position, so that bytes between two offsets of a segment can be counted."""
+        if offset == self._end.offset:
+            return self._end
+        return resolve(self._segments, self._recent, offset)
+
+    # High watermark, log start offset
+
+    def update_high_watermark(self, offset: int) -> bool:
+        """Set the high watermark, kept within the log; tells whether it moved forward.
+
+        Deciding is replication's: only a truncation may move it back.
+        """
+        with self._lock:
+            before = self._high_watermark.offset
+            end = self._end
+            if offset >= end.offset:
+                self._set_high_watermark_locked(end)
+            elif offset != before:
+                self._set_high_watermark_locked(self._metadata_of(max(offset, self.log_start_offset)))
+            return self._high_watermark.offset > before
+
+    def _metadata_of(self, offset: int) -> LogOffsetMetadata:
+        known = self._recent.get(offset)
+        return LogOffsetMetadata(offset) if known is None else LogOffsetMetadata(offset, *known)
+
+    def _set_high_watermark_locked(self, metadata: LogOffsetMetadata) -> None:
+        self._high_watermark = metadata
+        self.producer_state.on_high_watermark(metadata.offset)
+        self._update_first_unstable_locked()
+
+    def _update_first_unstable_locked(self) -> None:
+        offset = self.producer_state.first_unstable_offset
+        if offset is None:
+            self._first_unstable = None
+            return
+        offset = max(offset, self.log_start_offset)
+        known = self._first_unstable
+        if known is None or known.offset != offset:
+            self._first_unstable = self._metadata_of(offset)
+
+    def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
+        """Move the log's start forward, never above the high watermark (ApiError OFFSET_OUT_OF_RANGE).
+
+        Tells whether it moved.
+        """
+        with self._lock, self._disk_errors():
+            self._check_usable_locked()
+            if offset > self._high_watermark.offset:
+                raise ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"Cannot increment the log start offset to {offset} of partition {self.topic_partition} since it "
+                    f"is larger than the high watermark {self._high_watermark.offset}",
+                )
+            if offset <= self.log_start_offset:
+                return False
+            self._set_log_start_locked(offset)
+            log.info("Incremented log start offset of %s to %d due to %s", self.topic_partition, offset, reason)
+            self.leader_epoch_cache.truncate_from_start(offset)
+            self.producer_state.on_log_start_offset(offset)
+            self._update_first_unstable_locked()
+            return True
+
+    def _set_log_start_locked(self, offset: int) -> None:
+        self.log_start_offset = offset
+        if self._high_watermark.offset < offset:
+            self._set_high_watermark_locked(self._metadata_of(offset))
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def _resolved_high_watermark(self) -> LogOffsetMetadata:
+        known = self._high_watermark
+        if known.position != UNKNOWN_POSITION:
+            return known
+        try:
+            located = self.locate(known.offset)
+        except (MalformedMessageError, OSError):
+            return known  # the reader meets the same trouble and reports it
+        with self._lock:
+            if self._high_watermark is known:
+                self._high_watermark = located
+        return located
+
+    def _set_end_locked(self, offset: int) -> None:
+        """Publish a new end; a high watermark at or above the old end follows it back, never forward."""
+        active = self._segments.active
+        self._end = LogOffsetMetadata(offset, active.base_offset, active.size)
+        if self._high_watermark.offset >= offset:
+            self._set_high_watermark_locked(self._end)
+
+    # Failing
+
+    def mark_offline(self, error: OSError) -> None:
+        """Refuse everything from now on: the disk failed under another log of the same directory."""
+        if self._failure is None:
+            self._failure = error
+
+    def _check_usable_locked(self) -> None:
+        if self._failure is not None:
+            raise self._storage_error(self._failure)
+        if self._closed:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log for partition {self.topic_partition} is closed")
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        """Turn an OSError into the failure of this log (rule 4)."""
+        try:
+            yield
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def _fail(self, error: OSError) -> ApiError:
+        self.mark_offline(error)
+        log.error("Disk failure under %s in %s: %s", self.topic_partition, self.directory, error)
+        if self._on_disk_failure is not None:
+            self._on_disk_failure(self.directory, error)
+        return self._storage_error(error)
+
+    def _storage_error(self, error: OSError) -> ApiError:
+        return ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"The log for partition {self.topic_partition} is offline: {error}"
+        )
+
+    def invariants(self) -> None:
+        """Assert what the module's header promises."""
+        with self._lock:
+            high_watermark, end = self._high_watermark.offset, self._end
+            assert self.log_start_offset <= high_watermark <= end.offset, "inv. 1"
+            assert self.last_stable_offset <= high_watermark, "inv. 1"
+            assert self._segments.first.base_offset <= self.log_start_offset, "inv. 2"
+            assert self.recovery_point <= end.offset, "inv. 2"
+            active = self._segments.active
+            assert (end.segment_base_offset, end.position) == (active.base_offset, active.size), "inv. 3"
