@@ -64,7 +64,7 @@ def handle(services: Services, request: Request) -> Park:
     snapshot = services.metadata_cache.snapshot
     groups = _groups(message, snapshot, version)
     deferred = Deferred()
-    lock = threading.Lock()
+    lock = threading.Lock()  # guards `waiting`: groups may be answered on different threads
     waiting = len(groups)
 
     def answered(group: GroupAnswer, error: ErrorCode, topics: list[FetchedTopic]) -> None:

@@ -346,7 +346,7 @@ class Gathering:
     def __init__(
         self, expected: int, errors: dict[str, ErrorCode], reply: Callable[[dict[str, ErrorCode]], object]
     ) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # a leaf
         self._expected = expected  # guarded by: _lock
         self._errors = errors  # guarded by: _lock
         self._reply = reply  # fixed before start

@@ -33,7 +33,7 @@ class Mailbox:
     __slots__ = ("_letters", "_lock", "_outbox")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # the shard's: taken before any partition's
         self._letters: deque[Letter] = deque()  # any thread appends; taken out under _lock
         self._outbox: list[Letter] = []  # guarded by: _lock
 

@@ -1,4 +1,4 @@
-"""Random walks through the state machine, seeded: whatever clients do, nobody is answered twice and nobody forgotten."""
+"""Random walks through the state machine, seeded: whatever clients do, nobody is answered twice or forgotten."""
 
 from __future__ import annotations
 
