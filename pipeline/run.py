@@ -120,6 +120,7 @@ class Run:
             for name, report in iter(self.reports.get, None):
                 if report is None:
                     self.jobs[name].check_end()
+                    bars.update(task, description="audit: done", total=1, completed=1)
                     return tables
                 if "routes" in report:
                     tables.append(report)
