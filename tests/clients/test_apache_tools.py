@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 
 from tests.support.cluster import Target
 from tests.support.kafka_tools import KafkaTools
@@ -71,11 +72,11 @@ def test_kafka_configs_alters_and_describes_a_topic(run: Run, create_topic: Run)
 
 def test_kafka_configs_alters_and_describes_a_broker(run: Run) -> None:
     entity = ("--entity-type", "brokers", "--entity-name", "0")
-    run("kafka-configs", *entity, "--alter", "--add-config", "log.cleaner.threads=2")
-    eventually("it is seen", lambda: "log.cleaner.threads=2" in run("kafka-configs", *entity, "--describe"))
-    run("kafka-configs", *entity, "--alter", "--delete-config", "log.cleaner.threads")
+    run("kafka-configs", *entity, "--alter", "--add-config", "message.max.bytes=2000000")
+    eventually("it is seen", lambda: "message.max.bytes=2000000" in run("kafka-configs", *entity, "--describe"))
+    run("kafka-configs", *entity, "--alter", "--delete-config", "message.max.bytes")
     every = run("kafka-configs", *entity, "--describe", "--all")
-    assert "log.cleaner.threads=1" in every
+    assert "message.max.bytes=1048588" in every
     assert "num.io.threads=8" in every
 
 
@@ -108,8 +109,6 @@ def test_kafka_consumer_groups_lists_describes_resets_and_deletes(run: Run, crea
 
 
 def test_kafka_consumer_groups_shows_the_members_of_a_group(run: Run, create_topic: Run, target: Target) -> None:
-    from confluent_kafka import Consumer
-
     topic = create_topic()
     consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": topic, "client.id": "the-reader"})
     try:

@@ -36,7 +36,11 @@ EARLY_KILL_SHARE = 0.3
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[BarnabasCluster]:
     """A controller and a broker with the topic."""
-    config = {"num.partitions": str(PARTITIONS), "log.flush.offset.checkpoint.interval.ms": "500"}
+    config = {
+        "log.flush.offset.checkpoint.interval.ms": "500",
+        "broker.session.timeout.ms": "1000",  # as long as a broker that was killed keeps its successor out
+        "broker.heartbeat.interval.ms": "200",
+    }
     cluster = BarnabasCluster(tmp_path, broker_count=1, first_port=0, config=config)
     with cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

@@ -1,0 +1,106 @@
+"""Asking a broker with raw requests, and its answers in a form that two brokers can be compared by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.common.ids import ZERO_UUID
+from barnabas.protocol.errors import ErrorCode, EncodeError
+from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
+from barnabas.protocol.messages import response_class
+from barnabas.protocol.records.batch import iter_headers
+from barnabas.protocol.schema import Request, Struct
+from tests.support.wire import RawConnection
+
+CLOSED = "the connection is closed"
+CLIENT_ID = "compare"
+# What may differ between two brokers that behave the same: shown as whether it is there.
+_TEXTS = {"error_message", "batch_index_error_message", "documentation"}
+_NUMBERS = {"producer_id", "session_id", "port", "partition_size", "total_bytes", "usable_bytes"}
+_NAMES = {"member_id", "leader", "cluster_id", "log_dir", "host"}
+# What is compared elsewhere or depends on what else a broker has.
+_LEFT_OUT = {
+    "throttle_time_ms",
+    "unknown_tagged_fields",
+    "api_keys",
+    "supported_features",
+    "finalized_features",
+    "finalized_features_epoch",
+}
+Answer = Any  # what JSON can hold
+AnswersByVersion = dict[str, Answer]  # "4-12" or "7" -> the answer that these versions got
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Questions to one broker, each on a connection of its own."""
+
+    port: int
+    topic_ids: dict[bytes, str] = field(default_factory=dict)
+
+    def ask(self, request: Request, version: int) -> Any:
+        """The decoded answer, or None if the broker closes the connection instead."""
+        frame = encode_request(RequestHeader(request.API_KEY, version, 1, CLIENT_ID), request)
+        return self.ask_raw(frame[4:], request.API_KEY, version)
+
+    def ask_raw(self, payload: bytes, api_key: int, answer_version: int) -> Any:
+        """The same for any bytes; the answer is read as that of this API and version."""
+        with RawConnection(self.port) as connection:
+            answer = connection.request(payload)
+        if answer is None:
+            return None
+        _, offset = decode_response_header(answer, api_key, answer_version)
+        return response_class(api_key).decode(answer, answer_version, offset)
+
+    def ask_in_every_version(self, request: Request) -> AnswersByVersion:
+        """The comparable answers by ranges of versions that got the same one.
+
+        Versions that cannot say what the request says are left out.
+        """
+        answers: list[tuple[int, Answer]] = []
+        for version in range(request.MIN_VERSION, request.MAX_VERSION + 1):
+            try:
+                answers.append((version, self.comparable(self.ask(request, version))))
+            except EncodeError:
+                continue
+        return _merge(answers)
+
+    def comparable(self, value: Any, name: str = "") -> Answer:
+        """The value without what may differ between two brokers that behave the same."""
+        if value is None:
+            return CLOSED if not name else None
+        if isinstance(value, Struct):
+            kept = [row.name for row in value.FIELDS if row.name not in _LEFT_OUT]
+            return {each: self.comparable(getattr(value, each), each) for each in kept}
+        if isinstance(value, list):
+            return [self.comparable(each, name) for each in _in_order(value, name)]
+        return self._comparable_leaf(value, name)
+
+    def _comparable_leaf(self, value: Any, name: str) -> Answer:
+        if name == "error_code":
+            return ErrorCode(value).name
+        if name == "topic_id":
+            return self.topic_ids.get(value, "some id" if value != ZERO_UUID else "no id")
+        if name == "records":
+            return [f"{header.record_count} from {header.base_offset}" for _, header in iter_headers(value)]
+        if name in _TEXTS or (name in _NAMES and value):
+            return f"some {name}"
+        if name in _NUMBERS and value > 0:
+            return f"some {name}"
+        return value.hex() if isinstance(value, bytes) else value
+
+
+def _in_order(values: list[Any], name: str) -> list[Any]:
+    """Configuration entries come in no order that means anything."""
+    return sorted(values, key=lambda entry: entry.name) if name == "configs" else values
+
+
+def _merge(answers: list[tuple[int, Answer]]) -> AnswersByVersion:
+    merged: list[tuple[int, int, Answer]] = []
+    for version, answer in answers:
+        if merged and merged[-1][1] == version - 1 and merged[-1][2] == answer:
+            merged[-1] = (merged[-1][0], version, answer)
+        else:
+            merged.append((version, version, answer))
+    return {str(first) if first == last else f"{first}-{last}": answer for first, last, answer in merged}

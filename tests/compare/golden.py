@@ -1,0 +1,29 @@
+"""Apache Kafka's answers, recorded: the tests need no Kafka server. `python -m tests.compare.record` renews them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.compare.conversation import AnswersByVersion
+
+FILE = Path(__file__).parents[1] / "data" / "apache-kafka-answers.json"
+
+
+def load() -> dict[str, AnswersByVersion]:
+    """The recorded answers by question."""
+    answers: dict[str, AnswersByVersion] = json.loads(FILE.read_text())["answers"]
+    return answers
+
+
+def save(answers: dict[str, AnswersByVersion], advertised: dict[str, str], source: str) -> None:
+    """Write the answers, one question a line, so that a change reads well."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items()]
+    head = f' "source": {json.dumps(source)},\n "advertised": {json.dumps(advertised)},\n'
+    FILE.write_text("{\n" + head + ' "answers": {\n' + ",\n".join(lines) + "\n }\n}\n")
+
+
+def load_advertised() -> dict[str, str]:
+    """The versions that Apache Kafka's ApiVersions lists, by API key."""
+    advertised: dict[str, str] = json.loads(FILE.read_text())["advertised"]
+    return advertised

@@ -1,0 +1,25 @@
+"""`make golden`: ask Apache Kafka everything and keep its answers in tests/data."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.compare import golden
+from tests.compare.questions import advertised, answers
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.kafka_jars import KAFKA_VERSION, kafka_runtime
+
+
+def main() -> None:
+    """Start a fresh Apache Kafka, ask, write."""
+    with (
+        tempfile.TemporaryDirectory(prefix="barnabas-golden-") as directory,
+        ApacheKafka(kafka_runtime(), Path(directory), {"auto.create.topics.enable": "false"}) as node,
+    ):
+        golden.save(answers(node.port), advertised(node.port), f"Apache Kafka {KAFKA_VERSION}, one KRaft node")
+    print(f"wrote {golden.FILE}")
+
+
+if __name__ == "__main__":
+    main()

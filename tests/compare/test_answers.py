@@ -1,0 +1,36 @@
+"""Barnabas answers what Apache Kafka answers: error codes, defaults and offsets, in every version of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.compare import golden
+from tests.compare.conversation import AnswersByVersion
+from tests.compare.questions import advertised, answers
+from tests.support.cluster import BarnabasCluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasCluster]:
+    """A broker that nobody has used yet."""
+    config = {"auto.create.topics.enable": "false"}
+    with BarnabasCluster(tmp_path_factory.mktemp("compare"), broker_count=1, first_port=0, config=config) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def our_answers(cluster: BarnabasCluster) -> dict[str, AnswersByVersion]:
+    """Barnabas's answers by question."""
+    return answers(cluster.brokers[0].port)
+
+
+@pytest.mark.parametrize("question", golden.load())
+def test_the_answer_is_kafkas(question: str, our_answers: dict[str, AnswersByVersion]) -> None:
+    assert our_answers[question] == golden.load()[question]
+
+
+def test_what_is_advertised_is_advertised_in_kafkas_versions(cluster: BarnabasCluster) -> None:
+    ours, theirs = advertised(cluster.brokers[0].port), golden.load_advertised()
+    assert ours == {key: theirs[key] for key in ours}
