@@ -1,6 +1,7 @@
 """Auto topic creation: a client asks for a topic that does not exist, and the controller is asked to create it.
 
-The client is not made to wait: it is told UNKNOWN_TOPIC_OR_PARTITION, and finds the topic when it asks again. A topic is
+The client is not made to wait: it is told UNKNOWN_TOPIC_OR_PARTITION, and finds the topic when it asks again. A topic
+is
 asked for once at a time, however many clients want it.
 
 Threads: any handler; the channel's thread ends a creation.

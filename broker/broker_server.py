@@ -1,8 +1,8 @@
 """BrokerServer: one broker put together. Wiring only: build, start threads in order, stop in reverse.
 
-Start: log directories (locked, recovered) -> purgatories, scheduler, coordinators -> channels to the controller -> handlers ->
-listeners -> registration; ready when the controller has unfenced the broker.
-Stop (SIGTERM): leaders move away (controlled shutdown) -> no new requests -> handlers -> coordinators -> replicas resign,
+Start: log directories (locked, recovered) -> purgatories, scheduler, coordinators -> channels to the controller ->
+handlers -> listeners -> registration; ready when the controller has unfenced the broker.
+Stop (SIGTERM): leaders move away (controlled shutdown) -> no new requests -> handlers -> coordinators -> fetchers ->
 watermarks checkpointed -> logs flushed, marked clean -> connections closed.
 
 Source: Kafka's BrokerServer (4.3).
@@ -99,14 +99,17 @@ class BrokerServer:
         try:
             self._addresses = config.controller_bootstrap()
             if not self._addresses:
-                raise StartError("controller.quorum.bootstrap.servers (or controller.quorum.voters) must name a controller")
+                raise StartError(
+                    "controller.quorum.bootstrap.servers (or controller.quorum.voters) must name a controller"
+                )
             self.cluster_id = known_cluster_id or self._ask_cluster_id()
             self.log_manager.identify(self.cluster_id)
             self._build_services(fs)
         except BaseException:
             self.sockets.shutdown()
             raise
-        # Why not the whole TABLE at once: until the controller has told this broker what there is, it would tell clients that
+        # Why not the whole TABLE at once: until the controller has told this broker what there is, it would tell
+        # clients that
         # there is nothing. Their connections are closed instead, as if the broker were not up yet.
         self._served = {key: TABLE[key] for key in SERVED_FROM_THE_START}  # grows once, to the TABLE
         self.metadata_cache.on_caught_up = lambda: self._served.update(TABLE)
@@ -163,9 +166,7 @@ class BrokerServer:
             log_manager=self.log_manager,
             replica_manager=self.replica_manager,
             purgatories=self.purgatories,
-            fetch_sessions=FetchSessions(
-                clock, registry, slots=config.max_incremental_fetch_session_cache_slots
-            ),
+            fetch_sessions=FetchSessions(clock, registry, slots=config.max_incremental_fetch_session_cache_slots),
             controller_channel=self.forwarding,
             auto_topic_creation=AutoTopicCreation(config, self.forwarding),
             producer_ids=self.producer_ids,
@@ -234,7 +235,10 @@ class BrokerServer:
         config, broker_id = self.config, self.broker_id
         made = Purgatories(
             produce=Purgatory(
-                "Produce", self._clock, broker_id=broker_id, purge_interval=config.producer_purgatory_purge_interval_requests
+                "Produce",
+                self._clock,
+                broker_id=broker_id,
+                purge_interval=config.producer_purgatory_purge_interval_requests,
             ),
             fetch=Purgatory(
                 "Fetch", self._clock, broker_id=broker_id, purge_interval=config.fetch_purgatory_purge_interval_requests
@@ -293,7 +297,10 @@ class BrokerServer:
         config, every = self.config, self._scheduler.schedule
         interval_ms = config.replica_high_watermark_checkpoint_interval_ms
         every(
-            "highwatermark-checkpoint", lambda: self.high_watermarks.write(self.replica_manager), interval_ms, interval_ms
+            "highwatermark-checkpoint",
+            lambda: self.high_watermarks.write(self.replica_manager),
+            interval_ms,
+            interval_ms,
         )
         check_ms = max(1, config.replica_lag_time_max_ms // ISR_CHECKS_PER_LAG)
         every("isr-expiration", self.replica_manager.maybe_shrink_isrs, check_ms, check_ms)

@@ -1,8 +1,10 @@
 """ControllerChannel: a thread with a queue of requests to the controller, and the connection they go over.
 
 Rules
-1. Requests go out one at a time, in order. One that cannot be sent, or finds no active controller, is tried again at the
-   next known address until its time is up; it may therefore arrive twice, and is safe to (creations say "exists already").
+1. Requests go out one at a time, in order. One that cannot be sent, or finds no active controller, is tried again at
+   the
+   next known address until its time is up; it may therefore arrive twice, and is safe to (creations say "exists
+   already").
 2. `on_done(response)` is called exactly once, on the channel's thread (with None when the time is up, or at shutdown),
    and must not block: it completes a parked request, say.
 
@@ -83,9 +85,7 @@ class ControllerChannel:
         """Requests waiting to be sent."""
         return self._items.qsize()
 
-    def send(
-        self, message: Any, on_done: OnDone, *, version: int | None = None, timeout_ms: int | None = None
-    ) -> None:
+    def send(self, message: Any, on_done: OnDone, *, version: int | None = None, timeout_ms: int | None = None) -> None:
         """Queue a request; its highest version unless told otherwise."""
         timeout = self._timeout_ms if timeout_ms is None else timeout_ms
         deadline_ns = self._clock.monotonic_ns() + timeout * 1_000_000

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, so that requests and answers carry changes only.
+"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, so that only changes travel.
 
     request (session id, epoch)   meaning                                                  context
     (any, -1)                     no session wanted; close this one if there is one        SESSIONLESS
@@ -169,9 +169,7 @@ class FullContext(FetchContext):
     def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
         if _is_inconsistent(answered):
             return ErrorCode.INCONSISTENT_TOPIC_ID, INVALID_SESSION_ID, []
-        session_id = self._cache.create(
-            answered, is_privileged=self._is_follower, uses_topic_ids=self._uses_topic_ids
-        )
+        session_id = self._cache.create(answered, is_privileged=self._is_follower, uses_topic_ids=self._uses_topic_ids)
         return ErrorCode.NONE, session_id, answered
 
 
@@ -268,9 +266,7 @@ class FetchSessions:
         with self._lock:
             if len(self._sessions) >= self._slots and not self._evict(is_privileged, len(answered), now_ms):
                 return INVALID_SESSION_ID
-            session = Session(
-                self._new_id(), is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
-            )
+            session = Session(self._new_id(), is_privileged=is_privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
             for item, data in answered:
                 cached = CachedPartition(item)
                 cached.note(data)
@@ -285,7 +281,7 @@ class FetchSessions:
 
     def _new_id(self) -> int:
         while True:
-            session_id = random.randint(1, SESSION_ID_MAX)  # noqa: S311 - no secret
+            session_id = random.randint(1, SESSION_ID_MAX)
             if session_id not in self._sessions:
                 return session_id
 

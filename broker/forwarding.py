@@ -1,7 +1,8 @@
 """Forwarding: admin requests go to the controller in an Envelope, on behalf of the client (KIP-590).
 
 The client's frame travels unchanged; the controller's answer comes back as a whole response, which is decoded and sent
-on. A request that changes topics is answered only when this broker's own metadata cache shows the change (or its time is
+on. A request that changes topics is answered only when this broker's own metadata cache shows the change (or its time
+is
 up), so that a client which asks the same broker next finds what it was told: it waits in the `topic` purgatory.
 
 Source: ForwardingManager, EnvelopeUtils, DefaultKafkaPrincipalBuilder.serialize (Kafka 4.3).

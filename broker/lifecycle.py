@@ -65,7 +65,9 @@ class Advertised:
 
     __slots__ = ("listeners", "log_dirs", "rack")
 
-    def __init__(self, listeners: Sequence[tuple[str, str, int, str]], log_dirs: Sequence[bytes], rack: str | None) -> None:
+    def __init__(
+        self, listeners: Sequence[tuple[str, str, int, str]], log_dirs: Sequence[bytes], rack: str | None
+    ) -> None:
         self.listeners = listeners  # (name, host, port, security protocol)
         self.log_dirs = log_dirs  # directory ids
         self.rack = rack
@@ -110,9 +112,7 @@ class Lifecycle:
         self._is_woken = False
         self._wants_shutdown = False
         self._is_stopping = False
-        self._thread = ServiceThread(
-            f"broker-{broker_id}-lifecycle-manager-event-handler", "lifecycle", self._run
-        )
+        self._thread = ServiceThread(f"broker-{broker_id}-lifecycle-manager-event-handler", "lifecycle", self._run)
 
     def start(self) -> None:
         """Start to register."""

@@ -1,6 +1,7 @@
 """`python -P -m broker.main FILE [--override KEY=VALUE]...`: one broker process.
 
-Wiring only: build, start, wait for SIGTERM or SIGINT, stop. What a person must mend (a bad key, a taken port, a directory in
+Wiring only: build, start, wait for SIGTERM or SIGINT, stop. What a person must mend (a bad key, a taken port, a
+directory in
 use, another cluster's controller) is one line on stderr and exit code 1.
 """
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from broker.features import FinalizedFeatures
-from broker.features import FinalizedFeatures
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
@@ -137,7 +136,7 @@ class MetadataSnapshot:
 
     def random_broker_id(self) -> int:
         """A live broker to name as "controller" to clients, as KRaft brokers do; -1 if none is alive."""
-        return random.choice(list(self.brokers)) if self.brokers else -1  # noqa: S311 - no secret
+        return random.choice(list(self.brokers)) if self.brokers else -1
 
 
 class MetadataCache:
@@ -172,7 +171,7 @@ class MetadataCache:
         self.finalized_features = FinalizedFeatures()  # replaced whole by whoever applies a FeatureLevelRecord
 
     def apply_update_metadata(self, request: UpdateMetadataRequest) -> set[str]:
-        """Replace the snapshot by one that includes the push; returns the names of topics that appeared, changed or vanished.
+        """Replace the snapshot by one that includes the push; returns the topics that appeared, changed or vanished.
 
         A FULL push forgets every topic that it does not name; a partition whose leader is LEADER_DURING_DELETE is
         removed, and its topic with the last partition.

@@ -89,9 +89,7 @@ def handle(services: Services, request: Request) -> Answer:
                 answered.append((tp, response))
             partition_responses.append(response)
         responses.append(
-            TopicProduceResponse(
-                name=name or "", topic_id=topic.topic_id, partition_responses=partition_responses
-            )
+            TopicProduceResponse(name=name or "", topic_id=topic.topic_id, partition_responses=partition_responses)
         )
     reply = ProduceResponse(responses=responses)
     if acks == 0:
@@ -124,9 +122,7 @@ def _append(
         if tp.topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {tp.topic}")
         checked = _check_batch(records, request.version)
-        info, partition = manager.append_one(
-            tp, checked, required_acks=acks, origin=AppendOrigin.CLIENT
-        )
+        info, partition = manager.append_one(tp, checked, required_acks=acks, origin=AppendOrigin.CLIENT)
     except ApiError as error:
         return _failed(services, tp, error)
     request.moved.append(tp)
@@ -205,7 +201,8 @@ def _answer_silently(request: Request, reply: ProduceResponse) -> Answer:
     if not errors:
         return NO_REPLY
     log.info(
-        "Closing connection due to error during produce request with correlation id %d from client id %s with ack=0: %s",
+        "Closing connection due to error during produce request with correlation id %d from client id %s "
+        "with ack=0: %s",
         request.header.correlation_id, request.client_id, errors,
     )  # fmt: skip
     return Close("produce with acks=0 failed")

@@ -1,7 +1,8 @@
 """Fetch: v4-v18
 
 Behaviour
-- The request (with its session, if any) becomes a list of partitions; each is read up to the offset its isolation allows
+- The request (with its session, if any) becomes a list of partitions; each is read up to the offset its isolation
+  allows
   (followers: LEO; read_uncommitted: HW; read_committed: LSO), as slices of files that are never copied.
 - Answered at once when min_bytes are there, when max_wait_ms is 0, or when a partition has an error, a diverging epoch
   or a preferred replica; else parked (`DelayedFetch`).
@@ -235,9 +236,7 @@ def _partition_data(
 
 def _stores_zstd(services: Services, item: FetchItem) -> bool:
     partition = services.replica_manager.find(item.tp)
-    return (
-        partition is not None and partition.log is not None and partition.log.config.compression_type == "zstd"
-    )
+    return partition is not None and partition.log is not None and partition.log.config.compression_type == "zstd"
 
 
 def _error_data(item: FetchItem, error: ErrorCode) -> PartitionData:

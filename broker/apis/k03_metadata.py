@@ -1,7 +1,8 @@
 """Metadata: v0-v13
 
 Behaviour
-- Live brokers, with the address they advertise for the listener the request came in on; the topics asked for, by name or
+- Live brokers, with the address they advertise for the listener the request came in on; the topics asked for, by name
+  or
   by id; every field from one snapshot of the cache.
 - A topic that does not exist is created if client and broker (auto.create.topics.enable) agree; until it is there the
   client is told UNKNOWN_TOPIC_OR_PARTITION and asks again.
@@ -79,9 +80,7 @@ def _check(message: MetadataRequest, version: int) -> None:
         if topic.name is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}")
         if topic.topic_id != ZERO_UUID:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}"
-            )
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}")
 
 
 def _topics(
@@ -114,17 +113,13 @@ def _missing_topics(
         services.auto_topic_creation.create(legal, request)
     for name in names:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name in legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-        yield MetadataResponseTopic(
-            error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[]
-        )
+        yield MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[])
 
 
 def _topic_by_id(snapshot: MetadataSnapshot, topic_id: bytes, request: Request) -> MetadataResponseTopic:
     name = snapshot.topic_name(topic_id)
     if name is None:
-        return MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
-        )
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
     return _known_topic(snapshot, snapshot.topics[name], request)
 
 

@@ -68,6 +68,4 @@ def _response(topics: list[TopicState], errors: PartitionErrors, version: int) -
     )
 
 
-API = Api(
-    4, "LeaderAndIsr", (0, 7), handle, operation="CLUSTER_ACTION", resource="CLUSTER", advertised=False
-)
+API = Api(4, "LeaderAndIsr", (0, 7), handle, operation="CLUSTER_ACTION", resource="CLUSTER", advertised=False)

@@ -5,7 +5,8 @@ reassigned.
 
 Version notes: v3: per-partition leader epoch and delete flag; before, one flag for all.
 
-Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH for the whole; FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR for a partition.
+Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH for the whole; FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR for a
+partition.
 
 Different from Apache Kafka: 4.x removed this request; it is the push of 3.9.
 """
@@ -66,6 +67,4 @@ def _stops(message: StopReplicaRequest, version: int) -> list[Stop]:
     ]
 
 
-API = Api(
-    5, "StopReplica", (0, 4), handle, operation="CLUSTER_ACTION", resource="CLUSTER", advertised=False
-)
+API = Api(5, "StopReplica", (0, 4), handle, operation="CLUSTER_ACTION", resource="CLUSTER", advertised=False)

@@ -43,6 +43,4 @@ def handle(services: Services, request: Request) -> Answer:
     return Reply(UpdateMetadataResponse())
 
 
-API = Api(
-    6, "UpdateMetadata", (0, 8), handle, operation="CLUSTER_ACTION", resource="CLUSTER", advertised=False
-)
+API = Api(6, "UpdateMetadata", (0, 8), handle, operation="CLUSTER_ACTION", resource="CLUSTER", advertised=False)

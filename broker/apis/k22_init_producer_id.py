@@ -4,7 +4,8 @@ Behaviour: gives an idempotent producer its producer id, with epoch 0.
 
 Version notes: v3 (KIP-360): a producer may name the id and epoch it has. v6 (KIP-939): two-phase commit fields.
 
-Errors: INVALID_REQUEST for an empty transactional id or half of (id, epoch); COORDINATOR_LOAD_IN_PROGRESS while no block
+Errors: INVALID_REQUEST for an empty transactional id or half of (id, epoch); COORDINATOR_LOAD_IN_PROGRESS while no
+block
 of ids is here; UNSUPPORTED_VERSION for a transactional id.
 
 Different from Apache Kafka: there is no transaction coordinator yet, and the APIs of transactions are not advertised. A

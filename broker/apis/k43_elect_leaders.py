@@ -1,6 +1,7 @@
 """ElectLeaders: v0-v2
 
-Behaviour: elects the preferred (or, if told so, any living) replica of partitions as leader; forwarded to the controller.
+Behaviour: elects the preferred (or, if told so, any living) replica of partitions as leader; forwarded to the
+controller.
 
 Version notes: v1: unclean elections (KIP-460). v2: flexible.
 

@@ -1,8 +1,10 @@
 """DescribeCluster: v0-v2
 
-Behaviour: the cluster's id, its live brokers as the request's listener knows them, and some live broker as "controller".
+Behaviour: the cluster's id, its live brokers as the request's listener knows them, and some live broker as
+"controller".
 
-Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): fenced brokers may be asked
+Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): fenced brokers may be
+asked
 for.
 
 Errors: UNSUPPORTED_ENDPOINT_TYPE, MISMATCHED_ENDPOINT_TYPE (INVALID_REQUEST in v0).
@@ -62,9 +64,7 @@ def _refusal(endpoint_type: int, version: int) -> DescribeClusterResponse:
     else:
         error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         text = f"Unsupported endpoint type {endpoint_type}"
-    return DescribeClusterResponse(
-        error_code=ErrorCode.INVALID_REQUEST if version == 0 else error, error_message=text
-    )
+    return DescribeClusterResponse(error_code=ErrorCode.INVALID_REQUEST if version == 0 else error, error_message=text)
 
 
 API = Api(60, "DescribeCluster", (0, 2), handle, operation="DESCRIBE", resource="CLUSTER")

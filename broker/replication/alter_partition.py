@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k56_alter_partition as wire
-from broker.replication.partition import IsrOutcome, IsrProposal
+from broker.replication.role import IsrOutcome, IsrProposal
 
 if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
@@ -123,7 +123,12 @@ class AlterPartitions:
 def _outcomes(response: wire.AlterPartitionResponse) -> dict[tuple[bytes, int], IsrOutcome]:
     return {
         (topic.topic_id, p.partition_index): IsrOutcome(
-            ErrorCode(p.error_code), p.leader_id, p.leader_epoch, tuple(p.isr), p.partition_epoch, p.leader_recovery_state
+            ErrorCode(p.error_code),
+            p.leader_id,
+            p.leader_epoch,
+            tuple(p.isr),
+            p.partition_epoch,
+            p.leader_recovery_state,
         )
         for topic in response.topics
         for p in topic.partitions

@@ -5,7 +5,8 @@ States of a partition
     FETCHING --diverging epoch--> truncated, FETCHING again
     FETCHING --fenced, disk failure--> given up (removed; a newer push brings it back)
 
-Source: Kafka's AbstractFetcherThread, PartitionFetchState, OffsetTruncationState (4.3); FetchSessionHandler for sessions.
+Source: Kafka's AbstractFetcherThread, PartitionFetchState, OffsetTruncationState (4.3); FetchSessionHandler for
+sessions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from barnabas.common.topic_partition import TopicPartition
-from broker.replication.partition import EpochEnd, Partition
+from broker.replication.partition import Partition
+from broker.replication.role import EpochEnd
 from broker.storage.log_types import NO_EPOCH, NO_OFFSET
 
 INVALID_SESSION_ID = 0
@@ -47,9 +49,7 @@ def initial_state(partition: Partition) -> FetchState:
     return FetchState(partition, partition.leader_epoch, offset, epoch)
 
 
-def truncation_offset(
-    leader: EpochEnd, *, own: EpochEnd, log_end_offset: int, high_watermark: int
-) -> int:
+def truncation_offset(leader: EpochEnd, *, own: EpochEnd, log_end_offset: int, high_watermark: int) -> int:
     """Where to cut the follower's log (the first offset that goes), given where the leader's epochs end.
 
     `leader`: the leader's greatest epoch not above ours, and its end there; `own`: our greatest epoch not above that
@@ -99,9 +99,7 @@ class ClientSession:
         changed = {tp: item for tp, item in wanted.items() if told.get(tp) != item}
         # Why also renamed ones: under another topic id it is another partition of the session.
         forgotten = {
-            tp: item.topic_id
-            for tp, item in told.items()
-            if tp not in wanted or wanted[tp].topic_id != item.topic_id
+            tp: item.topic_id for tp, item in told.items() if tp not in wanted or wanted[tp].topic_id != item.topic_id
         }
         self._told = dict(wanted)
         return Build(self._id, self._epoch, changed, forgotten)

@@ -32,7 +32,8 @@ from broker.replication.fetch_state import (
     soonest_ms,
     truncation_offset,
 )
-from broker.replication.partition import EpochEnd, Partition
+from broker.replication.partition import Partition
+from broker.replication.role import EpochEnd
 from broker.storage.log import UnexpectedAppendOffsetError
 from broker.storage.log_types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
 
@@ -162,9 +163,7 @@ class ReplicaFetcher:
         names = {item.topic_id: tp.topic for tp, item in ((tp, _wanted(s)) for tp, s in ready.items())}
         config = self._config
         request = wire.FetchRequest(
-            replica_state=wire.ReplicaState(
-                replica_id=self._manager.broker_id, replica_epoch=self._broker_epoch()
-            ),
+            replica_state=wire.ReplicaState(replica_id=self._manager.broker_id, replica_epoch=self._broker_epoch()),
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
@@ -268,9 +267,7 @@ class ReplicaFetcher:
         if start > held.log_end_offset:
             log.warning("%s starts anew at its leader's start %d", partition.tp, start)
             partition.truncate_fully_and_start_at(start, leader_epoch=asked.leader_epoch)
-        return asked._replace(
-            fetch_offset=max(start, held.log_end_offset), last_fetched_epoch=held.latest_epoch
-        )
+        return asked._replace(fetch_offset=max(start, held.log_end_offset), last_fetched_epoch=held.latest_epoch)
 
     def _leader_offset(self, asked: FetchState, timestamp: int) -> int | None:
         tp = asked.partition.tp
@@ -291,9 +288,7 @@ class ReplicaFetcher:
         return None if answer.error_code else int(answer.offset)
 
     def _delayed(self, state: FetchState) -> FetchState:
-        return state._replace(
-            delayed_until_ms=self._clock.monotonic_ms() + self._config.replica_fetch_backoff_ms
-        )
+        return state._replace(delayed_until_ms=self._clock.monotonic_ms() + self._config.replica_fetch_backoff_ms)
 
     def _give_up(self, tp: TopicPartition, asked: FetchState, why: str) -> None:
         log.warning("fetching %s ends: %s", tp, why)

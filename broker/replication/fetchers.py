@@ -86,9 +86,7 @@ class ReplicaFetchers:
 
     def _address(self, leader_id: int) -> tuple[str, int] | None:
         """Where the broker is: as the metadata cache has it, or (before that knows) as the push told."""
-        node = self._manager.metadata_cache.snapshot.node(
-            leader_id, self._manager.config.inter_broker_listener_name
-        )
+        node = self._manager.metadata_cache.snapshot.node(leader_id, self._manager.config.inter_broker_listener_name)
         return self._addresses.get(leader_id) if node is None else (node.host, node.port)
 
     def _stop_idle(self) -> None:

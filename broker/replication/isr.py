@@ -65,7 +65,7 @@ def next_replica_state(
 def reset_replica_state(
     state: ReplicaState, *, now_ms: int, leader_log_end_offset: int, is_new_leader: bool, is_in_sync: bool
 ) -> ReplicaState:
-    """The follower's state at the start of a leader epoch: a member of the ISR gets the full lag time to show itself."""
+    """The follower's state at the start of a leader epoch: a member of the ISR gets the full lag time to appear."""
     caught_up_ms = now_ms if is_in_sync else 0
     if is_new_leader:
         return ReplicaState(
@@ -92,9 +92,7 @@ def next_high_watermark(
     """
     lowest = leader_log_end_offset
     for follower in followers:
-        if follower.log_end_offset < lowest and (
-            follower.broker_id in maximal_isr or follower.broker_id in joining
-        ):
+        if follower.log_end_offset < lowest and (follower.broker_id in maximal_isr or follower.broker_id in joining):
             lowest = follower.log_end_offset
     return max(current, lowest)
 

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.replication.partition import LeadershipChange, Partition
+from broker.replication.partition import Partition
+from broker.replication.role import LeadershipChange
 
 if TYPE_CHECKING:
     from broker.replication.high_watermarks import HighWatermarks
@@ -130,7 +131,12 @@ class Leadership:
     # Under the lock
 
     def _apply_one(
-        self, tp: TopicPartition, topic_id: bytes, state: Any, led: list[tuple[TopicPartition, int]], followed: list[Partition]
+        self,
+        tp: TopicPartition,
+        topic_id: bytes,
+        state: Any,
+        led: list[tuple[TopicPartition, int]],
+        followed: list[Partition],
     ) -> None:
         manager = self._manager
         partition = manager.find(tp)
@@ -160,7 +166,11 @@ class Leadership:
             manager.add(partition)
 
     def _become(
-        self, partition: Partition, change: LeadershipChange, led: list[tuple[TopicPartition, int]], followed: list[Partition]
+        self,
+        partition: Partition,
+        change: LeadershipChange,
+        led: list[tuple[TopicPartition, int]],
+        followed: list[Partition],
     ) -> None:
         def get_log() -> Log:
             return self._open_log(partition, is_new=change.is_new)

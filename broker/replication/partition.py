@@ -2,7 +2,8 @@
 
 Rules
 1. What the controller decided (leader, epochs, ISR, replicas) is a `Role`, an immutable value replaced whole under
-   `_lock`. A reader takes `partition.role` once; an append holds `_lock`, so that leader and epoch cannot change under it.
+   `_lock`. A reader takes `partition.role` once; an append holds `_lock`, so that leader and epoch cannot change
+   under it.
 2. Lock order: the partition's `_lock`, then the log's. Purgatories are woken holding neither: methods that move a
    watermark say so in what they return, and the caller wakes.
 3. Epochs only go up: a change with an older partition epoch is ignored.
@@ -20,8 +21,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.replication.isr import (
@@ -34,6 +35,7 @@ from broker.replication.isr import (
     out_of_sync_replicas,
     reset_replica_state,
 )
+from broker.replication.role import DeletedRecords, EpochEnd, IsrOutcome, IsrProposal, LeadershipChange, Role
 from broker.storage.log_types import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -52,73 +54,6 @@ if TYPE_CHECKING:
     from broker.storage.log_types import AppendOrigin, FetchData, FetchIsolation, LogAppendInfo
 
 UP_TO_HIGH_WATERMARK = -1  # DeleteRecords: "everything there is"
-
-
-class LeadershipChange(NamedTuple):
-    """What the controller says of a partition, taken from a LeaderAndIsr request."""
-
-    leader_id: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-    leader_recovery_state: int = 0
-    is_new: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """The partition's place in the cluster as this broker knows it."""
-
-    is_leader: bool = False
-    leader_id: int = -1
-    leader_epoch: int = NO_EPOCH
-    partition_epoch: int = -1
-    isr: frozenset[int] = frozenset()  # committed by the controller; empty on a follower
-    maximal_isr: frozenset[int] = frozenset()  # isr plus an expansion in flight
-    replicas: tuple[int, ...] = ()
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-    leader_recovery_state: int = 0
-    leader_epoch_start_offset: int | None = None  # leader only: the LEO when its epoch began
-    is_isr_change_in_flight: bool = False
-
-
-class IsrProposal(NamedTuple):
-    """A change of the ISR on its way to the controller."""
-
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[tuple[int, int], ...]  # (broker id, broker epoch or -1)
-    leader_recovery_state: int
-    is_expansion: bool
-
-
-class IsrOutcome(NamedTuple):
-    """The controller's answer to a proposal; the rest is meaningful only with error NONE."""
-
-    error: ErrorCode
-    leader_id: int = -1
-    leader_epoch: int = -1
-    isr: tuple[int, ...] = ()
-    partition_epoch: int = -1
-    leader_recovery_state: int = 0
-
-
-class EpochEnd(NamedTuple):
-    """The last offset (exclusive) of a leader epoch; both -1 when unknown."""
-
-    leader_epoch: int
-    end_offset: int
-
-
-class DeletedRecords(NamedTuple):
-    """What a DeleteRecords asked for (exclusive) and how far all live replicas have deleted."""
-
-    requested_offset: int
-    low_watermark: int
 
 
 ISR_ROLLED_BACK = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
@@ -141,7 +76,18 @@ def _always_eligible(_broker_id: int) -> bool:
 class Partition:
     """One replica of a partition. See the module's rules for locks."""
 
-    __slots__ = ("_clock", "_followers", "_is_eligible", "_lag_max_ms", "_local_id", "_lock", "log", "role", "topic_id", "tp")
+    __slots__ = (
+        "_clock",
+        "_followers",
+        "_is_eligible",
+        "_lag_max_ms",
+        "_local_id",
+        "_lock",
+        "log",
+        "role",
+        "topic_id",
+        "tp",
+    )
 
     def __init__(
         self,
@@ -251,7 +197,9 @@ class Partition:
 
     # Writing as leader
 
-    def append_as_leader(self, records: memoryview, *, required_acks: int, origin: AppendOrigin) -> tuple[LogAppendInfo, bool]:
+    def append_as_leader(
+        self, records: memoryview, *, required_acks: int, origin: AppendOrigin
+    ) -> tuple[LogAppendInfo, bool]:
         """Append whole batches; returns what was appended and whether the high watermark moved.
 
         Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas) and whatever the log
@@ -338,7 +286,9 @@ class Partition:
             return EpochEnd(epoch, end_offset)
         return None
 
-    def last_offset_for_leader_epoch(self, leader_epoch: int, current_leader_epoch: int, *, leader_only: bool) -> EpochEnd:
+    def last_offset_for_leader_epoch(
+        self, leader_epoch: int, current_leader_epoch: int, *, leader_only: bool
+    ) -> EpochEnd:
         """The end of the greatest epoch not above `leader_epoch` (OffsetForLeaderEpoch)."""
         log = self.log_for(current_leader_epoch, leader_only=leader_only)
         return EpochEnd(*log.end_offset_for_epoch(leader_epoch))
@@ -425,7 +375,7 @@ class Partition:
             return self._proposal(role.isr - lagging, is_expansion=False)
 
     def finish_isr_change(self, proposal: IsrProposal, outcome: IsrOutcome) -> tuple[bool, IsrProposal | None]:
-        """Apply the controller's answer; returns whether the high watermark moved, and the proposal again if it is to be retried."""
+        """Apply the controller's answer; returns whether the high watermark moved, and the proposal if it is to be retried."""
         with self._lock:
             role = self.role
             if not role.is_isr_change_in_flight or role.partition_epoch != proposal.partition_epoch:
@@ -509,7 +459,9 @@ class Partition:
             target = min(high_watermark, log.log_end_offset)
             moved = target > log.high_watermark and log.update_high_watermark(target)
             if log_start_offset > log.log_start_offset:
-                log.maybe_increment_log_start_offset(min(log_start_offset, log.high_watermark), "leader offset incremented")
+                log.maybe_increment_log_start_offset(
+                    min(log_start_offset, log.high_watermark), "leader offset incremented"
+                )
             return moved
 
     def truncate_to(self, offset: int, *, leader_epoch: int) -> None:
@@ -578,9 +530,7 @@ class Partition:
     def _proposal(self, isr: frozenset[int], *, is_expansion: bool) -> IsrProposal:
         role = self.role
         members = tuple((b, self._followers[b].broker_epoch if b in self._followers else -1) for b in sorted(isr))
-        return IsrProposal(
-            role.leader_epoch, role.partition_epoch, members, role.leader_recovery_state, is_expansion
-        )
+        return IsrProposal(role.leader_epoch, role.partition_epoch, members, role.leader_recovery_state, is_expansion)
 
     def _reset_followers_locked(self, change: LeadershipChange, *, is_new_leader: bool, is_new_epoch: bool) -> None:
         """Keep the state of replicas that stay; one that is new, or any of them in a new epoch, starts over."""

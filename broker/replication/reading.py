@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.replication.partition import EpochEnd
+from broker.replication.role import EpochEnd
 from broker.storage.log_types import NO_EPOCH, FetchIsolation
 
 if TYPE_CHECKING:
@@ -176,6 +176,4 @@ def _read_partition(
         current_leader_epoch=item.current_leader_epoch,
         leader_only=params.leader_only,
     )
-    return ReadResult(
-        ErrorCode.NONE, data, data.high_watermark, data.last_stable_offset, data.log_start_offset
-    )
+    return ReadResult(ErrorCode.NONE, data, data.high_watermark, data.last_stable_offset, data.log_start_offset)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
     from broker.apis.services import Purgatories
     from broker.metadata_cache import MetadataCache
-    from broker.replication.partition import IsrOutcome, IsrProposal
+    from broker.replication.role import IsrOutcome, IsrProposal
     from broker.storage.log_manager import LogManager
     from broker.storage.log_types import LogAppendInfo, RecordError
     from metrics.registry import Registry
@@ -96,7 +96,12 @@ class DelayedAppend(DelayedProduce):
     __slots__ = ("_on_done", "_tp")
 
     def __init__(
-        self, manager: ReplicaManager, tp: TopicPartition, required: int, delay_ms: int, on_done: Callable[[ErrorCode], None]
+        self,
+        manager: ReplicaManager,
+        tp: TopicPartition,
+        required: int,
+        delay_ms: int,
+        on_done: Callable[[ErrorCode], None],
     ) -> None:
         super().__init__(manager, [(tp, required)], delay_ms, lambda _errors: _never_sent())
         self._tp = tp  # fixed before start
@@ -331,9 +336,7 @@ class ReplicaManager:
     def count_produce_expiration(self, tp: TopicPartition) -> None:
         """An acks=all wait for this partition has run out of time."""
         self._produce_expirations.mark()
-        self.registry.meter(
-            catalogue.DELAYED_PRODUCE_EXPIRES_PER_SEC, topic=tp.topic, partition=tp.partition
-        ).mark()
+        self.registry.meter(catalogue.DELAYED_PRODUCE_EXPIRES_PER_SEC, topic=tp.topic, partition=tp.partition).mark()
 
     def count_fetch_expiration(self, *, is_follower: bool) -> None:
         """A fetch has waited for its full time."""

@@ -1,0 +1,375 @@
+"""A broker without controller, sockets or threads: pushes are applied and requests answered step by step.
+
+Files are in memory, time is fake; everything else is the real thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from barnabas.common.clock import FakeClock
+from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.config import Config
+from barnabas.protocol.headers import RequestHeader
+from barnabas.protocol.messages import k00_produce as produce_wire
+from barnabas.protocol.messages import k01_fetch as fetch_wire
+from barnabas.protocol.messages import k04_leader_and_isr as leader_wire
+from barnabas.protocol.messages import k05_stop_replica as stop_wire
+from barnabas.protocol.messages import k06_update_metadata as metadata_wire
+from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from barnabas.protocol.schema import Message
+from broker.answers import Close, NoReply, Park, Reply
+from broker.apis.services import Purgatories, Services
+from broker.apis.table import TABLE
+from broker.auto_topic_creation import AutoTopicCreation
+from broker.dynamic_config import DynamicConfig, keep_logs_configured
+from broker.fetch_sessions import FetchSessions
+from broker.metadata_cache import MetadataCache
+from broker.producer_ids import ProducerIds
+from broker.purgatory import DelayedOperation, Purgatory
+from broker.replication.high_watermarks import HighWatermarks
+from broker.replication.leadership import Leadership
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from broker.replication.role import IsrProposal
+from broker.request_channel import Request, RequestContext
+from broker.storage.log_manager import LogManager
+from broker.storage.scheduler import ManualScheduler
+from metrics.registry import Registry
+
+BROKER_ID = 1
+CLUSTER_ID = "h3zYrOmsQJqmHD2y0yjFEg"
+BROKER_EPOCH = 10
+LISTENER = "PLAINTEXT"
+DATA = "/data"
+FULL, INCREMENTAL = 2, 1
+
+
+def topic_id(name: str, incarnation: int = 0) -> bytes:
+    """An id for a topic of the tests."""
+    return name.encode().rjust(15, b".")[:15] + bytes([incarnation])
+
+
+class FakeChannel:
+    """The way to the controller: keeps what was sent, and how to answer it."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, Any]] = []
+
+    def send(self, message: Any, on_done: Any, **_: Any) -> None:
+        self.sent.append((message, on_done))
+
+
+class FakeFetchers:
+    """Remembers what is followed."""
+
+    def __init__(self) -> None:
+        self.followed: set[TopicPartition] = set()
+
+    def follow(self, partitions: Iterable[Partition], leaders: Mapping[int, tuple[str, int]]) -> None:
+        self.followed.update(p.tp for p in partitions)
+
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        self.followed.difference_update(tps)
+
+
+class FakeIsrChanges:
+    """Keeps proposals, and how to answer them."""
+
+    def __init__(self) -> None:
+        self.submitted: list[tuple[TopicPartition, IsrProposal, Any]] = []
+
+    def submit(self, tp: TopicPartition, topic_id: bytes, proposal: IsrProposal, on_done: Any) -> None:
+        self.submitted.append((tp, proposal, on_done))
+
+
+class Listening:
+    """A coordinator that only remembers."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, TopicPartition, int | None]] = []
+
+    def on_leadership(self, tp: TopicPartition, leader_epoch: int) -> None:
+        self.heard.append(("led", tp, leader_epoch))
+
+    def on_resignation(self, tp: TopicPartition, leader_epoch: int | None) -> None:
+        self.heard.append(("resigned", tp, leader_epoch))
+
+
+class BrokerRoom:
+    """Broker 1 of a cluster whose brokers listen on hosts b1, b2, ..."""
+
+    def __init__(self, fs: MemoryFileSystem | None = None, **settings: str) -> None:
+        self.fs = fs or MemoryFileSystem()
+        self.clock = FakeClock()
+        properties = {
+            "node.id": str(BROKER_ID),
+            "controller.quorum.bootstrap.servers": "c:1",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": DATA,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        self.config = Config.from_properties(properties, "broker")
+        self.registry = Registry(self.clock)
+        self.scheduler = ManualScheduler(self.clock)
+        self.log_manager = LogManager(self.config, [DATA], self.clock, self.scheduler, self.fs)
+        self.log_manager.open_directories(BROKER_ID)
+        self.log_manager.identify(CLUSTER_ID)
+        self.log_manager.load_logs()
+        names = ("produce", "fetch", "delete_records", "topic")
+        self.purgatories = Purgatories(**{name: Purgatory(name, self.clock) for name in names})
+        self.cache = MetadataCache()
+        self.manager = ReplicaManager(
+            broker_id=BROKER_ID,
+            config=self.config,
+            clock=self.clock,
+            log_manager=self.log_manager,
+            metadata_cache=self.cache,
+            purgatories=self.purgatories,
+            registry=self.registry,
+        )
+        self.isr_changes = FakeIsrChanges()
+        self.manager.isr_changes = self.isr_changes
+        self.listening = Listening()
+        self.manager.listeners.append(self.listening)
+        self.fetchers = FakeFetchers()
+        self.dynamic_config = DynamicConfig(self.config)
+        keep_logs_configured(self.dynamic_config, self.log_manager)
+        self.high_watermarks = HighWatermarks([DATA], self.fs)
+        self.leadership = Leadership(
+            self.manager, self.high_watermarks, self.dynamic_config.topic_config, self.fetchers
+        )
+        self.leadership.broker_epoch = BROKER_EPOCH
+        self.channel = FakeChannel()
+        self.woken = 0
+        channel: Any = self.channel
+        self.services = Services(
+            broker_id=BROKER_ID,
+            cluster_id=CLUSTER_ID,
+            config=self.config,
+            clock=self.clock,
+            registry=self.registry,
+            metadata_cache=self.cache,
+            log_manager=self.log_manager,
+            replica_manager=self.manager,
+            purgatories=self.purgatories,
+            fetch_sessions=FetchSessions(self.clock, self.registry),
+            controller_channel=channel,
+            auto_topic_creation=AutoTopicCreation(self.config, channel),
+            producer_ids=ProducerIds(BROKER_ID, lambda: BROKER_EPOCH, channel),
+            dynamic_config=self.dynamic_config,
+            group_coordinator=SimpleNamespace(),  # type: ignore[arg-type]
+            leadership=self.leadership,
+            lifecycle=SimpleNamespace(wake=self._wake),  # type: ignore[arg-type]
+        )
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    # Requests
+
+    def request(self, message: Message, version: int, *, client_id: str = "tester", listener: str = LISTENER) -> Request:
+        header = RequestHeader(message.API_KEY, version, 7, client_id)
+        context = RequestContext(listener, LISTENER, "127.0.0.1", 5, "connection")
+        request = Request.for_message(header, message, context)
+        request.api = TABLE[message.API_KEY]
+        return request
+
+    def answer(self, message: Message, version: int, **about: Any) -> Any:
+        """What the client gets now: a response, a `Waiting`, or the NoReply or Close itself."""
+        request = self.request(message, version, **about)
+        answer = TABLE[message.API_KEY].handle(self.services, request)
+        if isinstance(answer, Park):
+            waiting = Waiting()
+            answer.operation.bind(waiting.take)
+            if answer.purgatory is not None:
+                answer.purgatory.try_complete_else_watch(answer.operation, answer.keys)
+        for key in request.moved:
+            self.services.complete_delayed(key)
+        if isinstance(answer, Park):
+            return waiting if waiting.response is None else waiting.response
+        assert isinstance(answer, Reply | NoReply | Close)
+        return answer.message if isinstance(answer, Reply) else answer
+
+    def advance_ms(self, ms: int) -> None:
+        """Let time pass, and what waits run out of it."""
+        self.clock.advance_ms(ms)
+        p = self.purgatories
+        for purgatory in (p.produce, p.fetch, p.delete_records, p.topic):
+            purgatory.advance()
+        self.scheduler.run_due()
+
+    # The controller's push
+
+    def push(
+        self,
+        topics: Mapping[str, list[dict[str, Any]]],
+        *,
+        type_: int = INCREMENTAL,
+        brokers: Iterable[int] = (1, 2, 3),
+        incarnation: int = 0,
+        live: bool = True,
+    ) -> Any:
+        """Tell the broker of topics: `{name: [state of partition 0, ...]}`, see `state`."""
+        answer = self.answer(self.leader_and_isr(topics, type_=type_, incarnation=incarnation), 7)
+        if live:
+            self.answer(self.update_metadata(topics, type_=type_, brokers=brokers, incarnation=incarnation), 8)
+        return answer
+
+    def leader_and_isr(
+        self, topics: Mapping[str, list[dict[str, Any]]], *, type_: int = INCREMENTAL, incarnation: int = 0, **epochs: int
+    ) -> leader_wire.LeaderAndIsrRequest:
+        return leader_wire.LeaderAndIsrRequest(
+            controller_id=100,
+            controller_epoch=epochs.get("controller_epoch", 1),
+            broker_epoch=epochs.get("broker_epoch", BROKER_EPOCH),
+            type=type_,
+            topic_states=[
+                leader_wire.LeaderAndIsrTopicState(
+                    topic_name=name,
+                    topic_id=topic_id(name, incarnation),
+                    partition_states=[
+                        leader_wire.LeaderAndIsrPartitionState(partition_index=index, **s)
+                        for index, s in enumerate(states)
+                        if BROKER_ID in s["replicas"]
+                    ],
+                )
+                for name, states in topics.items()
+            ],
+        )
+
+    def update_metadata(
+        self,
+        topics: Mapping[str, list[dict[str, Any]]],
+        *,
+        type_: int = INCREMENTAL,
+        brokers: Iterable[int] = (1, 2, 3),
+        incarnation: int = 0,
+    ) -> metadata_wire.UpdateMetadataRequest:
+        request = metadata_wire.UpdateMetadataRequest(
+            controller_id=100,
+            controller_epoch=1,
+            broker_epoch=BROKER_EPOCH,
+            type=type_,
+            topic_states=[
+                metadata_wire.UpdateMetadataTopicState(
+                    topic_name=name,
+                    topic_id=topic_id(name, incarnation),
+                    partition_states=[_metadata_state(index, s) for index, s in enumerate(states)],
+                )
+                for name, states in topics.items()
+            ],
+            live_brokers=[
+                metadata_wire.UpdateMetadataBroker(
+                    id=id_,
+                    rack=f"r{id_}",
+                    endpoints=[
+                        metadata_wire.UpdateMetadataEndpoint(
+                            host=f"b{id_}", port=9092, listener=LISTENER, security_protocol=0
+                        )
+                    ],
+                )
+                for id_ in brokers
+            ],
+        )
+        request.unknown_tagged_fields = ((10001, (20).to_bytes(8, "big")),)
+        return request
+
+    def stop_replica(self, tp: TopicPartition, *, leader_epoch: int, delete: bool) -> Any:
+        request = stop_wire.StopReplicaRequest(
+            controller_id=100,
+            controller_epoch=1,
+            broker_epoch=BROKER_EPOCH,
+            topic_states=[
+                stop_wire.StopReplicaTopicState(
+                    topic_name=tp.topic,
+                    partition_states=[
+                        stop_wire.StopReplicaPartitionState(
+                            partition_index=tp.partition, leader_epoch=leader_epoch, delete_partition=delete
+                        )
+                    ],
+                )
+            ],
+        )
+        return self.answer(request, 4)
+
+    def close(self) -> None:
+        self.log_manager.shutdown()
+
+
+class Waiting:
+    """A parked request; `response` is None until it is answered."""
+
+    def __init__(self) -> None:
+        self.response: Any = None
+
+    def take(self, operation: DelayedOperation) -> None:
+        self.response = operation.response()
+
+
+def state(leader: int, replicas: Iterable[int] = (1,), isr: Iterable[int] | None = None, **more: int) -> dict[str, Any]:
+    """A partition's state; epochs are 0 unless given."""
+    replicas = list(replicas)
+    return {
+        "leader": leader,
+        "leader_epoch": 0,
+        "partition_epoch": 0,
+        "replicas": replicas,
+        "isr": replicas if isr is None else list(isr),
+        **more,
+    }
+
+
+def _metadata_state(index: int, s: dict[str, Any]) -> metadata_wire.UpdateMetadataPartitionState:
+    return metadata_wire.UpdateMetadataPartitionState(
+        partition_index=index,
+        leader=s["leader"],
+        leader_epoch=s["leader_epoch"],
+        zk_version=s["partition_epoch"],
+        isr=s["isr"],
+        replicas=s["replicas"],
+    )
+
+
+def batch(*values: bytes, **options: Any) -> bytes:
+    """A record batch of these values."""
+    timestamp = options.pop("timestamp_ms", 1_700_000_000_000)
+    return build_batch([SimpleRecord(timestamp, None, value) for value in values], **options)
+
+
+def produce(records: bytes | None, *, topic: str = "t", partition: int = 0, acks: int = 1, timeout_ms: int = 1000) -> Any:
+    """A Produce request for one partition, its records writable as in a received frame."""
+    view = None if records is None else memoryview(bytearray(records))
+    return produce_wire.ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            produce_wire.TopicProduceData(
+                name=topic,
+                topic_id=topic_id(topic),
+                partition_data=[produce_wire.PartitionProduceData(index=partition, records=view)],
+            )
+        ],
+    )
+
+
+def fetch(offset: int, *, topic: str = "t", partition: int = 0, **about: Any) -> Any:
+    """A Fetch request for one partition; `item` holds more fields of it, the rest are the request's."""
+    item = about.pop("item", {})
+    return fetch_wire.FetchRequest(
+        **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, **about},
+        topics=[
+            fetch_wire.FetchTopic(
+                topic=topic,
+                topic_id=topic_id(topic),
+                partitions=[
+                    fetch_wire.FetchPartition(
+                        **{"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **item}
+                    )
+                ],
+            )
+        ],
+    )
