@@ -162,13 +162,21 @@ class SparseIndex:
             data = handle.pread(min(_BLOCK_ENTRIES, count - first) * size, first * size)
         finally:
             handle.close()
-        data = data[: len(data) - len(data) % size]
-        block = [self._decode(stored) for stored in self._entry.iter_unpack(data)]
-        found = bisect_right(block, key, key=_key_of)
-        return block[found - 1] if found else None
+        return self._floor_in_block(data, key)
 
-    def _unpack(self, stored: bytes) -> Entry:
-        key, value = self._entry.unpack(stored)
+    def _floor_in_block(self, data: bytes, key: int) -> Entry | None:
+        size = self._entry.size
+        low, high = -1, len(data) // size - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._decode(self._unpack(data, middle * size))[0] <= key:
+                low = middle
+            else:
+                high = middle - 1
+        return self._decode(self._unpack(data, low * size)) if low >= 0 else None
+
+    def _unpack(self, stored: bytes, position: int = 0) -> Entry:
+        key, value = self._entry.unpack_from(stored, position)
         return key, value
 
     def entries(self) -> Iterator[Entry]:

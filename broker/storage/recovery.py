@@ -128,6 +128,9 @@ class LogLoader:
         rebuild_producer_state(state, segments.all, log_start_offset, next_offset, self._clock.wall_ms())
         for segment, after in zip(segments.all, segments.bases[1:], strict=False):
             segment.indexes_flushed = self._clean_shutdown or after <= self._recovery_point
+        # Why: thousands of logs that nobody reads must not hold thousands of descriptors.
+        for segment in segments:
+            segment.release()
         recovery_point = next_offset if self._clean_shutdown else min(self._recovery_point, next_offset)
         return LoadedLog(
             segments,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
+from pathlib import Path
 
 import pytest
 
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.files import OsFileSystem
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.records.batch import HEADER_SIZE
 from broker.storage.log import Log
@@ -268,3 +271,12 @@ def test_a_clean_stop_over_a_damaged_tail_is_not_trusted(bench: Bench) -> None:
     bench.fs.open(path).pwrite(bytes(100), bench.fs.size(path))
     target = bench.open(clean=True)
     assert len(contents(target)) == 3
+
+
+def test_a_loaded_log_holds_no_descriptor_until_it_is_used(tmp_path: Path) -> None:
+    bench = Bench(OsFileSystem(), str(tmp_path / "flights-0"))
+    filled(bench, 20, **SETTINGS)
+    before = len(os.listdir("/proc/self/fd"))
+    target = bench.open(**SETTINGS)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(contents(target)) == 20
