@@ -60,7 +60,7 @@ class LogBase:
         self._scheduler = scheduler
         self._on_disk_failure = on_disk_failure
         self._always_full = always_full_validation
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards the log's state and serialises its writers
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
         # Replaced whole under _lock, read without it
         self.config = config

@@ -70,7 +70,7 @@ class LogManager:
         self._scheduler = scheduler
         self._fs = fs
         self._always_full = always_full_validation
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards the map of logs and the making of new ones
         self._logs: dict[TopicPartition, Log] = {}  # guarded by: _lock; single look-ups without it
         self._to_delete: list[Log] = []  # guarded by: _lock
         self._node_id = -1  # fixed before start

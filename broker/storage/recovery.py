@@ -127,7 +127,8 @@ class LogLoader:
         state.remove_stray_snapshots(segments.bases)
         rebuild_producer_state(state, segments.all, log_start_offset, next_offset, self._clock.wall_ms())
         for segment, after in zip(segments.all, segments.bases[1:], strict=False):
-            segment.indexes_flushed = self._clean_shutdown or after <= self._recovery_point
+            # Why not <=: a recovery point at a segment's end says that its data was flushed, not its indexes.
+            segment.indexes_flushed = self._clean_shutdown or after < self._recovery_point
         # Why: thousands of logs that nobody reads must not hold thousands of descriptors.
         for segment in segments:
             segment.release()
