@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.producer-ids")
 
-PREFETCH_SHARE = 0.9
+PREFETCH_PARTS = 10  # the next block is asked for when one part of ten is left
 
 
 class ProducerIds:
@@ -84,4 +84,4 @@ class ProducerIds:
 
     def _start_block(self, block: range) -> None:
         self._block = block
-        self._prefetch_at = int(len(block) * (1 - PREFETCH_SHARE))
+        self._prefetch_at = len(block) // PREFETCH_PARTS

@@ -161,7 +161,7 @@ class BrokerRoom:
             auto_topic_creation=AutoTopicCreation(self.config, channel),
             producer_ids=ProducerIds(BROKER_ID, lambda: BROKER_EPOCH, channel),
             dynamic_config=self.dynamic_config,
-            group_coordinator=SimpleNamespace(),  # type: ignore[arg-type]
+            group_coordinator=SimpleNamespace(on_topics_deleted=lambda _names: None),  # type: ignore[arg-type]
             leadership=self.leadership,
             lifecycle=SimpleNamespace(wake=self._wake),  # type: ignore[arg-type]
         )
@@ -171,7 +171,9 @@ class BrokerRoom:
 
     # Requests
 
-    def request(self, message: Message, version: int, *, client_id: str = "tester", listener: str = LISTENER) -> Request:
+    def request(
+        self, message: Message, version: int, *, client_id: str = "tester", listener: str = LISTENER
+    ) -> Request:
         header = RequestHeader(message.API_KEY, version, 7, client_id)
         context = RequestContext(listener, LISTENER, "127.0.0.1", 5, "connection")
         request = Request.for_message(header, message, context)
@@ -220,7 +222,12 @@ class BrokerRoom:
         return answer
 
     def leader_and_isr(
-        self, topics: Mapping[str, list[dict[str, Any]]], *, type_: int = INCREMENTAL, incarnation: int = 0, **epochs: int
+        self,
+        topics: Mapping[str, list[dict[str, Any]]],
+        *,
+        type_: int = INCREMENTAL,
+        incarnation: int = 0,
+        **epochs: int,
     ) -> leader_wire.LeaderAndIsrRequest:
         return leader_wire.LeaderAndIsrRequest(
             controller_id=100,
@@ -340,7 +347,9 @@ def batch(*values: bytes, **options: Any) -> bytes:
     return build_batch([SimpleRecord(timestamp, None, value) for value in values], **options)
 
 
-def produce(records: bytes | None, *, topic: str = "t", partition: int = 0, acks: int = 1, timeout_ms: int = 1000) -> Any:
+def produce(
+    records: bytes | None, *, topic: str = "t", partition: int = 0, acks: int = 1, timeout_ms: int = 1000
+) -> Any:
     """A Produce request for one partition, its records writable as in a received frame."""
     view = None if records is None else memoryview(bytearray(records))
     return produce_wire.ProduceRequest(

@@ -12,7 +12,7 @@ from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
 TP = TopicPartition("t", 0)
 
 
-@pytest.fixture()
+@pytest.fixture
 def room():
     made = BrokerRoom(min_insync_replicas="2", replica_lag_time_max_ms="1000")
     yield made
@@ -95,7 +95,7 @@ def test_a_follower_that_caught_up_joins_through_the_controller(room):
     room.push({"t": [state(1, (1, 2, 3), isr=(1, 2))]})
     room.answer(produce(batch(b"a")), 9)
     room.answer(follower_fetch(1, replica=3), 17)
-    (tp, proposal, on_done), = room.isr_changes.submitted
+    ((tp, proposal, on_done),) = room.isr_changes.submitted
     assert (tp, proposal.is_expansion, dict(proposal.isr)) == (TP, True, {1: -1, 2: -1, 3: 33})
     partition = room.manager.partition(TP)
     assert partition.role.maximal_isr == {1, 2, 3}

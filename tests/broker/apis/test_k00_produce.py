@@ -1,0 +1,130 @@
+"""Produce, on a broker with real logs."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k03_metadata import MetadataRequest
+from barnabas.protocol.records.compression import CompressionType
+from broker.answers import Close, NoReply
+from tests.support.broker_room import BrokerRoom, batch, produce, state, topic_id
+
+
+@pytest.fixture
+def room():
+    made = BrokerRoom()
+    made.push({"t": [state(1), state(2, (2, 3))], "__consumer_offsets": [state(1)]})
+    yield made
+    made.close()
+
+
+def answered(room, request, version=9, **about):
+    return room.answer(request, version, **about).responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_offsets_go_up(room, acks):
+    first = answered(room, produce(batch(b"a", b"b"), acks=acks))
+    second = answered(room, produce(batch(b"c"), acks=acks))
+    assert [(p.error_code, p.base_offset) for p in (first, second)] == [(0, 0), (0, 2)]
+    assert (first.log_append_time_ms, first.log_start_offset) == (-1, 0)
+
+
+def test_topics_go_by_id_since_v13(room):
+    assert answered(room, produce(batch(b"a")), 13).error_code == 0
+    unknown = room.answer(produce(batch(b"a"), topic="nowhere"), 13).responses[0]
+    assert (unknown.topic_id, unknown.partition_responses[0].error_code) == (
+        topic_id("nowhere"),
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    )
+
+
+def corrupted():
+    data = bytearray(batch(b"a"))
+    data[-1] ^= 1
+    return bytes(data)
+
+
+def with_magic(magic):
+    data = bytearray(batch(b"a"))
+    data[16] = magic
+    return bytes(data)
+
+
+def with_count(count):
+    import crc32c
+
+    data = bytearray(batch(b"a"))
+    struct.pack_into(">i", data, 57, count)
+    struct.pack_into(">I", data, 17, crc32c.crc32c(data[21:]))
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "error"),
+    [
+        (produce(batch(b"a"), acks=7), 9, ErrorCode.INVALID_REQUIRED_ACKS),
+        (produce(batch(b"a"), topic="nowhere"), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (produce(batch(b"a"), partition=9), 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (produce(batch(b"a"), partition=1), 9, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (produce(None), 9, ErrorCode.INVALID_RECORD),
+        (produce(b""), 9, ErrorCode.INVALID_RECORD),
+        (produce(batch(b"a")[:-1]), 9, ErrorCode.INVALID_RECORD),
+        (produce(batch(b"a") + batch(b"b")), 9, ErrorCode.INVALID_RECORD),
+        (produce(with_magic(1)), 9, ErrorCode.INVALID_RECORD),
+        (produce(corrupted()), 9, ErrorCode.CORRUPT_MESSAGE),
+        (produce(bytes(8) + struct.pack(">i", 3) + bytes(60)), 9, ErrorCode.CORRUPT_MESSAGE),
+        (produce(with_count(5)), 9, ErrorCode.INVALID_RECORD),
+        (produce(batch(bytes(2_000_000))), 9, ErrorCode.MESSAGE_TOO_LARGE),
+        (produce(batch(b"a", compression=CompressionType.ZSTD)), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (produce(batch(b"a"), topic="__consumer_offsets"), 9, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (
+            produce(batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)),
+            9,
+            ErrorCode.INVALID_TXN_STATE,
+        ),
+    ],
+)
+def test_what_is_refused(room, request_, version, error):
+    refused = answered(room, request_, version)
+    assert (ErrorCode(refused.error_code), refused.base_offset) == (error, -1)
+    assert answered(room, produce(batch(b"a"))).base_offset == 0  # and it left no trace
+
+
+def test_only_the_admin_client_writes_to_internal_topics(room):
+    about = {"client_id": "__admin_client"}
+    assert answered(room, produce(batch(b"a"), topic="__consumer_offsets"), **about).error_code == 0
+
+
+def test_idempotent_batches_are_taken_once_and_in_order(room):
+    def numbered(sequence, epoch=0):
+        return produce(batch(b"a", producer_id=5, producer_epoch=epoch, base_sequence=sequence))
+
+    assert answered(room, numbered(0)).base_offset == 0
+    again = answered(room, numbered(0))
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert answered(room, numbered(7)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answered(room, numbered(1)).base_offset == 1
+
+
+def test_acks_0_is_silent_and_an_error_closes(room):
+    assert isinstance(room.answer(produce(batch(b"a"), acks=0), 9), NoReply)
+    assert isinstance(room.answer(produce(batch(b"a"), acks=0, partition=9), 9), Close)
+
+
+def test_the_wrong_broker_tells_the_right_one(room):
+    response = room.answer(produce(batch(b"a"), partition=1), 10)
+    leader = response.responses[0].partition_responses[0].current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (2, 0)
+    assert [(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints] == [(2, "b2", 9092, "r2")]
+    assert not room.answer(produce(batch(b"a"), partition=1), 9).node_endpoints
+
+
+def test_records_are_counted(room):
+    answered(room, produce(batch(b"a", b"b")))
+    stats = room.manager.stats.topic("t").messages_in.__self__
+    assert stats.count == 2
+    assert room.answer(MetadataRequest(topics=[]), 12).topics == []

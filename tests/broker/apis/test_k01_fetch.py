@@ -1,0 +1,111 @@
+"""Fetch, on a broker with real logs."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state, topic_id
+
+
+@pytest.fixture
+def room():
+    made = BrokerRoom()
+    made.push({"t": [state(1), state(2, (2, 3))]})
+    yield made
+    made.close()
+
+
+def fetched(room, request, version=12):
+    return room.answer(request, version).responses[0].partitions[0]
+
+
+def bytes_of(data):
+    return data.records if isinstance(data.records, bytes) else data.records.read()
+
+
+def test_what_was_produced_is_fetched(room):
+    room.answer(produce(batch(b"first")), 9)
+    room.answer(produce(batch(b"second")), 9)
+    data = fetched(room, fetch(0))
+    assert (data.error_code, data.high_watermark, data.last_stable_offset, data.log_start_offset) == (0, 2, 2, 0)
+    assert b"first" in bytes_of(data)
+    assert b"second" in bytes_of(data)
+    assert b"first" not in bytes_of(fetched(room, fetch(1)))
+    assert bytes_of(fetched(room, fetch(2))) == b""
+
+
+def test_the_first_batch_comes_whole_however_small_the_limits(room):
+    room.answer(produce(batch(bytes(5000))), 9)
+    room.answer(produce(batch(bytes(5000))), 9)
+    data = fetched(room, fetch(0, max_bytes=1, item={"partition_max_bytes": 1}))
+    assert 5000 < len(bytes_of(data)) < 6000
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "error"),
+    [
+        (fetch(5), 12, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (fetch(-1), 12, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (fetch(0, partition=1), 12, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (fetch(0, partition=7), 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (fetch(0, topic="nowhere"), 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (fetch(0, topic="nowhere"), 13, ErrorCode.UNKNOWN_TOPIC_ID),
+        (fetch(0, item={"current_leader_epoch": 4}), 12, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (fetch(0, item={"last_fetched_epoch": 4}), 12, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_what_is_refused(room, request_, version, error):
+    data = fetched(room, request_, version)
+    assert (ErrorCode(data.error_code), data.high_watermark, data.records) == (error, -1, b"")
+
+
+def test_a_fetch_waits_for_bytes_and_is_answered_by_the_next_append(room):
+    waiting = room.answer(fetch(0, max_wait_ms=500), 12)
+    assert waiting.response is None
+    room.answer(produce(batch(b"news")), 9)
+    assert b"news" in bytes_of(waiting.response.responses[0].partitions[0])
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_asked_for(room):
+    waiting = room.answer(fetch(0, max_wait_ms=500, min_bytes=1500), 12)
+    room.answer(produce(batch(bytes(1000))), 9)
+    assert waiting.response is None
+    room.answer(produce(batch(bytes(1000))), 9)
+    assert len(bytes_of(waiting.response.responses[0].partitions[0])) > 2000
+
+
+def test_a_fetch_without_news_is_answered_empty(room):
+    waiting = room.answer(fetch(0, max_wait_ms=500), 12)
+    room.advance_ms(499)
+    assert waiting.response is None
+    room.advance_ms(10)
+    data = waiting.response.responses[0].partitions[0]
+    assert (data.error_code, data.records) == (0, b"")
+
+
+def test_lost_leadership_ends_the_wait(room):
+    waiting = room.answer(fetch(0, max_wait_ms=500, item={"current_leader_epoch": 0}), 16)
+    room.push({"t": [state(2, (1, 2), leader_epoch=1, partition_epoch=1)]})
+    data = waiting.response.responses[0].partitions[0]
+    assert (data.error_code, data.current_leader.leader_id) == (ErrorCode.FENCED_LEADER_EPOCH, 2)
+    assert waiting.response.node_endpoints[0].host == "b2"
+
+
+def test_sessions_carry_changes_only(room):
+    opened = room.answer(fetch(0, session_id=0, session_epoch=0), 13)
+    assert opened.session_id > 0
+    assert opened.responses[0].topic_id == topic_id("t")
+    room.answer(produce(batch(b"x")), 9)
+    more = fetch(0, session_id=opened.session_id, session_epoch=1)
+    more.topics = []
+    assert bytes_of(room.answer(more, 13).responses[0].partitions[0])
+    bad = fetch(0, session_id=opened.session_id, session_epoch=9)
+    assert room.answer(bad, 13).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_topic_made_anew_under_its_name_is_inconsistent_for_the_old_id(room):
+    opened = room.answer(fetch(0, session_id=0, session_epoch=0), 13)
+    room.manager.find(room.manager.partitions()[0].tp).topic_id = topic_id("t", 9)
+    more = fetch(0, session_id=opened.session_id, session_epoch=1)
+    assert room.answer(more, 13).error_code == ErrorCode.INCONSISTENT_TOPIC_ID

@@ -1,0 +1,139 @@
+"""Metadata, DescribeCluster, DescribeTopicPartitions: what a broker tells of the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.k75_describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from tests.support.broker_room import CLUSTER_ID, BrokerRoom, state, topic_id
+
+
+@pytest.fixture
+def room():
+    made = BrokerRoom()
+    made.push({"t": [state(1, (1, 2)), state(9, (9, 2), isr=(9,))], "u": [state(2, (2,))] * 3})
+    yield made
+    made.close()
+
+
+def ask(room, version, names=None, **about):
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    listener = about.pop("listener", "PLAINTEXT")
+    return room.answer(MetadataRequest(topics=topics, **about), version, listener=listener)
+
+
+def test_brokers_and_topics(room):
+    response = ask(room, 12)
+    assert [(b.node_id, b.host, b.port, b.rack) for b in response.brokers] == [
+        (i, f"b{i}", 9092, f"r{i}") for i in (1, 2, 3)
+    ]
+    assert (response.cluster_id, response.controller_id in (1, 2, 3)) == (CLUSTER_ID, True)
+    topic = next(t for t in response.topics if t.name == "t")
+    assert (topic.topic_id, topic.is_internal) == (topic_id("t"), False)
+    led, leaderless = topic.partitions
+    assert (led.error_code, led.leader_id, led.replica_nodes, led.offline_replicas) == (0, 1, [1, 2], [])
+    assert (leaderless.error_code, leaderless.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert (leaderless.replica_nodes, leaderless.offline_replicas) == ([9, 2], [9])
+
+
+@pytest.mark.parametrize(("version", "names", "count"), [(0, [], 2), (1, [], 0), (1, None, 2), (1, ["t"], 1)])
+def test_which_topics_are_meant(room, version, names, count):
+    assert len(ask(room, version, names).topics) == count
+
+
+def test_v0_hides_replicas_that_are_gone(room):
+    partition = ask(room, 0, ["t"]).topics[0].partitions[1]
+    assert (partition.replica_nodes, partition.isr_nodes) == ([2], [])
+
+
+def test_a_listener_that_the_leader_lacks(room):
+    for version, error in ((5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)):
+        response = ask(room, version, ["t"], listener="OTHER")
+        assert (response.brokers, response.topics[0].partitions[0].error_code) == ([], error)
+
+
+def test_topics_by_id(room):
+    topics = [MetadataRequestTopic(topic_id=id_, name=None) for id_ in (topic_id("u"), topic_id("x"))]
+    known, unknown = room.answer(MetadataRequest(topics=topics), 12).topics
+    assert (known.name, len(known.partitions)) == ("u", 3)
+    assert (unknown.name, unknown.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+    with pytest.raises(ApiError) as refused:
+        room.answer(MetadataRequest(topics=topics), 11)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_unknown_topics_are_created_once_if_allowed(room):
+    response = ask(room, 9, ["new", "bad name"])
+    assert [(t.name, ErrorCode(t.error_code)) for t in response.topics] == [
+        ("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ]
+    ask(room, 9, ["new"])
+    assert len(room.channel.sent) == 1  # while it is asked for, nobody asks again
+    room.channel.sent[0][1](None)
+    ask(room, 9, ["new"])
+    assert len(room.channel.sent) == 2
+    ask(room, 9, ["other"], allow_auto_topic_creation=False)
+    assert len(room.channel.sent) == 2
+
+
+def test_authorized_operations_only_when_asked_for(room):
+    told = ask(room, 9, ["t"], include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
+    assert (told.topics[0].topic_authorized_operations, told.cluster_authorized_operations) == (3576, 8096)
+    silent = ask(room, 9, ["t"])
+    assert silent.topics[0].topic_authorized_operations == silent.cluster_authorized_operations == -(1 << 31)
+
+
+def test_describe_cluster(room):
+    told = room.answer(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+    assert (told.cluster_id, [b.broker_id for b in told.brokers]) == (CLUSTER_ID, [1, 2, 3])
+    assert told.cluster_authorized_operations == 8096
+    for type_, error in ((2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)):
+        assert room.answer(DescribeClusterRequest(endpoint_type=type_), 1).error_code == error
+
+
+def pages(room, **about):
+    cursor = None
+    while True:
+        told = room.answer(DescribeTopicPartitionsRequest(cursor=cursor, **about), 0)
+        yield [(t.name, [p.partition_index for p in t.partitions]) for t in told.topics]
+        cursor = told.next_cursor
+        if cursor is None:
+            return
+
+
+def test_describe_topic_partitions_in_pages(room):
+    asked = [TopicRequest(name="u"), TopicRequest(name="t")]
+    assert list(pages(room, topics=asked, response_partition_limit=2)) == [
+        [("t", [0, 1])],
+        [("u", [0, 1])],
+        [("u", [2])],
+    ]
+    assert list(pages(room)) == [[("t", [0, 1]), ("u", [0, 1, 2])]]
+    missing = room.answer(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="x")]), 0).topics[0]
+    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    "cursor", [Cursor(topic_name="zz", partition_index=0), Cursor(topic_name="t", partition_index=-1)]
+)
+def test_a_cursor_outside_the_list_is_refused(room, cursor):
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")], cursor=cursor)
+    with pytest.raises(ApiError) as refused:
+        room.answer(request, 0)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_deleted_topic_is_gone_and_a_late_deletion_spares_its_successor(room):
+    room.answer(room.update_metadata({"u": [state(-2, (2,))] * 3}, type_=1), 8)
+    assert "u" not in room.cache.snapshot.topics
+    room.push({"u": [state(2, (2,))]}, incarnation=1)
+    room.answer(room.update_metadata({"u": [state(-2, (2,))] * 3}, type_=1), 8)
+    assert room.cache.snapshot.topic_id("u") == topic_id("u", 1)

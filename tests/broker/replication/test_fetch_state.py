@@ -1,0 +1,62 @@
+"""What a replica fetcher decides, without a socket."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.common.topic_partition import TopicPartition
+from broker.replication.fetch_state import ClientSession, Wanted, truncation_offset
+from broker.replication.role import EpochEnd
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+ID_A, ID_B = b"a" * 16, b"b" * 16
+
+
+def wanted(topic_id, offset=0):
+    return Wanted(topic_id, offset, 0, 1, -1)
+
+
+@pytest.mark.parametrize(
+    ("leader", "own", "expected"),
+    [
+        (EpochEnd(3, 50), EpochEnd(3, 60), 50),  # we have more of the epoch than the leader
+        (EpochEnd(3, 50), EpochEnd(3, 40), 40),  # the leader has more: our next epoch goes
+        (EpochEnd(3, 50), EpochEnd(2, 30), 30),  # we do not have the epoch: down to the end of what we share
+        (EpochEnd(-1, 20), EpochEnd(-1, -1), 20),  # the leader knows no epoch
+        (EpochEnd(-1, -1), EpochEnd(-1, -1), 10),  # it knows nothing: our high watermark
+        (EpochEnd(3, 500), EpochEnd(3, 500), 100),  # never beyond our end
+    ],
+)
+def test_where_to_truncate(leader, own, expected):
+    assert truncation_offset(leader, own=own, log_end_offset=100, high_watermark=10) == expected
+
+
+def test_a_session_names_only_what_changed():
+    session = ClientSession()
+    first = session.build({A: wanted(ID_A), B: wanted(ID_B)})
+    assert (first.session_id, first.session_epoch, set(first.changed)) == (0, 0, {A, B})
+    session.accepted(77)
+    second = session.build({A: wanted(ID_A, 5), B: wanted(ID_B)})
+    assert (second.session_id, second.session_epoch, set(second.changed), second.forgotten) == (77, 1, {A}, {})
+    session.accepted(77)
+    third = session.build({A: wanted(ID_A, 5)})
+    assert (third.session_epoch, third.changed, third.forgotten) == (2, {}, {B: ID_B})
+    assert session.partition_of(ID_A, 0, {ID_A: "a"}) == A
+
+
+def test_a_topic_made_anew_is_another_partition_of_the_session():
+    session = ClientSession()
+    session.build({A: wanted(ID_A)})
+    session.accepted(1)
+    build = session.build({A: wanted(ID_B)})
+    assert (set(build.changed), build.forgotten) == ({A}, {A: ID_A})
+
+
+def test_without_a_session_everything_is_named_each_time():
+    session = ClientSession()
+    session.build({A: wanted(ID_A)})
+    session.accepted(0)
+    assert set(session.build({A: wanted(ID_A)}).changed) == {A}
+    session.accepted(9)
+    session.reset()
+    assert session.build({A: wanted(ID_A)}).session_epoch == 0

@@ -1,0 +1,117 @@
+"""What a push makes of the replicas and logs of this broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.metadata_records import ConfigRecord, encode_record
+from barnabas.protocol.primitives import encode_uvarint
+from tests.support.broker_room import BROKER_EPOCH, FULL, BrokerRoom, batch, produce, state
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def room():
+    made = BrokerRoom()
+    yield made
+    made.close()
+
+
+def errors_of(response):
+    return [p.error_code for topic in response.topics for p in topic.partition_errors]
+
+
+def test_commands_of_the_past_are_refused(room):
+    room.push({"t": [state(1)]})
+    old_broker = room.answer(room.leader_and_isr({"t": [state(1)]}, broker_epoch=BROKER_EPOCH - 1), 7)
+    assert old_broker.error_code == ErrorCode.STALE_BROKER_EPOCH
+    room.answer(room.leader_and_isr({}, controller_epoch=3), 7)
+    old_controller = room.answer(room.leader_and_isr({}, controller_epoch=2), 7)
+    assert old_controller.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    newer = room.answer(room.leader_and_isr({}, broker_epoch=BROKER_EPOCH + 5, controller_epoch=3), 7)
+    assert newer.error_code == ErrorCode.NONE  # the controller knows of our registration before we do
+
+
+def test_an_older_leader_epoch_is_refused_alone(room):
+    room.push({"t": [state(1, leader_epoch=4, partition_epoch=4)], "u": [state(1)]})
+    answer = room.push({"t": [state(1, leader_epoch=3, partition_epoch=5)], "u": [state(1)]})
+    assert sorted(errors_of(answer)) == [ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH]
+
+
+def test_a_deleted_topic_leaves_nothing(room):
+    room.push({"t": [state(1)]})
+    room.answer(produce(batch(b"a")), 9)
+    room.stop_replica(TP, leader_epoch=-2, delete=True)
+    assert room.manager.find(TP) is None
+    assert room.log_manager.get_log(TP) is None
+    assert room.listening.heard[-1] == ("resigned", TP, None)
+
+
+def test_a_stop_of_an_older_epoch_is_fenced(room):
+    room.push({"t": [state(1, leader_epoch=2, partition_epoch=2)]})
+    answer = room.stop_replica(TP, leader_epoch=1, delete=True)
+    assert answer.partition_errors[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert room.manager.find(TP) is not None
+
+
+def test_a_full_push_deletes_strays_and_logs_of_former_topics(room):
+    room.push({"t": [state(1)], "gone": [state(1)]})
+    room.answer(produce(batch(b"a")), 9)
+    room.push({"t": [state(1)]}, type_=FULL, incarnation=1)
+    assert room.log_manager.get_log(TopicPartition("gone", 0)) is None
+    assert room.manager.partition(TP).log.log_end_offset == 0  # a new topic of the same name
+    assert set(room.cache.snapshot.topics) == {"t"}
+
+
+def test_watermarks_survive_a_restart(room):
+    room.push({"t": [state(1, (1, 2))]})
+    room.answer(produce(batch(b"a", b"b")), 9)
+    partition = room.manager.partition(TP)
+    partition.update_follower(2, fetch_offset=1, log_start_offset=0, leader_log_end_offset=2, broker_epoch=1)
+    assert partition.high_watermark == 1
+    room.high_watermarks.write(room.manager)
+    room.close()
+    again = BrokerRoom(room.fs)
+    again.push({"t": [state(1, (1, 2), leader_epoch=1, partition_epoch=1)]}, type_=FULL)
+    assert (again.manager.partition(TP).high_watermark, again.manager.partition(TP).log.log_end_offset) == (1, 2)
+    again.close()
+
+
+def test_a_lone_replica_has_its_watermark_at_the_end_after_a_crash(room):
+    room.push({"t": [state(1)]})
+    room.answer(produce(batch(b"a", b"b")), 9)
+    room.close()
+    again = BrokerRoom(room.fs)
+    again.push({"t": [state(1, leader_epoch=1, partition_epoch=1)]}, type_=FULL)
+    assert again.manager.partition(TP).high_watermark == 2
+    again.close()
+
+
+def test_configs_come_with_the_push(room):
+    def tagged(value):
+        frame = encode_record(ConfigRecord(resource_type=2, resource_name="t", name="max.message.bytes", value=value))
+        request = room.leader_and_isr({"t": [state(1)]})
+        request.unknown_tagged_fields = ((10000, encode_uvarint(len(frame)) + frame),)
+        room.answer(request, 7)
+        return room.manager.partition(TP).log.config.max_message_bytes
+
+    default = room.config.topic_config().max_message_bytes
+    assert tagged("1000") == 1000
+    assert tagged(None) == default
+
+
+def test_the_offset_of_the_push_is_noted_and_clients_are_let_in_once(room):
+    told = []
+    room.cache.on_caught_up = lambda: told.append(room.cache.offset)
+    room.push({"t": [state(1)]})
+    room.push({"t": [state(1)]})
+    assert (room.cache.offset, room.woken, told) == (20, 2, [20])
+
+
+def test_gauges_count_partitions(room):
+    room.push({"t": [state(1, (1, 2), isr=(1,)), state(2, (1, 2))]})
+    assert (len(room.manager.partitions()), len(room.manager.led_partitions())) == (2, 1)
+    assert room.manager.partition(TP).is_under_replicated()

@@ -1,0 +1,122 @@
+"""Incremental fetch sessions (KIP-227)."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.common.clock import FakeClock
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k01_fetch import PartitionData
+from broker.fetch_sessions import FetchSessions, next_epoch
+from broker.replication.reading import FetchItem
+from metrics.registry import Registry
+
+IDS = {name: name.encode() * 16 for name in "abc"}
+NAMES = {topic_id: name for name, topic_id in IDS.items()}
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def sessions(clock):
+    return FetchSessions(clock, Registry(clock), slots=2, eviction_ms=1000)
+
+
+def item(name, offset=0):
+    return FetchItem(TopicPartition(name, 0), IDS.get(name, b"?" * 16), offset, 100)
+
+
+def data(high_watermark=0, records=b"", error=0):
+    return PartitionData(
+        partition_index=0, error_code=error, high_watermark=high_watermark, log_start_offset=0, records=records
+    )
+
+
+def context(sessions, session_id, epoch, *names, forgotten=(), version=12, follower=False):
+    keys = [(name, 0) if version < 13 else (IDS[name], 0) for name in forgotten]
+    return sessions.context(
+        version, session_id, epoch, [item(name) for name in names], keys, NAMES.get, is_follower=follower
+    )
+
+
+def open_session(sessions, *names, **about):
+    made = context(sessions, 0, 0, *names, **about)
+    return made.finish([(i, data()) for i in made.items])[1]
+
+
+def test_an_incremental_answer_names_what_changed_only(sessions):
+    session_id = open_session(sessions, "a", "b", "c")
+    made = context(sessions, session_id, 1)
+    assert [i.tp.topic for i in made.items] == ["a", "b", "c"]
+    answers = [(made.items[0], data(records=b"xx")), (made.items[1], data()), (made.items[2], data(high_watermark=5))]
+    error, told_id, told = made.finish(answers)
+    assert (error, told_id, [i.tp.topic for i, _ in told]) == (ErrorCode.NONE, session_id, ["a", "c"])
+    again = context(sessions, session_id, 2, forgotten=["c"])
+    assert [i.tp.topic for i in again.items] == ["b", "a"]  # who had records goes to the end
+
+
+def test_an_error_is_told_once_and_its_end_too(sessions):
+    session_id = open_session(sessions, "a")
+    for epoch, answer, is_told in ((1, data(error=3), True), (2, data(), True), (3, data(), False)):
+        made = context(sessions, session_id, epoch)
+        assert bool(made.finish([(made.items[0], answer)])[2]) is is_told
+
+
+def test_wrong_ids_and_epochs_are_refused(sessions):
+    session_id = open_session(sessions, "a")
+    assert context(sessions, session_id + 1, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert context(sessions, session_id, 2).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert context(sessions, session_id, 1, version=13).error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_late_answer_finds_the_session_moved_on(sessions):
+    session_id = open_session(sessions, "a")
+    late = context(sessions, session_id, 1)
+    context(sessions, session_id, 2)
+    assert late.finish([(late.items[0], data())])[0] is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_final_epoch_closes_the_session(sessions):
+    session_id = open_session(sessions, "a")
+    made = context(sessions, session_id, -1, "b")
+    assert made.finish([(made.items[0], data())])[1] == 0
+    assert len(sessions) == 0
+
+
+def test_a_session_that_forgets_everything_ends(sessions):
+    session_id = open_session(sessions, "a")
+    assert context(sessions, session_id, 1, forgotten=["a"]).items == ()
+    assert len(sessions) == 0
+
+
+def test_an_inconsistent_topic_id_fails_the_whole(sessions):
+    made = context(sessions, 0, 0, "a", version=13)
+    bad = [(made.items[0], data(error=ErrorCode.INCONSISTENT_TOPIC_ID))]
+    assert made.finish(bad) == (ErrorCode.INCONSISTENT_TOPIC_ID, 0, [])
+
+
+def test_unknown_ids_are_looked_up_again(sessions):
+    unknown = FetchItem(TopicPartition("", 0), IDS["a"], 0, 100)
+    made = sessions.context(13, 0, 0, [unknown], [], NAMES.get, is_follower=False)
+    session_id = made.finish([(unknown, data(error=ErrorCode.UNKNOWN_TOPIC_ID))])[1]
+    assert context(sessions, session_id, 1, version=13).items[0].tp.topic == "a"
+
+
+def test_a_full_cache_evicts_the_idle_the_small_and_consumers_for_followers(sessions, clock):
+    first = open_session(sessions, "a")
+    open_session(sessions, "a", "b")
+    assert open_session(sessions, "c") == 0  # all are young and in use
+    follower = open_session(sessions, "a", "b", follower=True)
+    assert follower
+    assert context(sessions, first, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    clock.advance_ms(1001)
+    assert open_session(sessions, "c")  # nobody was used for long
+    assert sessions.partition_count() == 3
+
+
+def test_epochs_wrap_to_one():
+    assert (next_epoch(1), next_epoch(2**31 - 1), next_epoch(-1)) == (2, 1, -1)
