@@ -63,6 +63,7 @@ class _Error(NamedTuple):
     """The error being reported, and the version it is reported in."""
 
     code: int
+    has_text: bool  # False leaves `error_message` at its default, which may be "" and not null
     text: str | None
     version: int
 
@@ -74,7 +75,7 @@ def error_response(request: Message, version: int, code: ErrorCode | int, messag
     """
     code = ErrorCode(code)
     row = ROWS.get(request.API_KEY, DEFAULT_ROW)
-    error = _Error(int(code), _text(row.text, code, message), version)
+    error = _Error(int(code), row.text is not Text.NONE, _text(row.text, code, message), version)
     response = response_class(request.API_KEY)()
     _put_error(response, "error_code", error)
     for items in row.items:
@@ -112,7 +113,7 @@ def _put_error(target: Struct, code_field: str, error: _Error) -> None:
             continue
         if field.name == code_field:
             setattr(target, field.name, error.code)
-        elif field.name == "error_message" and error.text is not None:
+        elif field.name == "error_message" and error.has_text:
             target.error_message = error.text  # type: ignore[attr-defined]
 
 
@@ -156,6 +157,17 @@ def _api_versions(_: Any, response: Any, error: _Error) -> None:
             api_key=int(ApiKey.API_VERSIONS), min_version=row.min_version, max_version=row.max_version
         )
     )
+
+
+def _produce(_: Any, response: Any, error: _Error) -> None:
+    """Leave out topics without partitions: the error has nowhere to go."""
+    response.responses = [topic for topic in response.responses if topic.partition_responses]
+
+
+def _write_txn_markers(_: Any, response: Any, error: _Error) -> None:
+    """Leave out topics without partitions, but no producer."""
+    for marker in response.markers:
+        marker.topics = [topic for topic in marker.topics if topic.partitions]
 
 
 def _fetch(request: Any, response: Any, error: _Error) -> None:
@@ -228,11 +240,13 @@ def _create_delegation_token(_: Any, response: Any, error: _Error) -> None:
 
 
 SPECIAL: dict[int, Callable[[Any, Any, _Error], None]] = {
+    ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
     ApiKey.METADATA: _metadata,
     ApiKey.LEADER_AND_ISR: _leader_and_isr,
     ApiKey.STOP_REPLICA: _stop_replica,
     ApiKey.API_VERSIONS: _api_versions,
+    ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
     ApiKey.CREATE_DELEGATION_TOKEN: _create_delegation_token,
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_scram,
