@@ -37,10 +37,9 @@ def legacy(magic: int) -> bytes:
     return struct.pack(">qi", 0, len(message)) + message
 
 
-def bad() -> dict[str, bytes | None]:
-    """What is wrong with a batch -> the batch."""
+def bad() -> dict[str, bytes]:
+    """What is wrong with a batch -> the batch. (Null records are missing: Apache Kafka 4.3.1 never answers them.)"""
     return {
-        "null records": None,
         "no records": b"",
         "garbage": b"\x00" * 100,
         "less than a header": good()[:30],

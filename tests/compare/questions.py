@@ -55,6 +55,7 @@ UNKNOWN_ID = bytes(range(16))
 METADATA_VERSION, CREATE_TOPICS_VERSION, PRODUCE_VERSION = 12, 7, 9
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 ONE_MORE_THAN_KNOWN = 99
+TIMEOUT_MS = 10_000
 Question = Callable[[Conversation], AnswersByVersion]
 
 
@@ -66,6 +67,8 @@ def answers(port: int) -> dict[str, AnswersByVersion]:
         timestamp_ms = batches.FIRST_TIMESTAMP_MS + 10_000 * number
         batch = batches.build_batch(batches.records(timestamp_ms=timestamp_ms))
         assert _produced(conversation, _produce(TOPIC, batch))
+    producer_id = InitProducerIdRequest(transactional_id=None)
+    eventually("producer ids are there", lambda: conversation.ask(producer_id, 4).error_code == ErrorCode.NONE)
     return {name: question(conversation) for name, question in _questions(topic_id)}
 
 
@@ -242,16 +245,27 @@ def _topic_requests() -> Iterator[tuple[str, Request]]:
     for name in ("unknown", "no spaces", ""):
         yield (
             f"DeleteTopics of '{name}'",
-            DeleteTopicsRequest(topic_names=[name], topics=[DeleteTopicState(name=name)] if name else []),
+            DeleteTopicsRequest(
+                topic_names=[name], topics=[DeleteTopicState(name=name)] if name else [], timeout_ms=TIMEOUT_MS
+            ),
         )
-    yield "DeleteTopics by an unknown id", DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=UNKNOWN_ID)])
+    yield (
+        "DeleteTopics by an unknown id",
+        DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=UNKNOWN_ID)], timeout_ms=TIMEOUT_MS),
+    )
     for name, count in ((TOPIC, 2), (TOPIC, 1), (TOPIC, 0), (TOPIC, -1), ("unknown", 3), (TOPIC, 3)):
         topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-        yield f"CreatePartitions {name} to {count}", CreatePartitionsRequest(topics=[topic], validate_only=True)
+        yield (
+            f"CreatePartitions {name} to {count}",
+            CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=True),
+        )
     for name, partition, offset in ((TOPIC, 0, 99), (TOPIC, 0, -5), (TOPIC, 9, 0), ("unknown", 0, 0), (TOPIC, 0, 0)):
         partitions = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
         topics = [DeleteRecordsTopic(name=name, partitions=partitions)]
-        yield f"DeleteRecords of {name}-{partition} to {offset}", DeleteRecordsRequest(topics=topics, timeout_ms=1000)
+        yield (
+            f"DeleteRecords of {name}-{partition} to {offset}",
+            DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS),
+        )
 
 
 def _config_requests() -> Iterator[tuple[str, Request]]:
@@ -285,7 +299,9 @@ def _config_requests() -> Iterator[tuple[str, Request]]:
 
 def _produce(topic: str, records: bytes | None, partition: int = 0, acks: int = 1) -> ProduceRequest:
     rows = [PartitionProduceData(index=partition, records=records)]
-    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=rows)])
+    return ProduceRequest(
+        acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=rows)]
+    )
 
 
 def _produce_questions() -> Iterator[tuple[str, Question]]:

@@ -84,6 +84,7 @@ class ApacheKafka:
         self._properties_file.write_text(self._properties())
         command = self.runtime.command(MAIN_CLASSES["kafka-storage"], *SMALL_JVM)
         command += ["format", "--ignore-formatted", "-t", CLUSTER_ID, "-c", str(self._properties_file)]
+        command += ["--feature", "eligible.leader.replicas.version=0"]  # it would set min.insync.replicas by itself
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stdout + result.stderr
 

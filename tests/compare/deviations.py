@@ -1,0 +1,26 @@
+"""Where Barnabas answers something else than Apache Kafka, and why.
+
+Apache Kafka 4.3.1 has no branch for these inputs: an exception that nobody expects becomes UNKNOWN_SERVER_ERROR, which
+clients retry. Barnabas says what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tests.compare.conversation import AnswersByVersion
+
+# Question -> what we answer where Apache Kafka answers UNKNOWN_SERVER_ERROR.
+INSTEAD_OF_UNKNOWN_SERVER_ERROR = {
+    "IncrementalAlterConfigs with an unknown operation": "INVALID_REQUEST",
+    "Produce compression 7": "UNSUPPORTED_COMPRESSION_TYPE",
+    "Produce gzip that is none": "INVALID_RECORD",
+    "Produce zstd that is none": "INVALID_RECORD",
+}
+
+
+def apply(question: str, answers: AnswersByVersion) -> AnswersByVersion:
+    """What Barnabas should answer where Apache Kafka answered this."""
+    ours = INSTEAD_OF_UNKNOWN_SERVER_ERROR.get(question, "UNKNOWN_SERVER_ERROR")
+    changed: AnswersByVersion = json.loads(json.dumps(answers).replace("UNKNOWN_SERVER_ERROR", ours))
+    return changed
