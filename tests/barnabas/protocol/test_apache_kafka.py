@@ -15,6 +15,7 @@ from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k00_produce import ProduceRequest
+from barnabas.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
 from barnabas.protocol.messages.k29_describe_acls import DescribeAclsRequest
 from barnabas.protocol.schema import Message, Request, Response
 from tests.support import messages as facts
@@ -96,6 +97,9 @@ def make_acceptable(request: Any) -> None:
     elif isinstance(request, DescribeAclsRequest):
         request.resource_type_filter = request.operation = request.permission_type = 2
         request.pattern_type_filter = 3
+    elif isinstance(request, WriteTxnMarkersRequest):
+        for producer_id, marker in enumerate(request.markers):
+            marker.producer_id = producer_id  # Kafka answers a producer once
 
 
 def without_words(value: Any) -> Any:
