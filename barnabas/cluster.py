@@ -55,6 +55,7 @@ class Node:
     port: int
     metrics_port: int
     directory: Path
+    host: str = HOST
     child: subprocess.Popen[bytes] | None = None
     paused: bool = False
 
@@ -114,13 +115,13 @@ class LocalCluster:
     @property
     def bootstrap(self) -> str:
         """`host:port,...` of all brokers, for a client's bootstrap.servers."""
-        return ",".join(f"{HOST}:{node.port}" for node in self.brokers)
+        return ",".join(f"{node.host}:{node.port}" for node in self.brokers)
 
     @property
     def metrics(self) -> str:
         """`host:port,...` of every process's metrics page, the controller last."""
         nodes = [*self.brokers, self.controller]
-        return ",".join(f"{HOST}:{node.metrics_port}" for node in nodes if node.metrics_port > 0)
+        return ",".join(f"{node.host}:{node.metrics_port}" for node in nodes if node.metrics_port > 0)
 
     def start(self) -> None:
         """Start all processes and return when clients can use every broker. Raises ClusterError, leaving none
@@ -165,7 +166,12 @@ class LocalCluster:
 
     def _node(self, role: str, node_id: int, port: int, metrics_port: int) -> Node:
         metrics_port = int(self.config.get("barnabas.metrics.port", metrics_port))
-        return Node(role, node_id, port, metrics_port, self.directory / f"{role}-{node_id}")
+        directory = self.directory / f"{role}-{node_id}"
+        return Node(role, node_id, port, metrics_port, directory, self._host(node_id))
+
+    def _host(self, node_id: int) -> str:
+        """The address that a node listens on; a subclass may give each node one of its own."""
+        return HOST
 
     def _properties(self, node: Node) -> str:
         listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
@@ -173,10 +179,10 @@ class LocalCluster:
         properties = {
             "process.roles": node.role,
             "node.id": str(node.node_id),
-            "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller.port}",
+            "controller.quorum.bootstrap.servers": f"{self.controller.host}:{self.controller.port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listener}://{HOST}:{node.port}",
-            "advertised.listeners": f"{listener}://{HOST}:{node.port}",
+            "listeners": f"{listener}://{node.host}:{node.port}",
+            "advertised.listeners": f"{listener}://{node.host}:{node.port}",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(node.directory / "data"),
             "offsets.topic.replication.factor": replicas,
@@ -196,7 +202,7 @@ class LocalCluster:
         """Start the process of a node that is not running. Does not wait for it to be ready."""
         if node.is_running:
             raise ClusterError(f"{node.name} is running already")
-        command = [sys.executable, "-P", "-m", f"{node.role}.main", str(node.directory / "server.properties")]
+        command = self._command(node)
         environment = {**os.environ, PARENT_PID_VARIABLE: str(os.getpid())}
         with node.log_file.open("ab") as log:
             node.child = subprocess.Popen(
@@ -204,6 +210,10 @@ class LocalCluster:
             )
         node.paused = False
         self._write_cluster_file()
+
+    def _command(self, node: Node) -> list[str]:
+        """What runs a node; a subclass may wrap it in a command that ends by executing it (the pid must stay)."""
+        return [sys.executable, "-P", "-m", f"{node.role}.main", str(node.directory / "server.properties")]
 
     def await_ready(self, timeout_ms: int = READY_TIMEOUT_MS) -> None:
         """Wait until each running broker lists all running brokers. Raises ClusterError when a process ends or time
@@ -218,7 +228,7 @@ class LocalCluster:
                     raise ClusterError(f"{node.name} ended at start: {node.log_tail(1) or 'it printed nothing'}")
             if deadline.is_expired():
                 raise ClusterError(f"{waiting[0].name} was not ready after {timeout_ms} ms; see {waiting[0].log_file}")
-            waiting = [node for node in waiting if not expected <= known_brokers(node.port)]
+            waiting = [node for node in waiting if not expected <= known_brokers(node.port, node.host)]
             if waiting:
                 select.select([], [], [], POLL_MS / 1000)
 
@@ -295,10 +305,10 @@ def is_supervisor(cluster_file: Mapping[str, object]) -> bool:
         return False
 
 
-def known_brokers(port: int) -> set[int]:
+def known_brokers(port: int, host: str = HOST) -> set[int]:
     """The broker ids that the broker on this port tells clients of; empty while it does not answer."""
     try:
-        with NodeConnection(HOST, port, timeout_ms=1000) as connection:
+        with NodeConnection(host, port, timeout_ms=1000) as connection:
             response = connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), METADATA_VERSION)
     except (OSError, MalformedMessageError):
         return set()
