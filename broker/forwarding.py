@@ -10,8 +10,8 @@ Source: ForwardingManager, EnvelopeUtils, DefaultKafkaPrincipalBuilder.serialize
 
 from __future__ import annotations
 
-import ipaddress
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +118,10 @@ def _compact(text: str) -> bytes:
 
 
 def _address(text: str) -> bytes:
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
     try:
-        return ipaddress.ip_address(text.partition("%")[0].lstrip("/")).packed
-    except ValueError:
+        return socket.inet_pton(family, text.partition("%")[0])
+    except OSError:
         return bytes(4)
 
 

@@ -8,7 +8,8 @@ Rules
 1. The broker's incarnation id is drawn once in the life of the process; registering again with it gives the same epoch.
 2. A heartbeat carries how far the pushes have told us the metadata log (`current_metadata_offset`); the controller
    unfences a broker that knows of its own registration.
-3. A controlled shutdown goes on heartbeating, wanting to shut down, until the controller has moved our leaders away.
+3. A controlled shutdown goes on heartbeating, wanting to shut down, until the controller has moved our leaders away,
+   or has been away itself for too long.
 
 Threads: `broker-<id>-lifecycle-manager-event-handler` talks to the controller; others `wake` it or wait for a state.
 Source: Kafka's BrokerLifecycleManager (4.3).
@@ -38,6 +39,7 @@ log = logging.getLogger("barnabas.lifecycle")
 
 RETRY_MS = 100
 SHUTDOWN_HEARTBEAT_MS = 50
+CONTROLLER_GONE_MS = 2_000
 REGISTRATION_VERSION = 4
 HEARTBEAT_VERSION = 1
 NO_EPOCH = -1
@@ -106,6 +108,7 @@ class Lifecycle:
         self._connection: NodeConnection | None = None
         self.epoch = NO_EPOCH
         self.is_fenced = True
+        self._unreached_since_ms: int | None = None  # monotonic; None while the controller answers
         # Guarded by: _condition.
         self._condition = threading.Condition()
         self.state = BrokerState.NOT_RUNNING
@@ -173,7 +176,17 @@ class Lifecycle:
         except NodeConnectionError as error:
             log.info("the controller cannot be reached: %s", error)
             self._next_address()
+            self._maybe_leave_alone()
             return RETRY_MS
+
+    def _maybe_leave_alone(self) -> None:
+        """Shut down without the controller's consent if it has been away for longer than a restart takes."""
+        now_ms = self._clock.monotonic_ms()
+        if self._unreached_since_ms is None:
+            self._unreached_since_ms = now_ms
+        if self._wants_shutdown and now_ms - self._unreached_since_ms >= CONTROLLER_GONE_MS:
+            log.warning("nobody moves this broker's leaders away: it shuts down all the same")
+            self._set_state(BrokerState.SHUTTING_DOWN)
 
     def _register(self) -> int:
         response = self._send(self._registration(), REGISTRATION_VERSION)
@@ -257,6 +270,7 @@ class Lifecycle:
                 client_id=str(self._broker_id), clock=self._clock,
             )  # fmt: skip
         response = connection.send(message, version)
+        self._unreached_since_ms = None
         if response.error_code == ErrorCode.NOT_CONTROLLER:
             raise NodeConnectionError(f"{self._addresses[0]} is not the active controller")
         return response

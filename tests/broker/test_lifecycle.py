@@ -1,0 +1,140 @@
+"""How a broker joins and leaves, with a controller that is a script."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.client.connection import NodeConnectionError
+from barnabas.common.clock import FakeClock
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
+from broker import lifecycle as module
+from broker.lifecycle import Advertised, BrokerState, Lifecycle
+from broker.metadata_cache import MetadataCache
+
+
+class Controller:
+    """Answers with what the test has laid out."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.answers: list[Any] = []
+
+    def __call__(self, *_: Any, **__: Any) -> Controller:
+        return self
+
+    def send(self, message: Any, version: int) -> Any:
+        self.asked.append(message)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+def registered(epoch):
+    return BrokerRegistrationResponse(broker_epoch=epoch)
+
+
+def beat(**about):
+    return BrokerHeartbeatResponse(**{"is_fenced": False, **about})
+
+
+@pytest.fixture
+def controller(monkeypatch):
+    made = Controller()
+    monkeypatch.setattr(module, "NodeConnection", made)
+    return made
+
+
+@pytest.fixture
+def room(controller):
+    told: list[Any] = []
+    cache, clock = MetadataCache(), FakeClock()
+    life = Lifecycle(
+        broker_id=1,
+        cluster_id="c",
+        addresses=[("c1", 1), ("c2", 2)],
+        advertised=Advertised([("PLAINTEXT", "h", 9092, "PLAINTEXT")], [bytes(16)], "r"),
+        config=SimpleNamespace(broker_heartbeat_interval_ms=2000, broker_session_timeout_ms=9000),
+        clock=clock,
+        metadata_cache=cache,
+        on_registered=told.append,
+        on_refused=told.append,
+        offline_log_dirs=list,
+    )
+    return SimpleNamespace(life=life, cache=cache, clock=clock, told=told)
+
+
+def test_a_broker_registers_catches_up_and_runs(room, controller):
+    controller.answers = [registered(5), beat(is_fenced=True), beat()]
+    assert room.life._step() == 0
+    request = controller.asked[0]
+    assert isinstance(request, BrokerRegistrationRequest)
+    assert (request.cluster_id, request.rack, request.listeners[0].port) == ("c", "r", 9092)
+    assert (room.life.epoch, room.life.state, room.told) == (5, BrokerState.RECOVERY, [5])
+    assert room.life._step() == 2000
+    room.cache.note_offset(7)
+    assert room.life._step() == 2000
+    assert (controller.asked[2].broker_epoch, controller.asked[2].current_metadata_offset) == (5, 7)
+    assert (room.life.state, room.life.is_fenced) == (BrokerState.RUNNING, False)
+
+
+def test_a_push_that_came_meanwhile_makes_it_ask_again_at_once(room, controller):
+    controller.answers = [registered(5), beat(is_fenced=True)]
+    room.life._step()
+    controller.send = lambda message, version: (room.cache.note_offset(9), beat(is_fenced=True))[1]
+    assert room.life._step() == 0
+
+
+@pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
+def test_a_broker_that_was_forgotten_registers_again_as_the_same(room, controller, error):
+    controller.answers = [registered(5), beat(error_code=error), registered(8)]
+    for _ in range(3):
+        room.life._step()
+    assert room.life.epoch == 8
+    assert controller.asked[0].incarnation_id == controller.asked[2].incarnation_id
+
+
+def test_a_refusal_is_final_or_tried_again(room, controller):
+    controller.answers = [
+        BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION),
+        BrokerRegistrationResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID),
+    ]
+    room.life._step()
+    assert room.told == []
+    room.life._step()
+    assert "INCONSISTENT_CLUSTER_ID" in room.told[0]
+
+
+def test_a_shutdown_waits_for_the_controllers_consent(room, controller):
+    controller.answers = [registered(5), beat(), beat(), beat(should_shut_down=True)]
+    room.life._step()
+    room.life._step()
+    room.life.begin_controlled_shutdown()
+    room.life._step()
+    assert (controller.asked[2].want_shut_down, room.life.state) == (True, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+    room.life._step()
+    assert room.life.state == BrokerState.SHUTTING_DOWN
+
+
+def test_a_shutdown_goes_on_without_a_controller(room, controller):
+    controller.answers = [registered(5), NodeConnectionError("gone"), NodeConnectionError("gone")]
+    room.life._step()
+    room.life.begin_controlled_shutdown()
+    room.life._step()
+    assert room.life.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    room.clock.advance_ms(module.CONTROLLER_GONE_MS)
+    room.life._step()
+    assert room.life.state == BrokerState.SHUTTING_DOWN
+
+
+def test_one_that_never_joined_leaves_at_once(room):
+    room.life.begin_controlled_shutdown()
+    assert room.life.state == BrokerState.SHUTTING_DOWN
