@@ -50,7 +50,7 @@ API_VERSIONS_KEY = 18
 #: Produce, Fetch, ListOffsets, Metadata, Heartbeat, ApiVersions: never wait for anything before they answer or park.
 QUICK_KEYS = frozenset({0, 1, 2, 3, 12, 18})
 IDLE_REPORT_S = 2.0
-WAKES_AFTER = 16
+WAKES_AFTER = 32
 
 
 def wake_all(to_wake: list[ResponseQueue]) -> None:

@@ -7,9 +7,9 @@ Life: build (wildcard ports are opened, all others too, so that a taken port is 
 `begin_shutdown` (accept and read no more) -> the handlers end -> `shutdown` (send what is answered, close).
 
 Threads: main builds, starts and stops; dynamic configuration calls the `update_...` methods.
-Source: Kafka's SocketServer (4.3). Different: unless socket.listen.backlog.size is configured, 1024 connections may wait,
-not Kafka's 50: while the interpreter's lock is held elsewhere, for milliseconds, nobody accepts, and a client that finds
-the backlog full is told nothing and tries again a second later.
+Source: Kafka's SocketServer (4.3). Different: unless socket.listen.backlog.size is configured, 1024 connections may
+wait, not Kafka's 50: while the interpreter's lock is held elsewhere, for milliseconds, nobody accepts, and a client
+that finds the backlog full is told nothing and tries again a second later.
 """
 
 from __future__ import annotations

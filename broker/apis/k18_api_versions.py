@@ -9,6 +9,7 @@ Version notes
 - v3 is flexible, but every response has header version 0, since a client does not know the versions yet (KIP-511).
 - A version that is too new is answered in v0 with UNSUPPORTED_VERSION and the same list, so that the client can step
   down (KIP-511). Its body is not read.
+- Produce is listed from v0, though v0-v2 are not served: else older librdkafka silently does not compress (KAFKA-18659).
 - v4 may list supported features whose least version is 0; before, those are left out (KIP-1022).
 
 Errors
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 KEY: Final = 18
 VERSIONS: Final = (0, 4)
+
+# API key -> the least version to list where it is not the least one that is served.
+LISTED_FROM: Final = {0: 0}
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -85,7 +89,9 @@ def response_for(version: int, table: Table, finalized: FinalizedFeatures) -> wi
 def api_keys(table: Table) -> list[wire.ApiVersion]:
     """List the advertised rows of a table."""
     return [
-        wire.ApiVersion(api_key=api.key, min_version=api.versions[0], max_version=api.versions[1])
+        wire.ApiVersion(
+            api_key=api.key, min_version=LISTED_FROM.get(api.key, api.versions[0]), max_version=api.versions[1]
+        )
         for api in table.values()
         if api.advertised
     ]

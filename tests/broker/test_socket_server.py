@@ -337,14 +337,18 @@ def test_over_the_limit_clients_wait_in_the_backlog() -> None:
 
 def test_a_broker_over_the_limit_costs_the_idlest_client_its_connection() -> None:
     rows = (ListenerRow("CLIENT"), ListenerRow("BROKER"))
-    with Network(listeners=rows, inter_broker_listener="BROKER", max_connections=2, num_network_threads=1) as network:
-        with network.client("CLIENT") as idle, network.client("CLIENT") as busy:
-            idle.heartbeat("ok")
-            busy.heartbeat("ok")
-            with network.client("BROKER") as broker:
-                assert broker.heartbeat("ok") == ErrorCode.NONE
-                assert idle.is_closed_by_server()
-                assert busy.heartbeat("ok") == ErrorCode.NONE
+    limits = {"max_connections": 2, "num_network_threads": 1}
+    with (
+        Network(listeners=rows, inter_broker_listener="BROKER", **limits) as network,
+        network.client("CLIENT") as idle,
+        network.client("CLIENT") as busy,
+    ):
+        idle.heartbeat("ok")
+        busy.heartbeat("ok")
+        with network.client("BROKER") as broker:
+            assert broker.heartbeat("ok") == ErrorCode.NONE
+            assert idle.is_closed_by_server()
+            assert busy.heartbeat("ok") == ErrorCode.NONE
 
 
 def test_a_listener_has_limits_of_its_own() -> None:

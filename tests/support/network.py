@@ -149,9 +149,7 @@ def make_api_table() -> dict[int, Api]:
         make_table(
             Api(FETCH, "Fetch", (4, FETCH_VERSION), handle_fetch),
             Api(HEARTBEAT, "Heartbeat", (0, HEARTBEAT_VERSION), handle_heartbeat),
-            api_versions.make_api(
-                lambda: table, lambda _services: FinalizedFeatures({"metadata.version": 25}, 7)
-            ),
+            api_versions.make_api(lambda: table, lambda _services: FinalizedFeatures({"metadata.version": 25}, 7)),
         )
     )
     return table
@@ -295,9 +293,7 @@ def heartbeat(kind: str, correlation_id: int = 1, version: int = HEARTBEAT_VERSI
 
 def fetch(size: int, correlation_id: int = 1, file: int | None = None, position: int = 0) -> bytes:
     """The frame of a fetch of `size` bytes."""
-    request = k01_fetch.FetchRequest(
-        max_bytes=size, min_bytes=position, rack_id="" if file is None else str(file)
-    )
+    request = k01_fetch.FetchRequest(max_bytes=size, min_bytes=position, rack_id="" if file is None else str(file))
     return headers.encode_request(headers.RequestHeader(FETCH, FETCH_VERSION, correlation_id, "test"), request)
 
 
