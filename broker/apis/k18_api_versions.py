@@ -9,7 +9,7 @@ Version notes
 - v3 is flexible, but every response has header version 0, since a client does not know the versions yet (KIP-511).
 - A version that is too new is answered in v0 with UNSUPPORTED_VERSION and the same list, so that the client can step
   down (KIP-511). Its body is not read.
-- Produce is listed from v0, though v0-v2 are not served: else older librdkafka silently does not compress (KAFKA-18659).
+- Produce is listed from v0, though v0-v2 are not served: else older librdkafka does not compress (KAFKA-18659).
 - v4 may list supported features whose least version is 0; before, those are left out (KIP-1022).
 
 Errors
