@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.protocol.records.batch import iter_headers
 from tests.support.clients import (
     COMPRESSIONS,
     AioKafka,
@@ -30,6 +31,12 @@ def clients(tools: KafkaTools) -> dict[str, Client]:
     return {client.name: client for client in every}
 
 
+def stored_compressions(target: Target, topic: str) -> set[str]:
+    """How the batches of a topic's only partition are compressed on disk."""
+    (segment,) = (target.broker_data_directory() / f"{topic}-0").glob("*.log")
+    return {header.compression_type.name.lower() for _, header in iter_headers(segment.read_bytes())}
+
+
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("producer", PRODUCERS)
 def test_every_client_reads_what_another_produced(
@@ -39,6 +46,7 @@ def test_every_client_reads_what_another_produced(
     clients[producer].produce(target.bootstrap, topic, MESSAGES, compression)
     received = {name: client.consume(target.bootstrap, topic, len(MESSAGES)) for name, client in clients.items()}
     assert received == dict.fromkeys(PRODUCERS, MESSAGES)
+    assert stored_compressions(target, topic) == {compression}
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
@@ -48,6 +56,7 @@ def test_a_topic_recompresses_what_it_is_configured_to(
     topic = create_topic(compression_type="uncompressed" if compression == "none" else compression)
     clients["confluent-kafka"].produce(target.bootstrap, topic, MESSAGES, "gzip")
     assert clients["kcat"].consume(target.bootstrap, topic, len(MESSAGES)) == MESSAGES
+    assert stored_compressions(target, topic) == {compression}
 
 
 def test_producing_to_an_unknown_topic_creates_it(target: Target, clients: dict[str, Client], unused_name: str) -> None:

@@ -28,9 +28,12 @@ def our_answers(cluster: BarnabasCluster) -> dict[str, AnswersByVersion]:
 
 @pytest.mark.parametrize("question", golden.load())
 def test_the_answer_is_kafkas(question: str, our_answers: dict[str, AnswersByVersion]) -> None:
-    assert our_answers[question] == deviations.apply(question, golden.load()[question])
+    theirs = deviations.apply(question, golden.load()[question])
+    ours = our_answers[question]
+    assert ours == theirs
 
 
 def test_what_is_advertised_is_advertised_in_kafkas_versions(cluster: BarnabasCluster) -> None:
-    ours, theirs = advertised(cluster.brokers[0].port), golden.load_advertised()
+    ours = advertised(cluster.brokers[0].port)
+    theirs = {**golden.load_advertised(), **deviations.ADVERTISED}
     assert ours == {key: theirs[key] for key in ours}
