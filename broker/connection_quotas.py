@@ -8,8 +8,8 @@ Rules
    accepted, and a processor of another listener closes its least recently used one (`is_exceeded`).
 
 Threads: acceptors call `acquire`, processors `release` and `is_exceeded`; any thread updates the limits.
-Source: Kafka's ConnectionQuotas (4.3). Different: the rate is that of a token bucket which holds one quota window's
-worth of connections, instead of a sampled rate over eleven windows; the limit in the long run is the same.
+Source: Kafka's ConnectionQuotas (4.3). Different: the rate is that of a token bucket which holds one second's worth of
+connections, instead of a sampled rate over eleven windows; the limit in the long run is the same.
 """
 
 from __future__ import annotations

@@ -3,16 +3,18 @@
 The way of a request (`Dispatcher.handle`): decode, dispatch by the table, act on the answer; then, holding no lock,
 wake the purgatories whose keys the API moved.
 
-Rules 1. Exactly one place dispatches (`_dispatch`), one parks (`_park`), one replies (`_reply`): whoever wants to
-watch, delay or break requests does it there. 2. A handler never touches a socket: it encodes the answer and queues it
-for the request's processor. 3. `ApiError` is an expected failure of the whole request and becomes the API's error
-response. Any other exception is a mistake of ours: it is logged with the correlation id and counted, and the client
-is told UNKNOWN_SERVER_ERROR. 4. What cannot be understood closes the connection, as Kafka does: an unknown API key or
-version, a malformed header or body. Except ApiVersions of a version too new, which is answered in version 0, so that
-clients can step down (KIP-511). 5. A parked request is answered by whoever completes its operation: another handler,
-the reaper, an event thread. 6. A handler with more requests at hand wakes sleeping processors only after some of
-them, so that a processor finds several answers when it comes. It wakes them before it sleeps, and before a request
-that may take long.
+Rules
+1. Exactly one place dispatches (`_dispatch`), one parks (`_park`), one replies (`_reply`): whoever wants to watch,
+   delay or break requests does it there.
+2. A handler never touches a socket: it encodes the answer and queues it for the request's processor.
+3. `ApiError` is an expected failure of the whole request and becomes the API's error response. Any other exception is
+   a mistake of ours: it is logged with the correlation id and counted, and the client is told UNKNOWN_SERVER_ERROR.
+4. What cannot be understood closes the connection, as Kafka does: an unknown API key or version, a malformed header or
+   body. Except ApiVersions of a version too new, which is answered in version 0, so that clients can step down
+   (KIP-511).
+5. A parked request is answered by whoever completes its operation: another handler, the reaper, an event thread.
+6. A handler with more requests at hand wakes sleeping processors only after some of them, so that a processor finds
+   several answers when it comes. It wakes them before it sleeps, and before a request that may take long.
 
 Threads: a handler is one thread; `HandlerPool` is called by main and by dynamic configuration.
 Source: Kafka's KafkaRequestHandler, KafkaApis.handle (4.3).

@@ -5,8 +5,9 @@ How a new kind of waiting is added: subclass `DelayedOperation` with `try_comple
 `Park(operation, purgatory, keys)` from the API; add the key to `request.moved` (or call `complete_delayed`) wherever
 the awaited state changes.
 
-Rules 1. An operation completes exactly once, whoever gets there first: a request that moved its key, its expiration,
-its owner.
+Rules
+1. An operation completes exactly once, whoever gets there first: a request that moved its key, its expiration, its
+   owner.
 2. `try_complete` runs holding the operation's own lock, so it may take the lock of a partition; therefore keys are
    checked (`check_and_complete`) holding no lock of a partition or a log. The interleaving that forbids it:
      1. thread A holds the partition's lock and checks the key: it wants operation X's lock;

@@ -2,14 +2,16 @@
 
     processor --put--> RequestQueue (bounded) --get--> handler --put--> ResponseQueue (one a processor) --> processor
 
-Rules 1. The request queue is bounded (queued.max.requests): a full one blocks the processor, which is the back-
-   pressure. 2. A response queue never blocks its putter. Muting bounds it already: a connection has one request in
-   progress. Were it to block: 1. all handlers wait for a processor to take responses; 2. the processor waits for room
-   in the request queue. Neither would ever go on. 3. Wake-ups are the dear part (each hands the interpreter lock
-   around), so they are rationed: - a handler that finishes takes the next request itself; a sleeping one is woken
-   only if no handler is awake, or if none came to take for `STALL_NS` while requests wait (they are all blocked or
-   slow): one more each time; - a handler that comes back while others are awake and take requests faster than one in
-   `SHED_NS` goes to sleep: on an interpreter with a global lock more handlers than that only wait for each other;
+Rules
+1. The request queue is bounded (queued.max.requests): a full one blocks the processor, which is the back-pressure.
+2. A response queue never blocks its putter. Muting bounds it already: a connection has one request in progress. Were
+   it to block: 1. all handlers wait for a processor to take responses; 2. the processor waits for room in the request
+   queue. Neither would ever go on.
+3. Wake-ups are the dear part (each hands the interpreter lock around), so they are rationed:
+   - a handler that finishes takes the next request itself; a sleeping one is woken only if no handler is awake, or if
+     none came to take for `STALL_NS` while requests wait (they are all blocked or slow): one more each time;
+   - a handler that comes back while others are awake and take requests faster than one in `SHED_NS` goes to sleep: on
+     an interpreter with a global lock more handlers than that only wait for each other;
    - a processor is woken only when it sleeps in its selector, once, however many responses follow.
    Nobody may be forgotten: a processor that goes to sleep while requests wait looks again after `STALL_NS`
    (`wake_if_stalled`).

@@ -1,9 +1,10 @@
 """A selector that tells of changes: edge-triggered epoll behind the standard library's interface.
 
-Facts about edges (epoll(7)) - A descriptor is registered once, for reading and writing; nothing is modified later. A
-level-triggered selector would need one system call to mute a connection and one to unmute it, for every request. - An
-event comes when bytes *arrive*, not while they are there: whoever does not read to the end must remember that there
-may be more (`Connection.may_have_input`).
+Facts about edges (epoll(7))
+- A descriptor is registered once, for reading and writing; nothing is modified later. A level-triggered selector would
+  need one system call to mute a connection and one to unmute it, for every request.
+- An event comes when bytes *arrive*, not while they are there: whoever does not read to the end must remember that
+  there may be more (`Connection.may_have_input`).
 - "Writable" comes only after a write found the socket's buffer full. A registration reports the present state once.
 - The eventfd that wakes the processor is never read: each write to it is a new edge.
 

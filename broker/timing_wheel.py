@@ -1,11 +1,12 @@
 """Hierarchical timing wheel: adding and cancelling a timeout costs the same however many there are.
 
-Theory A wheel is a ring of buckets, each one tick wide; a task goes into the bucket that its expiration falls into.
-What lies beyond the ring goes to an overflow wheel, whose tick is the whole ring below. Example with tick 1 ms and 20
-buckets, at time 0: a task due at 7 is in bucket [7,8) of the first wheel; one due at 45 in [40,60) of the second
-(tick 20); one due at 700 in [400,800) of the third (tick 400). When the clock reaches 40, bucket [40,60) is emptied
-and its tasks are added again: the one due at 45 now lands in the first wheel. So a task moves down at most once a
-level, and time advances from bucket to bucket through a heap of the non-empty ones, not tick by tick.
+Theory
+A wheel is a ring of buckets, each one tick wide; a task goes into the bucket that its expiration falls into. What lies
+beyond the ring goes to an overflow wheel, whose tick is the whole ring below. Example with tick 1 ms and 20 buckets,
+at time 0: a task due at 7 is in bucket [7,8) of the first wheel; one due at 45 in [40,60) of the second (tick 20); one
+due at 700 in [400,800) of the third (tick 400). When the clock reaches 40, bucket [40,60) is emptied and its tasks are
+added again: the one due at 45 now lands in the first wheel. So a task moves down at most once a level, and time
+advances from bucket to bucket through a heap of the non-empty ones, not tick by tick.
 
 Rules
 1. A task expires in [expiration, expiration + tick): never early.

@@ -1,7 +1,8 @@
 """ApiVersions: v0-v4
 
-Behaviour - Lists every row of the process' API table that is advertised, with its versions, in order of keys: that is
-how a client learns what it may send. The table is the only source.
+Behaviour
+- Lists every row of the process' API table that is advertised, with its versions, in order of keys: that is how a
+  client learns what it may send. The table is the only source.
 - Lists the features this software supports and those the cluster has finalized (v3+).
 - From v3 the client tells its software's name and version, which its connection remembers.
 
