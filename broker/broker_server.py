@@ -41,7 +41,7 @@ from broker.socket_server import SocketServer
 from broker.storage.log_manager import LogManager
 from broker.storage.scheduler import Scheduler
 from metrics import catalogue, process
-from metrics.http import MetricsServer
+from metrics.http import MetricsServer, Page, readiness
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
 
@@ -117,6 +117,7 @@ class BrokerServer:
             config.num_io_threads, self.channel, self._served, self.services, request_log, registry, clock
         )
         self.page = MetricsServer(registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock)
+        self.page.add_page("/readyz", self._readiness)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         process.register(registry)
 
@@ -223,6 +224,10 @@ class BrokerServer:
         self.stop(controlled=False)
 
     # Parts
+
+    def _readiness(self) -> Page:
+        """What an orchestrator asks: whether clients can use this broker now. For /healthz it is enough to be alive."""
+        return readiness(self.lifecycle.state.name, is_ready=self.lifecycle.state == BrokerState.RUNNING)
 
     def _broker_epoch(self) -> int:
         return self.lifecycle.epoch

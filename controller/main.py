@@ -33,7 +33,7 @@ from controller.metadata_directory import DirectoryError, MetadataDirectory
 from controller.metadata_log import MetadataLog
 from controller.quorum_controller import QuorumController
 from metrics import process
-from metrics.http import MetricsServer
+from metrics.http import MetricsServer, Page, readiness
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
 
@@ -100,6 +100,8 @@ class ControllerServer:
         self.page = MetricsServer(
             self.registry, str(config.barnabas_metrics_host), int(config.barnabas_metrics_port), clock
         )
+        self._is_serving = False  # set by start, for the page's thread
+        self.page.add_page("/readyz", self._readiness)
 
     @property
     def cluster_id(self) -> str:
@@ -112,6 +114,10 @@ class ControllerServer:
         self.controller.start()
         self.handlers.start()
         self.sockets.start()
+        self._is_serving = True
+
+    def _readiness(self) -> Page:
+        return readiness("serving" if self._is_serving else "replaying", is_ready=self._is_serving)
 
     def stop(self) -> None:
         """Stop in reverse; everything acknowledged is on disk already."""

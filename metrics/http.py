@@ -1,4 +1,4 @@
-"""The HTTP page of a process: /metrics and /healthz, and room for more (`add_page`).
+"""The HTTP page of a process: /metrics and /healthz, and room for more (`add_page`), such as /readyz.
 
 A tiny server on a thread of its own: HTTP/1.1, GET and HEAD, one request a connection, one connection at a time. A
 scraper is served in milliseconds, and what a scrape computes it computes here: no request of a client waits for it.
@@ -39,6 +39,11 @@ class Page(NamedTuple):
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     status: str = "200 OK"
+
+
+def readiness(state: str, *, is_ready: bool) -> Page:
+    """The page /readyz of a process that is in `state`."""
+    return Page(f"{state.lower()}\n".encode(), status="200 OK" if is_ready else "503 Service Unavailable")
 
 
 _NOT_FOUND: Final = Page(b"not found\n", status="404 Not Found")

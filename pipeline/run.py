@@ -163,6 +163,17 @@ def show_progress(bars: Progress, task: TaskID, name: str, report: dict[str, obj
 
 
 @contextlib.contextmanager
+def existing_cluster(bootstrap: str) -> Iterator[dict[str, str]]:
+    """Use somebody else's cluster and leave it up; topics of an earlier run go, the audit counts every record."""
+    admin = [sys.executable, "-P", "-m", "barnabas.cli", "topic"]
+    listed = subprocess.run([*admin, "list", "--bootstrap", bootstrap, "--json"], check=True, capture_output=True)
+    old = [row["topic"] for row in json.loads(listed.stdout) if row["topic"] in TOPICS]
+    if old:
+        subprocess.run([*admin, "delete", *old, "--bootstrap", bootstrap], check=True, stdout=subprocess.DEVNULL)
+    yield {"bootstrap": bootstrap}
+
+
+@contextlib.contextmanager
 def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str, str]]:
     """Run `barnabas up`, yield the fields of its ready line, stop it at the end unless it is to be kept."""
     command = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--brokers", str(arguments.brokers)]
@@ -184,6 +195,10 @@ def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str,
         if not arguments.keep and process.poll() is None:
             process.terminate()
             process.wait()
+
+
+def _the_cluster(arguments: argparse.Namespace, work_dir: Path) -> contextlib.AbstractContextManager[dict[str, str]]:
+    return existing_cluster(arguments.bootstrap) if arguments.bootstrap else cluster(arguments, work_dir)
 
 
 def create_topics(bootstrap: str, replicas: int) -> None:
@@ -215,6 +230,10 @@ def show_places(fields: dict[str, str], work_dir: Path, kept: bool) -> None:
     """Say where everything is."""
     table = Table(show_header=False, box=None)
     table.add_row("Parquet", str(work_dir / "parquet" / "delays"))
+    if "pid" not in fields:
+        table.add_row("topics", f"{', '.join(TOPICS)} on {fields['bootstrap']}")
+        console.print(table)
+        return
     table.add_row("topics", f"{', '.join(TOPICS)} in {work_dir / 'cluster'}")
     state = "" if kept else " (stopped now; make run KEEP=1 leaves it up)"
     table.add_row("brokers", fields["bootstrap"] + state)
@@ -230,7 +249,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="pipeline.run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--bootstrap", help="use the cluster at these host:port,... and start none")
+    parser.add_argument("--brokers", type=int, default=1, help="how many there are to be, or are")
     parser.add_argument("--port", type=int, default=9092)
     parser.add_argument("--work-dir", type=Path, default=checkout() / "data" / "run")
     parser.add_argument("--months", type=int, default=12)
@@ -245,7 +265,7 @@ def main(argv: list[str] | None = None) -> int:
     shutil.rmtree(work_dir, ignore_errors=True)
     work_dir.mkdir(parents=True)
     try:
-        with cluster(arguments, work_dir) as fields:
+        with _the_cluster(arguments, work_dir) as fields:
             console.print(f"cluster ready: {fields['bootstrap']}")
             create_topics(fields["bootstrap"], min(3, arguments.brokers))
             run = Run(work_dir, fields["bootstrap"], arguments.months)

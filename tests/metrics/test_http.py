@@ -56,6 +56,11 @@ def test_pages(server: MetricsServer) -> None:
     assert get(server, "/hello") == (get(server, "/hello")[0], b"<p>hello")
 
 
+def test_readiness() -> None:
+    assert http.readiness("RUNNING", is_ready=True) == Page(b"running\n")
+    assert http.readiness("STARTING", is_ready=False).status.startswith("503")
+
+
 def test_head_has_no_body(server: MetricsServer) -> None:
     head, body = get(server, "/healthz", "HEAD")
     assert (b"Content-Length: 3" in head, body) == (True, b"")

@@ -1,0 +1,64 @@
+# One image for the controller, the brokers and the commands; a second target, `pipeline`, adds Java and Spark.
+#   docker build --target barnabas -t barnabas .            docker build --target pipeline -t barnabas-pipeline .
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+# --- build: everything into one directory, by a pip that stays behind ----------------------------------------------
+FROM ${PYTHON_IMAGE} AS build
+# pip's own settings, for those who build behind a mirror or from a directory of wheels; empty ones count as unset.
+ARG PIP_INDEX_URL
+ARG PIP_NO_INDEX
+ARG PIP_FIND_LINKS
+ARG PIP_TRUSTED_HOST
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv --without-pip /opt/barnabas
+WORKDIR /source
+# The dependencies first, in a layer of their own: a change of the source does not fetch them again.
+COPY setup.cfg pyproject.toml README.md LICENSE ./
+RUN pip --python /opt/barnabas/bin/python install . && pip --python /opt/barnabas/bin/python uninstall --yes barnabas
+COPY barnabas barnabas
+COPY broker broker
+COPY controller controller
+COPY metrics metrics
+RUN pip --python /opt/barnabas/bin/python install --no-deps . && /opt/barnabas/bin/barnabas --version
+
+# --- base: who runs, where, and how ---------------------------------------------------------------------------------
+FROM ${PYTHON_IMAGE} AS base
+RUN useradd --system --uid 1000 --user-group --create-home barnabas \
+    && install -d -o barnabas -g barnabas /var/lib/barnabas /etc/barnabas \
+    && printf '%s\n' '# KAFKA_... variables stand for Kafka keys and weigh more than this file; mount your own over it.' \
+        'log.dirs=/var/lib/barnabas' 'barnabas.metrics.host=0.0.0.0' 'barnabas.metrics.port=9404' \
+        > /etc/barnabas/server.properties
+ENV PATH=/opt/barnabas/bin:$PATH PYTHONUNBUFFERED=1
+WORKDIR /var/lib/barnabas
+VOLUME /var/lib/barnabas
+USER barnabas
+# The command replaces itself by the server, which so is process 1 and gets the signal: SIGTERM is a controlled shutdown.
+ENTRYPOINT ["barnabas"]
+STOPSIGNAL SIGTERM
+
+# --- barnabas: controller, broker or command ------------------------------------------------------------------------
+FROM base AS barnabas
+COPY --from=build /opt/barnabas /opt/barnabas
+# 9092 clients, 19092 brokers and clients in the network, 9093 controller, 9404 /metrics, /healthz, /readyz
+EXPOSE 9092 9093 9404 19092
+HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
+    CMD ["python", "-I", "-c", "import socket as s; c = s.create_connection(('127.0.0.1', 9404), 2); c.sendall(b'GET /readyz HTTP/1.0\\r\\n\\r\\n'); raise SystemExit(b' 200 ' not in c.recv(99))"]
+CMD ["broker", "/etc/barnabas/server.properties"]
+
+# --- pipeline-build: Spark beside it --------------------------------------------------------------------------------
+FROM build AS pipeline-build
+RUN pip --python /opt/barnabas/bin/python install '.[pipeline]'
+
+# --- pipeline: the Spark jobs, on a cluster that is there -----------------------------------------------------------
+FROM base AS pipeline
+USER root
+RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=pipeline-build /opt/barnabas /opt/barnabas
+COPY pipeline /opt/pipeline/pipeline
+USER barnabas
+WORKDIR /opt/pipeline
+# Spark resolves its Kafka connector here, once; afterwards a run needs no repository.
+RUN python -m pipeline.spark
+ENTRYPOINT ["python", "-m", "pipeline.run", "--work-dir", "/var/lib/barnabas/run"]
+
