@@ -4,46 +4,82 @@
 and is reused by the next run on it:
 
     DIR/cluster.json            {"bootstrap", "supervisor_pid", "processes": [...]}, a process being
-                                {"role", "id", "pid", "port", "metrics_port"}
+                                {"role", "id", "pid", "port", "metrics_port"}; there only while the cluster runs
+    DIR/supervisor.lock         locked (flock) by the one process that runs a cluster here
     DIR/control.sock            where `barnabas node` asks the supervisor for a kill, stop, start, pause or resume
     DIR/controller-100/         server.properties, data/, process.log
     DIR/broker-0/ ...           the same, one a broker
 
-*Threads*: all of a LocalCluster belongs to the thread that calls it. *Orphans*: children get SIGTERM from the kernel
-when this process dies, however it dies (prctl PR_SET_PDEATHSIG in `barnabas.common.process`), so nothing is left
-running.
+*Threads*: all of a LocalCluster belongs to the thread that calls it; only `kill` may also be called by a signal
+handler.
+
+*Orphans*: nothing is left running, however this process dies: the kernel then kills the children, paused ones too
+(prctl PR_SET_PDEATHSIG in `barnabas.common.process`). Each child is a session of its own: a Ctrl-C on the terminal is
+for this process alone.
 """
 
 from __future__ import annotations
 
-import json
+import fcntl
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.cluster_file import (
+    ClusterFile,
+    ProcessEntry,
+    await_leftover,
+    is_supervisor,
+    read_cluster_file,
+    write_cluster_file,
+)
 from barnabas.common.deadline import Deadline
+from barnabas.common.ports import HOST, free_ports, is_free
 from barnabas.common.process import PARENT_PID_VARIABLE
-from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.messages.k03_metadata import MetadataRequest
+
+__all__ = ["HOST", "ClusterFile", "free_ports", "is_supervisor", "read_cluster_file"]  # what goes with a cluster
 
 CONTROLLER_ID = 100
-HOST = "127.0.0.1"
 METADATA_VERSION = 12
-POLL_MS = 5
+POLL_MS = 8
 STOP_TIMEOUT_MS = 30_000
 READY_TIMEOUT_MS = 30_000
+FAILED_START_STOP_MS = 3_000
+
+# What makes the processes one cluster is not for `config` to change.
+RESERVED_KEYS = frozenset(
+    {
+        "process.roles",
+        "node.id",
+        "broker.id",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "controller.listener.names",
+    }
+)
+BROKER_ONLY_KEYS = frozenset(
+    {"listeners", "advertised.listeners", "inter.broker.listener.name", "security.inter.broker.protocol"}
+)
+DIRECTORY_KEYS = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
+METRICS_PORT_KEY = "barnabas.metrics.port"
 
 
 class ClusterError(Exception):
     """Something that the person who runs the cluster can mend; the message is one line."""
+
+
+class ProcessDiedError(ClusterError):
+    """A process that was started ended, or never became ready, for a reason that its log knows."""
+
+
+class CancelledError(ClusterError):
+    """Waiting ended because `is_cancelled` said so."""
 
 
 @dataclass(slots=True)
@@ -74,6 +110,19 @@ class Node:
         """What the process printed."""
         return self.directory / "process.log"
 
+    def terminate(self) -> None:
+        """Ask the process to end, if it has not."""
+        if self.child is not None:
+            self.child.terminate()
+
+    def last_words(self) -> str:
+        """Why the process ended: the one line of its own if it says so, else its last line and where the log is."""
+        last = self.log_tail(1)
+        complaint = last.removeprefix(f"{self.role}: ")
+        if last != complaint:
+            return complaint
+        return f"{last or 'it printed nothing'}; its log is {self.log_file}"
+
     def log_tail(self, lines: int = 5) -> str:
         """The last lines that the process printed."""
         if not self.log_file.exists():
@@ -81,11 +130,19 @@ class Node:
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
 
 
+def never() -> bool:
+    """The answer of who cancels nothing."""
+    return False
+
+
 @dataclass(slots=True)
 class LocalCluster:
     """Starts, watches and stops the processes of one local cluster.
 
-    `config` holds Kafka server properties that every process gets; they win over the defaults for one machine.
+    `config` holds Kafka server properties that every process gets; they win over the defaults for one machine. Where a
+    value can serve one process only, each gets its own: the ports in `listeners` and `advertised.listeners` count up
+    from broker 0's, that of `barnabas.metrics.port` too (the controller's is the last), and a log directory gets a
+    subdirectory for each process.
     """
 
     directory: Path
@@ -94,6 +151,8 @@ class LocalCluster:
     config: Mapping[str, str] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
     nodes: dict[int, Node] = field(default_factory=dict)
+    is_cancelled: Callable[[], bool] = never  # asked while waiting for processes to be ready
+    _lock: int | None = field(default=None, init=False)  # descriptor of supervisor.lock, while this cluster holds it
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -127,87 +186,160 @@ class LocalCluster:
         """Start all processes and return when clients can use every broker. Raises ClusterError, leaving none
         running.
         """
-        self._plan()
+        if self._lock is None:
+            self.plan()
         try:
             for node in self.nodes.values():
                 self.start_node(node)
             self.await_ready()
         except BaseException:
-            self.stop(STOP_TIMEOUT_MS)
+            self.stop(FAILED_START_STOP_MS)
             raise
 
-    def _plan(self) -> None:
-        """Choose ports and write each process's server.properties."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._refuse_second_supervisor()
-        ports = list(self._broker_ports())
-        spare = iter(free_ports(2 + len(ports)))
-        controller_port = next(spare)
-        self.nodes = {CONTROLLER_ID: self._node("controller", CONTROLLER_ID, controller_port, next(spare))}
-        for broker_id, port in enumerate(ports):
-            self.nodes[broker_id] = self._node("broker", broker_id, port, next(spare))
-        for node in self.nodes.values():
-            node.directory.mkdir(parents=True, exist_ok=True)
-            (node.directory / "server.properties").write_text(self._properties(node))
+    def plan(self) -> None:
+        """Take the directory and choose the ports; `start` does it unless it is done."""
+        reserved = sorted(RESERVED_KEYS & self.config.keys())
+        if reserved:
+            raise ClusterError(f"{reserved[0]} is what makes the processes one cluster: it cannot be set here")
+        self._take_directory()
+        try:
+            self._await_leftovers()
+            self._choose_ports()
+        except BaseException:
+            self._release_directory()
+            raise
 
-    def _refuse_second_supervisor(self) -> None:
-        running = read_cluster_file(self.directory)
-        if running is not None and is_supervisor(running):
-            raise ClusterError(f"{self.directory} is in use by a running cluster (pid {running['supervisor_pid']})")
+    def _take_directory(self) -> None:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.directory / "supervisor.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ClusterError(f"cannot use {self.directory}: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            running = read_cluster_file(self.directory)
+            pid = f" (pid {running['supervisor_pid']})" if running is not None else ""
+            raise ClusterError(f"{self.directory} is in use by a running cluster{pid}") from error
+        self._lock = lock
+
+    def _release_directory(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _await_leftovers(self) -> None:
+        """The processes of a supervisor that was killed a moment ago may not be quite gone, and hold the data."""
+        left = read_cluster_file(self.directory)
+        for process in left["processes"] if left is not None else ():
+            await_leftover(process["pid"], self.directory)
+
+    def _choose_ports(self) -> None:
+        listeners = self.config.get("listeners")
+        if listeners is not None:
+            brokers = [self._listener(listeners, index) for index in range(self.broker_count)]
+        else:
+            brokers = [(self._host(index), port) for index, port in enumerate(self._broker_ports())]
+        taken = {port for _, port in brokers}
+        spare = free_ports(2 + self.broker_count, avoid=taken)
+        metrics = self._metrics_ports([next(spare) for _ in range(self.broker_count + 1)])
+        controller = (self._host(CONTROLLER_ID), next(spare))
+        self.nodes = {CONTROLLER_ID: self._node("controller", CONTROLLER_ID, controller, metrics[-1])}
+        for broker_id, address in enumerate(brokers):
+            self.nodes[broker_id] = self._node("broker", broker_id, address, metrics[broker_id])
 
     def _broker_ports(self) -> Iterable[int]:
         if self.first_port == 0:
             return free_ports(self.broker_count)
         ports = range(self.first_port, self.first_port + self.broker_count)
-        for port in ports:
-            if not is_free(port):
+        for index, port in enumerate(ports):
+            if not is_free(port, self._host(index)):
                 raise ClusterError(f"port {port} is taken: choose another with --port")
         return ports
 
-    def _node(self, role: str, node_id: int, port: int, metrics_port: int) -> Node:
-        metrics_port = int(self.config.get("barnabas.metrics.port", metrics_port))
-        directory = self.directory / f"{role}-{node_id}"
-        return Node(role, node_id, port, metrics_port, directory, self._host(node_id))
+    def _listener(self, listeners: str, broker_id: int) -> tuple[str, int]:
+        """Where clients reach a broker that has `listeners` of the person's choice: the first of them."""
+        host, _, port = ports_up(listeners, broker_id).split(",")[0].partition("://")[2].rpartition(":")
+        if not port.isdecimal() or int(port) == 0:
+            raise ClusterError(f"listeners={listeners}: NAME://HOST:PORT with a fixed port is expected here")
+        return (HOST if host in ("", "0.0.0.0", "[::]") else host.strip("[]")), int(port)
+
+    def _metrics_ports(self, spare: list[int]) -> list[int]:
+        """The ports of the brokers' metrics pages and of the controller's."""
+        text = self.config.get(METRICS_PORT_KEY, "0")
+        try:
+            first = int(text)
+        except ValueError as error:
+            raise ClusterError(f"Invalid value {text} for configuration {METRICS_PORT_KEY}: not a number") from error
+        if first == 0:
+            return spare
+        return [first + index if first > 0 else first for index in range(len(spare))]
+
+    def _node(self, role: str, node_id: int, address: tuple[str, int], metrics_port: int) -> Node:
+        host, port = address
+        return Node(role, node_id, port, metrics_port, self.directory / f"{role}-{node_id}", host)
 
     def _host(self, node_id: int) -> str:
         """The address that a node listens on; a subclass may give each node one of its own."""
         return HOST
 
-    def _properties(self, node: Node) -> str:
-        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+    def properties(self, node: Node) -> dict[str, str]:
+        """The server properties of a node, once there is a plan."""
         replicas = str(min(3, self.broker_count))
+        in_sync = str(min(2, self.broker_count))
+        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
         properties = {
             "process.roles": node.role,
             "node.id": str(node.node_id),
             "controller.quorum.bootstrap.servers": f"{self.controller.host}:{self.controller.port}",
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener}://{node.host}:{node.port}",
-            "advertised.listeners": f"{listener}://{node.host}:{node.port}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(node.directory / "data"),
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
-            "transaction.state.log.min.isr": str(min(2, self.broker_count)),
+            "transaction.state.log.min.isr": in_sync,
             "share.coordinator.state.topic.replication.factor": replicas,
-            "share.coordinator.state.topic.min.isr": str(min(2, self.broker_count)),
+            "share.coordinator.state.topic.min.isr": in_sync,
             "group.initial.rebalance.delay.ms": "0",
-            "barnabas.metrics.port": str(node.metrics_port),
-            **self.config,
         }
-        if node.role == "controller":
-            del properties["advertised.listeners"]
-        return "".join(f"{key}={value}\n" for key, value in properties.items())
+        for key, value in self.config.items():
+            if node.role == "broker" or key not in BROKER_ONLY_KEYS:
+                properties[key] = self._own_value(node, key, value)
+        properties[METRICS_PORT_KEY] = str(node.metrics_port)
+        return properties
+
+    def _own_value(self, node: Node, key: str, value: str) -> str:
+        """What a setting of the whole cluster means for one of its processes."""
+        if key in ("listeners", "advertised.listeners"):
+            return ports_up(value, node.node_id)
+        if key in DIRECTORY_KEYS:
+            base = self.directory
+            return ",".join(str(base / part.strip() / node.name) for part in value.split(","))
+        if key == "listener.security.protocol.map" and "CONTROLLER:" not in value:
+            return f"CONTROLLER:PLAINTEXT,{value}"
+        return value
 
     def start_node(self, node: Node) -> None:
         """Start the process of a node that is not running. Does not wait for it to be ready."""
         if node.is_running:
             raise ClusterError(f"{node.name} is running already")
-        command = self._command(node)
         environment = {**os.environ, PARENT_PID_VARIABLE: str(os.getpid())}
-        with node.log_file.open("ab") as log:
-            node.child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
-            )
+        try:
+            node.directory.mkdir(parents=True, exist_ok=True)
+            properties = "".join(f"{key}={value}\n" for key, value in self.properties(node).items())
+            (node.directory / "server.properties").write_text(properties)
+            with node.log_file.open("ab") as log:
+                node.child = subprocess.Popen(
+                    self._command(node),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise ClusterError(f"cannot use {error.filename or node.directory}: {error.strerror}") from error
         node.paused = False
         self._write_cluster_file()
 
@@ -215,20 +347,24 @@ class LocalCluster:
         """What runs a node; a subclass may wrap it in a command that ends by executing it (the pid must stay)."""
         return [sys.executable, "-P", "-m", f"{node.role}.main", str(node.directory / "server.properties")]
 
-    def await_ready(self, timeout_ms: int = READY_TIMEOUT_MS) -> None:
-        """Wait until each running broker lists all running brokers. Raises ClusterError when a process ends or time
-        is up.
+    def await_ready(self, timeout_ms: int = READY_TIMEOUT_MS, nodes: Sequence[Node] | None = None) -> None:
+        """Wait until each of these nodes (default: all that run) can be used: a broker when it lists all running
+        brokers. Raises ProcessDiedError when one of them ends or time is up.
         """
         deadline = Deadline(self.clock, timeout_ms)
         expected = {node.node_id for node in self.brokers if node.is_running and not node.paused}
-        waiting = [node for node in self.brokers if node.node_id in expected]
+        waiting = [node for node in (self.nodes.values() if nodes is None else nodes) if node.child is not None]
         while waiting:
-            for node in self.nodes.values():
-                if node.child is not None and not node.is_running:
-                    raise ClusterError(f"{node.name} ended at start: {node.log_tail(1) or 'it printed nothing'}")
+            for node in waiting:
+                if not node.is_running:
+                    raise ProcessDiedError(f"{node.name} ended at start: {node.last_words()}")
+            if self.is_cancelled():
+                raise CancelledError("cancelled while starting")
             if deadline.is_expired():
-                raise ClusterError(f"{waiting[0].name} was not ready after {timeout_ms} ms; see {waiting[0].log_file}")
-            waiting = [node for node in waiting if not expected <= known_brokers(node.port, node.host)]
+                raise ProcessDiedError(
+                    f"{waiting[0].name} was not ready after {timeout_ms} ms; its log is {waiting[0].log_file}"
+                )
+            waiting = [node for node in waiting if not is_ready(node, expected)]
             if waiting:
                 select.select([], [], [], POLL_MS / 1000)
 
@@ -247,20 +383,28 @@ class LocalCluster:
         self.signal_node(node, number)
         self._await_end(node, Deadline(self.clock, timeout_ms))
 
+    def kill(self) -> None:
+        """Kill every process at once, from a signal handler too; whoever waits for their ends goes on."""
+        for node in self.nodes.values():
+            if node.child is not None:
+                node.child.kill()
+
     def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
-        """Stop all: the brokers first, since a controlled shutdown needs the controller; whoever does not end is
-        killed.
+        """Stop all: the brokers first, since a controlled shutdown needs the controller; whoever does not end in time
+        is killed.
         """
         for group in (self.brokers, [node for node in self.nodes.values() if node.role == "controller"]):
             running = [node for node in group if node.is_running]
             for node in running:
                 if node.paused:
                     self.signal_node(node, signal.SIGCONT)
-                self.signal_node(node, signal.SIGTERM)
+                node.terminate()
             deadline = Deadline(self.clock, timeout_ms)
             for node in running:
                 self._await_end(node, deadline)
-        (self.directory / "cluster.json").unlink(missing_ok=True)
+        if self._lock is not None:
+            (self.directory / "cluster.json").unlink(missing_ok=True)
+            self._release_directory()
 
     def _await_end(self, node: Node, deadline: Deadline) -> None:
         assert node.child is not None
@@ -271,7 +415,7 @@ class LocalCluster:
             node.child.wait()
 
     def _write_cluster_file(self) -> None:
-        processes = [
+        processes: list[ProcessEntry] = [
             {
                 "role": node.role,
                 "id": node.node_id,
@@ -282,58 +426,46 @@ class LocalCluster:
             for node in self.nodes.values()
             if node.child is not None
         ]
-        content = {"bootstrap": self.bootstrap, "supervisor_pid": os.getpid(), "processes": processes}
-        temporary = self.directory / "cluster.json.tmp"
-        temporary.write_text(json.dumps(content, indent=1) + "\n")
-        temporary.replace(self.directory / "cluster.json")
+        content: ClusterFile = {"bootstrap": self.bootstrap, "supervisor_pid": os.getpid(), "processes": processes}
+        write_cluster_file(self.directory, content)
 
 
-def read_cluster_file(directory: Path) -> dict[str, object] | None:
-    """The content of `cluster.json`, or None where there is none (or half of one)."""
+def is_ready(node: Node, expected: set[int]) -> bool:
+    """Whether clients can use a broker, which then knows the `expected` ones; whether a controller answers."""
+    if node.role == "broker":
+        return expected <= known_brokers(node.port, node.host)
+    from barnabas.client.connection import NodeConnection  # Why here: as in known_brokers
+    from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
+
     try:
-        content: dict[str, object] = json.loads((directory / "cluster.json").read_text())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
-        return None
-    return content
-
-
-def is_supervisor(cluster_file: Mapping[str, object]) -> bool:
-    """Whether the process that wrote the file still runs (and is a Python process: pids are reused)."""
-    try:
-        return b"python" in Path(f"/proc/{cluster_file['supervisor_pid']}/cmdline").read_bytes()
-    except (OSError, KeyError):
+        with NodeConnection(node.host, node.port, timeout_ms=1000) as connection:
+            connection.send(ApiVersionsRequest(), 0)
+    except OSError:
         return False
+    return True
 
 
 def known_brokers(port: int, host: str = HOST) -> set[int]:
     """The broker ids that the broker on this port tells clients of; empty while it does not answer."""
+    # Why here: the processes are started by now, so these imports cost no time.
+    from barnabas.client.connection import NodeConnection
+    from barnabas.protocol.messages.k03_metadata import MetadataRequest
+
     try:
         with NodeConnection(host, port, timeout_ms=1000) as connection:
             response = connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), METADATA_VERSION)
-    except (OSError, MalformedMessageError):
+    except OSError:
         return set()
     return {broker.node_id for broker in response.brokers}
 
 
-def is_free(port: int) -> bool:
-    """Whether a listener could be opened on this port now."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def free_ports(count: int) -> Iterator[int]:
-    """Distinct ports that were free a moment ago."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((HOST, 0))
-        ports = [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-    return iter(ports)
+def ports_up(listeners: str, count: int) -> str:
+    """The listeners with their ports that much higher; what is no port, or 0, stays."""
+    shifted = []
+    for listener in listeners.split(","):
+        address, separator, port = listener.strip().rpartition(":")
+        if separator and port.isdecimal() and int(port):
+            shifted.append(f"{address}:{int(port) + count}")
+        else:
+            shifted.append(listener.strip())
+    return ",".join(shifted)
