@@ -1,7 +1,7 @@
 """`python -m benchmarks`: measures both systems in alternating rounds and prints the table.
 
 Both run throughout, with the same settings and on the same disk; only one is under load at a time, and who goes first
-changes from round to round. The first round warms both up (a JVM compiles as it goes) and is not counted.
+changes from round to round. The first rounds warm both up (a JVM compiles as it goes) and are not counted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from benchmarks.report import print_table, rows, save
 from benchmarks.systems import Apache, Barnabas, System
 from tests.support.kafka_jars import KAFKA_VERSION, KafkaRuntimeError, kafka_runtime
 
+WARM_UP_ROUNDS = 2
 RESULTS = Path(__file__).parent / "results"
 Measure = Callable[[Bench, System], Samples]
 
@@ -73,12 +74,12 @@ def _measure(
 ) -> dict[str, dict[str, list[float]]]:
     results: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for name, measure in measures.items():
-        for number in range(rounds + 1):
+        for number in range(1 - WARM_UP_ROUNDS, rounds + 1):
             in_turn = systems if number % 2 else systems[::-1]
             for system in in_turn:
                 samples = measure(bench, system)
                 told = ", ".join(f"{figure} {value:,.4g}" for figure, value in samples.items())
-                label = "warm-up" if number == 0 else f"{number}/{rounds}"
+                label = "warm-up" if number <= 0 else f"{number}/{rounds}"
                 console.print(f"{name} {label} [bold]{system.name}[/bold]: {told}", highlight=False)
                 if number > 0:
                     for figure, value in samples.items():

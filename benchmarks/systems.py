@@ -98,10 +98,10 @@ class Barnabas:
         (port,) = free_ports(1)
         data = self.directory / "barnabas-up"
         shutil.rmtree(data, ignore_errors=True)
-        up = [sys.executable, "-P", "-m", "barnabas.cli.main", "up", "--brokers", "1", "--port", str(port)]
+        up = [str(Path(sys.executable).with_name("barnabas")), "up", "--brokers", "1", "--port", str(port)]
         start_ns = clock.monotonic_ns()
         self._supervisor = subprocess.Popen([*tied_to_parent(up), "--data-dir", str(data)], stdout=subprocess.DEVNULL)
-        eventually("barnabas up is usable", lambda: is_serving(port))
+        eventually("barnabas up is usable", lambda: self._is_usable(port))
         seconds = (clock.monotonic_ns() - start_ns) / 1e9
         content = read_cluster_file(data)
         assert content is not None
@@ -109,6 +109,11 @@ class Barnabas:
         assert isinstance(processes, list)
         pids = {str(process["role"]): int(process["pid"]) for process in processes}
         return Start(seconds, {**pids, "supervisor": self._supervisor.pid})
+
+    def _is_usable(self, port: int) -> bool:
+        assert self._supervisor is not None
+        assert self._supervisor.poll() is None, "barnabas up ended"
+        return is_serving(port)
 
     def end_timed_start(self) -> None:
         """End what `timed_start` started."""
