@@ -2,6 +2,7 @@
 
 States of a partition
     FETCHING --error--> DELAYED (until a time) --time up--> FETCHING
+    FETCHING --"not the leader, yet"--> DELAYED, shortly at first
     FETCHING --diverging epoch--> truncated, FETCHING again
     FETCHING --fenced, disk failure--> given up (removed; a newer push brings it back)
 
@@ -21,16 +22,20 @@ from broker.storage.log_types import NO_EPOCH, NO_OFFSET
 
 INVALID_SESSION_ID = 0
 INITIAL_SESSION_EPOCH = 0
+FIRST_PAUSE_MS = 10
 
 
 class FetchState(NamedTuple):
-    """Where a partition's fetching stands. `delayed_until_ms` is of the monotonic clock, 0 = not delayed."""
+    """Where a partition's fetching stands. `delayed_until_ms` is of the monotonic clock, 0 = not delayed; `refusals`
+    counts the answers in a row of a leader that does not know of its leadership yet.
+    """
 
     partition: Partition
     leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
     delayed_until_ms: int = 0
+    refusals: int = 0
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether it may be fetched now."""
@@ -47,6 +52,15 @@ def initial_state(partition: Partition) -> FetchState:
     epoch = log.latest_epoch
     offset = log.log_end_offset if epoch != NO_EPOCH else log.high_watermark
     return FetchState(partition, partition.leader_epoch, offset, epoch)
+
+
+def refusal_pause_ms(refusals: int, backoff_max_ms: int) -> int:
+    """How long to wait for a leader that has said so many times that it is none: longer each time.
+
+    Why not the whole backoff, as Kafka does: after an election each broker hears of it within milliseconds of the
+    others, and a producer with acks=all waits for the followers.
+    """
+    return min(backoff_max_ms, FIRST_PAUSE_MS << min(refusals, 10))
 
 
 def truncation_offset(leader: EpochEnd, *, own: EpochEnd, log_end_offset: int, high_watermark: int) -> int:

@@ -29,6 +29,7 @@ from broker.replication.fetch_state import (
     FetchState,
     Wanted,
     initial_state,
+    refusal_pause_ms,
     soonest_ms,
     truncation_offset,
 )
@@ -51,6 +52,15 @@ SESSION_ERRORS = frozenset(
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
         ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+# A leader that has not heard of its election, or of the topic, yet.
+NOT_YET_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
@@ -200,6 +210,9 @@ class ReplicaFetcher:
             elif error == ErrorCode.FENCED_LEADER_EPOCH:
                 self._give_up(tp, asked, "our leader epoch is outdated; the next push will tell the new one")
                 return
+            elif error in NOT_YET_ERRORS:
+                log.debug("broker %d does not lead %s yet: %s", self.leader_id, tp, error.name)
+                following = self._refused(asked)
             else:
                 log.info("fetch of %s from broker %d failed: %s", tp, self.leader_id, error.name)
                 following = self._delayed(asked)
@@ -221,14 +234,14 @@ class ReplicaFetcher:
         partition = asked.partition
         if data.diverging_epoch.epoch != NO_EPOCH or data.diverging_epoch.end_offset != -1:
             return self._truncate(asked, EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
-        following = asked
+        following = asked._replace(refusals=0) if asked.refusals else asked
         records = data.records
         if records:
             info = partition.append_as_follower(records, leader_epoch=asked.leader_epoch)
             if info is None:
                 return asked
             if info.last_offset >= asked.fetch_offset:
-                following = asked._replace(
+                following = following._replace(
                     fetch_offset=info.last_offset + 1, last_fetched_epoch=info.leader_epoch, delayed_until_ms=0
                 )
                 self._manager.stats.all_topics.replication_bytes_in(info.size_in_bytes)
@@ -289,6 +302,10 @@ class ReplicaFetcher:
 
     def _delayed(self, state: FetchState) -> FetchState:
         return state._replace(delayed_until_ms=self._clock.monotonic_ms() + self._config.replica_fetch_backoff_ms)
+
+    def _refused(self, state: FetchState) -> FetchState:
+        pause_ms = refusal_pause_ms(state.refusals, self._config.replica_fetch_backoff_ms)
+        return state._replace(delayed_until_ms=self._clock.monotonic_ms() + pause_ms, refusals=state.refusals + 1)
 
     def _give_up(self, tp: TopicPartition, asked: FetchState, why: str) -> None:
         log.warning("fetching %s ends: %s", tp, why)

@@ -69,9 +69,11 @@ class Leadership:
     def check_epochs(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         """Whether the sender may still command this incarnation of the broker.
 
-        A broker epoch above ours is right: the controller knows of our registration before its answer reaches us.
+        A broker epoch above ours is right: the controller knows of our registration before its answer reaches us. But
+        before our first registration a push may be meant for the process that had this id and address until it was
+        killed: it would make us leader of an epoch in which that one had promised more than we remember.
         """
-        if broker_epoch not in (-1, self.broker_epoch) and broker_epoch < self.broker_epoch:
+        if broker_epoch != -1 and (self.broker_epoch == -1 or broker_epoch < self.broker_epoch):
             return ErrorCode.STALE_BROKER_EPOCH
         with self._lock:
             if controller_epoch < self._controller_epoch:

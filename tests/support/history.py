@@ -22,7 +22,7 @@ FLUSH_TIMEOUT_S = 60
 RECONNECT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 
 
-class _Worker:
+class Worker:
     """A thread that calls `_turn` until it is stopped; an exception of it comes out of `stop`."""
 
     def __init__(self, name: str) -> None:
@@ -60,7 +60,7 @@ class _Worker:
         raise NotImplementedError
 
 
-class ProduceLoad(_Worker):
+class ProduceLoad(Worker):
     """Sends numbered records to every partition of a topic."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, padding: str = "x" * 100) -> None:
@@ -104,7 +104,7 @@ class ProduceLoad(_Worker):
             self.errors.append(f"{unsent} records were never acknowledged")
 
 
-class Reader(_Worker):
+class Reader(Worker):
     """Reads every partition from its start, without a group, for as long as the load goes on."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -122,7 +122,7 @@ class Reader(_Worker):
         self._consumer.close()
 
 
-class GroupMember(_Worker):
+class GroupMember(Worker):
     """Reads as the only member of a group that commits; after a crash it may read a record again, but misses none."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:

@@ -121,6 +121,19 @@ def test_a_log_longer_than_the_leaders_is_cut_and_one_behind_its_start_begins_an
     assert (log.log_start_offset, log.log_end_offset, fetcher._states[TP].fetch_offset) == (500, 500, 500)
 
 
+def test_a_leader_that_does_not_know_yet_is_asked_again_soon_and_then_less_often(room, fetcher, leader):
+    leader.answers = [said(error=ErrorCode.UNKNOWN_LEADER_EPOCH)] * 12 + [said(written(b"a"))]
+    pauses = []
+    for _ in range(12):
+        turn(fetcher)
+        pauses.append(fetcher._states[TP].delayed_until_ms - room.clock.monotonic_ms())
+        room.clock.advance_ms(pauses[-1])
+    assert pauses[:3] == [10, 20, 40]
+    assert pauses[-1] == room.config.replica_fetch_backoff_ms
+    turn(fetcher)
+    assert (fetcher._states[TP].refusals, fetcher._states[TP].fetch_offset) == (0, 1)
+
+
 def test_an_error_is_waited_out_and_a_fence_ends_it(room, fetcher, leader):
     leader.answers = [
         said(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),

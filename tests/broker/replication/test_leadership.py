@@ -35,6 +35,13 @@ def test_commands_of_the_past_are_refused(room):
     assert newer.error_code == ErrorCode.NONE  # the controller knows of our registration before we do
 
 
+def test_before_its_registration_a_broker_obeys_nobody(room):
+    room.leadership.broker_epoch = -1
+    for_the_process_before = room.answer(room.leader_and_isr({"t": [state(1)]}, broker_epoch=BROKER_EPOCH), 7)
+    assert for_the_process_before.error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert room.manager.find(TP) is None
+
+
 def test_an_older_leader_epoch_is_refused_alone(room):
     room.push({"t": [state(1, leader_epoch=4, partition_epoch=4)], "u": [state(1)]})
     answer = room.push({"t": [state(1, leader_epoch=3, partition_epoch=5)], "u": [state(1)]})
