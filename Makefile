@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 BROKERS ?= 1
 PORT ?= 9092
 MONTHS ?= 12
+FAULTS ?= 200
 WORK_DIR ?= data/run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run up test lint types unit clients crash pipeline-test bench golden format clean
+.PHONY: help setup java run up test lint types unit clients crash stress-short stress pipeline-test bench golden format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +39,7 @@ run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up; BROK
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
 
-test: lint types unit clients crash pipeline-test ## everything that must pass
+test: lint types unit clients crash stress-short pipeline-test ## everything that must pass
 
 lint: $(VENV)/installed ## style, imports between packages, bans
 	$(BIN)/ruff check .
@@ -48,13 +49,20 @@ types: $(VENV)/installed ## strict static types
 	$(BIN)/mypy
 
 unit: $(VENV)/installed ## the tests that mirror the packages
-	$(BIN)/pytest -q tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline
+	$(BIN)/pytest -q tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
+		--ignore tests/stress/test_stress.py
 
 clients: $(VENV)/installed java ## real clients and Apache Kafka's own tools against a real cluster
 	$(BIN)/pytest -q tests/clients
 
 crash: $(VENV)/installed ## processes killed under load; nothing acknowledged may be lost
 	$(BIN)/pytest -q tests/crash
+
+stress-short: $(VENV)/installed ## a few faults of every kind in a three-broker cluster under load
+	$(BIN)/pytest -q tests/stress/test_stress.py
+
+stress: $(VENV)/installed ## many faults (FAULTS, SEED), then the proof that nothing acknowledged was lost
+	$(BIN)/python -m tests.stress --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
 
 pipeline-test: setup ## the Spark pipeline, killed half-way and started again
 	$(BIN)/pytest -q tests/pipeline

@@ -19,7 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what the client tests talk to; `apache` checks the tests against Apache Kafka",
     )
     parser.addoption("--kills", type=int, default=30, help="how many processes the crash tests kill in all")
-    parser.addoption("--seed", type=int, default=20130101, help="what the crash tests' moments derive from")
+    parser.addoption("--faults", type=int, default=8, help="how many faults the short stress run has")
+    parser.addoption("--seed", type=int, default=20130101, help="what crash and stress tests' moments derive from")
 
 
 @pytest.fixture(scope="session")

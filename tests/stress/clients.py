@@ -1,0 +1,266 @@
+"""The clients under stress: producers, readers and a watcher, each a thread that writes all it does to the history.
+
+Producers and readers are confluent-kafka, as applications use it. The watcher speaks the protocol itself: it wants to
+know what exactly a broker says of its watermarks, and under which leader epoch, without a client's memory in between.
+Like any client that knows KIP-320 it does not go back to an older epoch once it has seen a newer one.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.protocol.messages import k01_fetch as fetch_wire
+from barnabas.protocol.messages import k02_list_offsets as offsets_wire
+from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from tests.stress.cluster import PARTITIONS, TOPIC
+from tests.stress.history import History, Record
+from tests.support.history import RECONNECT, Worker
+
+TURN_S = 0.02
+UNACKNOWLEDGED_MAX = 600
+RECORDS_PER_CLIENT = 4_000  # then a producer begins a new idempotent session
+PADDING_MAX = 1_500
+BIG_PADDING = 20_000
+BIG_SHARE = 0.01
+WATCH_TIMEOUT_MS = 400
+FETCH_VERSION = 12
+LIST_OFFSETS_VERSION = 7
+METADATA_VERSION = 12
+LATEST = -1
+SETTINGS = {"socket.timeout.ms": 5_000, "topic.metadata.refresh.interval.ms": 5_000, "log_level": 0, **RECONNECT}
+ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+
+
+class SharedHistory:
+    """A history and the lock for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.history = History()  # guarded by: lock
+
+
+class StressProducer(Worker):
+    """Sends its records to every partition, a few at a time, idempotent and with acks=all."""
+
+    def __init__(self, bootstrap: str, shared: SharedHistory, number: int, seed: int) -> None:
+        super().__init__(f"producer-{number}")
+        self._bootstrap = bootstrap
+        self._shared = shared
+        self._number = number
+        self._random = random.Random(seed)
+        self._sent_by_client = 0  # owner: its thread
+        self.unacknowledged = 0  # owner: its thread
+        self.acknowledged = 0  # owner: its thread; others read it as a measure of progress
+        self.errors: list[str] = []  # owner: its thread; read after `stop`
+        self._producer = self._new_producer()
+
+    def _new_producer(self) -> Producer:
+        settings = {"enable.idempotence": True, "acks": "all", "linger.ms": 2, "message.timeout.ms": 900_000}
+        return Producer({"bootstrap.servers": self._bootstrap, **settings, **SETTINGS})
+
+    def _turn(self) -> None:
+        if self._sent_by_client >= RECORDS_PER_CLIENT:
+            self._begin_anew()
+        elif self.unacknowledged < UNACKNOWLEDGED_MAX:
+            for partition in range(PARTITIONS):
+                for _ in range(self._random.choice((0, 0, 1, 3))):
+                    self._send(partition)
+        self._producer.poll(TURN_S)
+
+    def _begin_anew(self) -> None:
+        """As soon as everything is acknowledged, so that the order of the records goes on over it."""
+        if self.unacknowledged == 0:
+            self._producer = self._new_producer()
+            self._sent_by_client = 0
+
+    def _send(self, partition: int) -> None:
+        with self._shared.lock:
+            record = self._shared.history.send(partition, self._number)
+        is_big = self._random.random() < BIG_SHARE
+        padding = BIG_PADDING if is_big else self._random.randrange(PADDING_MAX)
+        self._producer.produce(
+            TOPIC,
+            f"{record.producer} {record.number} {'x' * padding}",
+            partition=partition,
+            on_delivery=lambda error, message: self._delivered(error, message, partition, record),
+        )
+        self.unacknowledged += 1
+        self._sent_by_client += 1
+
+    def _delivered(self, error: KafkaError | None, message: Message, partition: int, record: Record) -> None:
+        self.unacknowledged -= 1
+        with self._shared.lock:
+            if error is not None:
+                self._shared.history.refuse(partition, record)
+                self.errors.append(f"{record} to partition {partition}: {error}")
+                return
+            offset = message.offset()
+            # No offset: the broker said that it had the record already, and no longer knew where.
+            self._shared.history.acknowledge(partition, record, offset if offset is not None and offset >= 0 else None)
+        self.acknowledged += 1
+
+    def _close(self) -> None:
+        if self._producer.flush(120):
+            self.errors.append(f"producer {self._number}: {self.unacknowledged} records were never acknowledged")
+
+
+class StressReader(Worker):
+    """Reads every partition from its start."""
+
+    def __init__(self, bootstrap: str, shared: SharedHistory, name: str, isolation: str) -> None:
+        super().__init__(name)
+        self._name = name
+        self._shared = shared
+        self.positions = [0] * PARTITIONS  # owner: its thread; the next offset, as far as records went
+        self.content: list[dict[int, Record]] = [{} for _ in range(PARTITIONS)]  # owner: its thread
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "no-group",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "isolation.level": isolation,
+            "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 20,
+        }
+        self._consumer = Consumer({**settings, **SETTINGS})
+        self._consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+
+    def _turn(self) -> None:
+        records = [message for message in self._consumer.consume(500, TURN_S) if self._is_record(message)]
+        with self._shared.lock:
+            for message in records:
+                partition, offset = message.partition(), message.offset()
+                record = parse(message.value())
+                self._shared.history.read(self._name, partition, offset, record)
+                self.positions[partition] = offset + 1
+                self.content[partition][offset] = record
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is not None and (error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET):
+            raise AssertionError(f"{self._name} of partition {message.partition()}: {error}")
+        return error is None
+
+    def _close(self) -> None:
+        self._consumer.close()
+
+
+def parse(value: bytes) -> Record:
+    """The record that was sent with this value."""
+    producer, number, _ = value.split(b" ", 2)
+    return Record(int(producer), int(number))
+
+
+class Watcher(Worker):
+    """Asks leaders for their watermarks, over and over, and knows who leads."""
+
+    def __init__(self, addresses: Mapping[int, tuple[str, int]], shared: SharedHistory) -> None:
+        super().__init__("watcher")
+        self._shared = shared
+        self._connections = {
+            broker_id: NodeConnection(host, port, timeout_ms=WATCH_TIMEOUT_MS)
+            for broker_id, (host, port) in addresses.items()
+        }  # owner: its thread
+        self._next_asked = 0  # owner: its thread
+        self.leaders: dict[int, tuple[int, int]] = {}  # partition -> (leader, epoch); owner: its thread; others read
+        self.answers = 0  # owner: its thread; how often a leader told a watermark
+
+    def _turn(self) -> None:
+        self._ask_for_leaders()
+        by_leader: dict[int, list[int]] = {}
+        for partition, (leader, _) in self.leaders.items():
+            by_leader.setdefault(leader, []).append(partition)
+        for leader, partitions in by_leader.items():
+            if leader in self._connections:
+                self._ask_for_watermarks(leader, partitions)
+        self._stopping.wait(TURN_S)
+
+    def _ask_for_leaders(self) -> None:
+        broker_ids = sorted(self._connections)
+        self._next_asked = (self._next_asked + 1) % len(broker_ids)
+        for partition in describe(self._connections[broker_ids[self._next_asked]]):
+            known = self.leaders.get(partition.partition_index, (-1, -1))
+            if partition.leader_epoch > known[1]:
+                self.leaders[partition.partition_index] = (partition.leader_id, partition.leader_epoch)
+
+    def _ask_for_watermarks(self, leader: int, partitions: Iterable[int]) -> None:
+        connection = self._connections[leader]
+        asked = [(partition, self.leaders[partition][1]) for partition in partitions]
+        try:
+            for isolation, level in ISOLATION.items():
+                self._list_offsets(connection, asked, isolation, level)
+            self._fetch(connection, asked)
+        except NodeConnectionError:
+            return  # it is down, paused or cut off
+
+    def _list_offsets(
+        self, connection: NodeConnection, asked: list[tuple[int, int]], isolation: str, level: int
+    ) -> None:
+        request = offsets_wire.ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=level,
+            topics=[
+                offsets_wire.ListOffsetsTopic(
+                    name=TOPIC,
+                    partitions=[
+                        offsets_wire.ListOffsetsPartition(
+                            partition_index=partition, current_leader_epoch=epoch, timestamp=LATEST
+                        )
+                        for partition, epoch in asked
+                    ],
+                )
+            ],
+        )
+        response = connection.send(request, LIST_OFFSETS_VERSION)
+        answers = [p for topic in response.topics for p in topic.partitions if p.error_code == 0]
+        self._note(f"latest offset, {isolation}", [(p.partition_index, p.offset) for p in answers])
+
+    def _fetch(self, connection: NodeConnection, asked: list[tuple[int, int]]) -> None:
+        """The watermark in answers to fetches: each leader's is its own, and begins where it knew it when elected."""
+        for partition, epoch in asked:
+            request = fetch_wire.FetchRequest(
+                replica_id=-1,
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=1,
+                session_epoch=-1,
+                topics=[
+                    fetch_wire.FetchTopic(
+                        topic=TOPIC,
+                        partitions=[
+                            fetch_wire.FetchPartition(
+                                partition=partition, current_leader_epoch=epoch, fetch_offset=0, partition_max_bytes=1
+                            )
+                        ],
+                    )
+                ],
+            )
+            response = connection.send(request, FETCH_VERSION)
+            answers = [p for topic in response.responses for p in topic.partitions if p.error_code == 0]
+            self._note(f"fetch in epoch {epoch}", [(p.partition_index, p.high_watermark) for p in answers])
+
+    def _note(self, observer: str, watermarks: list[tuple[int, int]]) -> None:
+        with self._shared.lock:
+            for partition, offset in watermarks:
+                self._shared.history.watermark(observer, partition, offset)
+        self.answers += len(watermarks)
+
+    def _close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+
+def describe(connection: NodeConnection) -> list[Any]:
+    """The topic's partitions as a broker knows them; empty while it does not answer."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
+    try:
+        response = connection.send(request, METADATA_VERSION)
+    except NodeConnectionError:
+        return []
+    return [partition for topic in response.topics for partition in topic.partitions]

@@ -1,0 +1,213 @@
+"""One stress run: a cluster, clients, faults; then healing, and the proof that nothing went wrong."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from barnabas.client.connection import NodeConnection
+from barnabas.common.clock import SystemClock
+from tests.stress.clients import SharedHistory, StressProducer, StressReader, Watcher, describe
+from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, TOPIC_CONFIG, StressCluster
+from tests.stress.faults import Fault, Faults
+from tests.stress.history import Content, summary
+from tests.stress.replicas import differences, read_log
+from tests.support.waiting import eventually
+
+PRODUCERS = 3
+PROGRESS_TIMEOUT_MS = 60_000
+HEAL_TIMEOUT_MS = 60_000
+SECOND_FAULT_SHARE = 0.3
+BREATHER_ACKNOWLEDGEMENTS_MAX = 400
+BUG_MARKS = ("Traceback", "AssertionError", "CRITICAL")
+
+
+class StressError(AssertionError):
+    """The cluster did something that it must not."""
+
+
+class StressRun:
+    """The parts of a run. Owner: the thread that calls `execute`."""
+
+    def __init__(self, cluster: StressCluster, seed: int, say: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._random = random.Random(seed)
+        self._say = say
+        self._clock = SystemClock()
+        self._started_ms = self._clock.monotonic_ms()
+        self._pause = threading.Event()  # never set: a wait for a real while
+        self._shared = SharedHistory()
+        bootstrap = cluster.bootstrap
+        self._create_topic()
+        self._producers = [StressProducer(bootstrap, self._shared, n, seed + n) for n in range(PRODUCERS)]
+        self._readers = [
+            StressReader(bootstrap, self._shared, f"{isolation} reader", isolation)
+            for isolation in ("read_uncommitted", "read_committed")
+        ]
+        addresses = {node.node_id: (node.host, node.port) for node in cluster.brokers}
+        self._watcher = Watcher(addresses, self._shared)
+        self._faults = Faults(cluster, self._random, lambda partition: self._leader_of(partition))
+        self._active: list[Fault] = []
+
+    def execute(self, faults: int) -> None:
+        """Let so many faults happen under load, heal, and check; raises AssertionError."""
+        with ExitStack() as stack:
+            for worker in (self._watcher, *self._readers, *self._producers):
+                stack.enter_context(worker)
+            self._await_progress(1)
+            for number in range(faults):
+                self._one_fault(number)
+            self._heal()
+            self._await_whole_isr()
+            for producer in self._producers:
+                producer.stop()
+            ends = self._ends()
+            self._await_readers(ends)
+            for worker in (self._watcher, *self._readers):
+                worker.stop()
+        self._check(ends)
+
+    # Faults
+
+    def _one_fault(self, number: int) -> None:
+        fault = None
+        while fault is None:
+            fault = self._faults.choose(frozenset(thing for active in self._active for thing in active.impaired))
+        hold_ms = self._faults.hold_ms()
+        self._tell(f"fault {number}: {fault.description} for {hold_ms} ms")
+        self._active.append(fault)
+        fault.begin()
+        is_alone = len(self._active) == 1
+        self._pause.wait(hold_ms / 1000)
+        self._check_processes()
+        if is_alone and self._random.random() < SECOND_FAULT_SHARE:
+            return  # the next one comes on top
+        self._heal()
+        self._await_progress(self._random.randint(1, BREATHER_ACKNOWLEDGEMENTS_MAX))
+
+    def _heal(self) -> None:
+        self._random.shuffle(self._active)
+        while self._active:
+            self._active.pop().end()
+
+    def _leader_of(self, partition: int) -> int:
+        leader = self._watcher.leaders.get(partition, (-1, -1))[0]
+        return leader if leader >= 0 else partition % BROKERS
+
+    def _check_processes(self) -> None:
+        """Nobody ends unless we end it, and nobody complains of a bug."""
+        impaired = {thing for fault in self._active for thing in fault.impaired}
+        for node in self._cluster.nodes.values():
+            if node.node_id not in impaired and not node.is_running:
+                raise StressError(f"{node.name} ended by itself: {node.log_tail(20)}")
+
+    # Waiting
+
+    def _await_progress(self, count: int) -> None:
+        """Until every producer had so many more acknowledgements."""
+        goals = [(producer, producer.acknowledged + count) for producer in self._producers]
+
+        def is_reached() -> bool:
+            return all(producer.acknowledged >= goal for producer, goal in goals)
+
+        before_ms = self._clock.monotonic_ms()
+        eventually(f"{count} more acknowledgements of each producer", is_reached, PROGRESS_TIMEOUT_MS)
+        waited_ms = self._clock.monotonic_ms() - before_ms
+        if waited_ms > 5_000:
+            self._tell(f"        {count} acknowledgements of each producer took {waited_ms} ms")
+
+    def _await_whole_isr(self) -> None:
+        """Until every broker says that every partition has all its replicas in sync."""
+        for node in self._cluster.brokers:
+            with NodeConnection(node.host, node.port, timeout_ms=2_000) as connection:
+                eventually(f"whole ISRs, says {node.name}", lambda c=connection: is_whole(c), HEAL_TIMEOUT_MS)  # type: ignore[misc]
+
+    def _ends(self) -> dict[int, int]:
+        """The end of each partition, once the high watermark is there too: the replicas are equal then."""
+
+        def lengths() -> dict[int, list[int]]:
+            return {
+                partition: [
+                    sum(path.stat().st_size for path in directory.glob("*.log"))
+                    for directory in self._directories(partition).values()
+                ]
+                for partition in range(PARTITIONS)
+            }
+
+        eventually("replicas of the same length", lambda: all(len(set(sizes)) == 1 for sizes in lengths().values()))
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
+        asked = {TopicPartition(TOPIC, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
+        return {tp.partition: answer.result(20).offset for tp, answer in admin.list_offsets(asked).items()}
+
+    def _await_readers(self, ends: Mapping[int, int]) -> None:
+        for reader in self._readers:
+            self._await_reader(reader, ends)
+
+    def _await_reader(self, reader: StressReader, ends: Mapping[int, int]) -> None:
+        wanted = [ends[partition] for partition in range(PARTITIONS)]
+        eventually(f"everything is read (to {wanted})", lambda: reader.positions == wanted, HEAL_TIMEOUT_MS)
+
+    # The proof
+
+    def _check(self, ends: Mapping[int, int]) -> None:
+        history = self._shared.history
+        counts = f"{history.sent_count()} sent, {history.acknowledged_count()} acknowledged"
+        self._tell(f"checking: {counts}, {self._watcher.answers} watermarks told by leaders")
+        problems = [error for producer in self._producers for error in producer.errors]
+        problems += self._replica_differences(ends)
+        found = summary(history.check(self._read_afresh(ends)))
+        problems += [found] if found else []
+        problems += self._bugs_in_logs()
+        if problems:
+            raise StressError("\n".join(problems))
+
+    def _read_afresh(self, ends: Mapping[int, int]) -> dict[int, Content]:
+        with StressReader(self._cluster.bootstrap, self._shared, "final reader", "read_committed") as reader:
+            self._await_reader(reader, ends)
+            reader.stop()
+        return dict(enumerate(reader.content))
+
+    def _replica_differences(self, ends: Mapping[int, int]) -> list[str]:
+        return [
+            f"partition {partition}: {difference}"
+            for partition in range(PARTITIONS)
+            for difference in differences(
+                {name: read_log(directory) for name, directory in self._directories(partition).items()},
+                ends[partition],
+            )
+        ]
+
+    def _directories(self, partition: int) -> dict[str, Path]:
+        return {node.name: self._cluster.partition_directory(node.node_id, partition) for node in self._cluster.brokers}
+
+    def _bugs_in_logs(self) -> list[str]:
+        found = []
+        for node in self._cluster.nodes.values():
+            lines = node.log_file.read_text(errors="replace").splitlines()
+            marked = [line for line in lines if any(mark in line for mark in BUG_MARKS)]
+            if marked:
+                found.append(f"{node.name} complained {len(marked)} times, first: {marked[0]} (see {node.log_file})")
+        return found
+
+    # Beside it
+
+    def _create_topic(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, BROKERS, config=TOPIC_CONFIG)])[TOPIC].result(20)
+
+    def _tell(self, text: str) -> None:
+        elapsed_s = (self._clock.monotonic_ms() - self._started_ms) / 1000
+        acknowledged = self._shared.history.acknowledged_count()
+        self._say(f"{elapsed_s:7.1f} s {acknowledged:7d} acknowledged  {text}")
+
+
+def is_whole(connection: NodeConnection) -> bool:
+    """Whether all replicas of all partitions are in sync, as this broker knows it."""
+    partitions = describe(connection)
+    return len(partitions) == PARTITIONS and all(len(p.isr_nodes) == BROKERS for p in partitions)
