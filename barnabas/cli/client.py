@@ -4,48 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import click
-from confluent_kafka import KafkaError, KafkaException
+from click.shell_completion import CompletionItem
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.errors import UserError
-from barnabas.cli.running import running_directories
-from barnabas.cluster import read_cluster_file
+from barnabas.cli.address import bootstrap_option, default_bootstrap
+from barnabas.cli.errors import RequestError, UserError
+from barnabas.cli.output import progress
+
+__all__ = ["bootstrap_option"]
 
 T = TypeVar("T")
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+K = TypeVar("K")
 TIMEOUT_S = 15
+COMPLETION_TIMEOUT_S = 1
+PROGRESS_MINIMUM = 10
+UNREACHABLE = frozenset({"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
 
 _silent = logging.getLogger("barnabas.cli.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
-
-
-def default_bootstrap() -> str:
-    """$BARNABAS_BOOTSTRAP, else the one local cluster that runs now, else 127.0.0.1:9092."""
-    if "BARNABAS_BOOTSTRAP" in os.environ:
-        return os.environ["BARNABAS_BOOTSTRAP"]
-    clusters = [read_cluster_file(directory) for directory in running_directories()]
-    found = [str(cluster["bootstrap"]) for cluster in clusters if cluster is not None]
-    if len(found) > 1:
-        raise UserError(f"several clusters run here: choose with --bootstrap {' or '.join(found)}")
-    return found[0] if found else DEFAULT_BOOTSTRAP
-
-
-def bootstrap_option(command: Callable[..., T]) -> Callable[..., T]:
-    """`--bootstrap`, for every command that needs a cluster."""
-    return click.option(
-        "--bootstrap",
-        metavar="HOST:PORT,...",
-        default=default_bootstrap,
-        show_default="$BARNABAS_BOOTSTRAP, the local cluster that runs, or 127.0.0.1:9092",
-        help="Where the cluster is.",
-    )(command)
 
 
 def settings(bootstrap: str, **extra: object) -> dict[str, Any]:
@@ -60,8 +43,6 @@ def kafka_errors(bootstrap: str) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise UserError(_one_line(error.args[0], bootstrap)) from error
-    except KafkaError as error:
-        raise UserError(_one_line(error, bootstrap)) from error
     except TimeoutError as error:
         raise UserError(f"no answer from {bootstrap} within {TIMEOUT_S} s") from error
 
@@ -73,12 +54,54 @@ def admin(bootstrap: str) -> Iterator[AdminClient]:
         yield AdminClient(settings(bootstrap))
 
 
+def partitions_of(client: AdminClient | Consumer | Producer, topic: str) -> list[int]:
+    """The partitions of a topic; raises UserError if there is none of that name."""
+    found = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    if found.error is not None:
+        raise UserError(f"{topic}: {reason(found.error)}")
+    return sorted(found.partitions)
+
+
+def results(futures: Mapping[K, Future[T]], name: Callable[[K], str] = str, label: str = "waiting") -> dict[K, T]:
+    """The results of an admin call by their key. All of them are awaited, then RequestError names every key that
+    failed.
+    """
+    found: dict[K, T] = {}
+    failures: list[tuple[K, KafkaError]] = []
+    with progress(label, len(futures), minimum=PROGRESS_MINIMUM) as advance:
+        for key, future in futures.items():
+            try:
+                found[key] = future.result(TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].name() in UNREACHABLE:
+                    raise
+                failures.append((key, error.args[0]))
+            advance(1)
+    if failures:
+        message = "; ".join(f"{name(key)}: {reason(cause)}" for key, cause in failures)
+        if found:
+            message += f"; done all the same: {', '.join(map(name, found))}"
+        raise RequestError(message, tuple(cause.name() for _, cause in failures))
+    return found
+
+
+def reason(cause: KafkaError) -> str:
+    """What the cluster said, with the name of its error code, in one line."""
+    text = " ".join(cause.str().split()).removeprefix("Broker: ")
+    return f"{text} ({cause.name()})"
+
+
 def _one_line(cause: KafkaError, bootstrap: str) -> str:
-    if cause.name() in ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
+    if cause.name() in UNREACHABLE:
         return f"no cluster answers at {bootstrap} ({cause.str()})"
-    return f"{cause.name()}: {cause.str()}"
+    return reason(cause)
 
 
-def results(futures: dict[Any, Future[T]]) -> dict[Any, T]:
-    """The results of an admin call by their key; the first failure is raised as KafkaException."""
-    return {key: future.result(TIMEOUT_S) for key, future in futures.items()}
+def complete_topics(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The topics of the cluster that answers, for the shell; none if none answers at once."""
+    try:
+        client = AdminClient(settings(ctx.params.get("bootstrap") or default_bootstrap()))
+        topics = client.list_topics(timeout=COMPLETION_TIMEOUT_S).topics
+    except (KafkaException, UserError):
+        return []
+    return [CompletionItem(topic) for topic in sorted(topics) if topic.startswith(incomplete)]

@@ -6,12 +6,19 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import click
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
 
-from barnabas.cli.client import admin, bootstrap_option, results
+from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import json_option, show
-from barnabas.cli.up import key_value
+from barnabas.cli.text import key_value
 
 T = TypeVar("T")
 
@@ -45,6 +52,19 @@ def _resource(
     return ConfigResource(kind, name, incremental_configs=changes)
 
 
+def _check_broker(client: AdminClient, broker: str | None) -> None:
+    """Refuse a broker that is not there: a request to it would wait for it to come."""
+    if not broker:
+        return
+    brokers = client.list_topics(timeout=TIMEOUT_S).brokers
+    if broker not in map(str, brokers):
+        raise UserError(f"no broker {broker} is up; the brokers are {', '.join(map(str, sorted(brokers)))}")
+
+
+def _name(resource: ConfigResource) -> str:
+    return f"{resource.restype.name.lower()} {resource.name}"
+
+
 @config.command("show")
 @_resource_options
 @click.option("--all", "everything", is_flag=True, help="Defaults too.")
@@ -55,7 +75,8 @@ def show_config(
 ) -> None:
     """Show the settings that differ from the defaults (or all of them), and where they come from."""
     with admin(bootstrap) as client:
-        (entries,) = results(client.describe_configs([_resource(topic, broker, group)])).values()
+        _check_broker(client, broker)
+        (entries,) = results(client.describe_configs([_resource(topic, broker, group)]), _name).values()
     rows = [
         {
             "key": entry.name,
@@ -104,4 +125,5 @@ def _alter(
     entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]
     resource = _resource(topic, broker, group, entries)
     with admin(bootstrap) as client:
-        results(client.incremental_alter_configs([resource]))
+        _check_broker(client, broker)
+        results(client.incremental_alter_configs([resource]), _name)

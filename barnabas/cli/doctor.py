@@ -6,95 +6,145 @@ each address what it tells clients, then try every address that was told, and sa
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from barnabas.cli.client import bootstrap_option
+from barnabas.cli.address import default_bootstrap, host_port
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import json_option, show
 from barnabas.client.connection import NodeConnection, NodeConnectionError
-from barnabas.config.errors import ConfigError
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 
 TIMEOUT_MS = 3000
+METADATA_VERSION = 12
 COLUMNS = ("asked", "is_told", "broker", "resolves_to", "answers", "problem")
+ANY_HOST = ("", "0.0.0.0", "::")
+
+
+class Address(NamedTuple):
+    """Where to ask, and what the file, if there is one, says will be told there: (broker id, host, port)."""
+
+    host: str
+    port: int
+    is_controller: bool = False
+    expected: tuple[int, str, int] | None = None
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@bootstrap_option
+@click.option("--bootstrap", metavar="HOST:PORT,...", help="The addresses that clients are given.")
 @json_option
-def doctor(file: Path | None, bootstrap: str, as_json: bool) -> None:
+def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> None:
     """Ask each listener what it tells clients, and whether those addresses answer from here.
 
-    With FILE, a server.properties, ask its listeners; else the addresses of --bootstrap. Exits 1 if anything is wrong.
+    With FILE, a server.properties, ask its listeners; else the addresses of --bootstrap (default: $BARNABAS_BOOTSTRAP,
+    the local cluster that runs, or 127.0.0.1:9092). Exits 1 if anything is wrong.
     """
-    addresses = _listeners(file) if file else [_host_port(text) for text in bootstrap.split(",")]
-    rows = [row for address in addresses for row in _examine(*address)]
+    if file is not None and bootstrap is not None:
+        raise UserError("give FILE or --bootstrap, not both")
+    if file is not None:
+        addresses = _listeners(file)
+    else:
+        addresses = [Address(*host_port(text)) for text in (bootstrap or default_bootstrap()).split(",")]
+    rows = [row for address in addresses for row in _examine(address)]
     show(rows, COLUMNS, as_json=as_json)
     problems = sum(row["problem"] is not None for row in rows)
     if problems:
         raise UserError(f"{problems} of {len(rows)} addresses would fail a client")
 
 
-def _host_port(text: str) -> tuple[str, int]:
-    host, _, port = text.strip().rpartition(":")
-    if not host or not port.isdigit():
-        raise UserError(f"'{text}' is not HOST:PORT")
-    return host.strip("[]"), int(port)
-
-
-def _listeners(file: Path) -> list[tuple[str, int]]:
-    from barnabas.config import Config
+def _listeners(file: Path) -> list[Address]:
+    from barnabas.config.config import Config
+    from barnabas.config.errors import ConfigError
 
     try:
         config = Config.load(file)
     except ConfigError as error:
-        raise UserError(str(error)) from error
-    return [(listener.host or "127.0.0.1", listener.port) for listener in config.listeners_parsed]
+        raise UserError(f"{file}: {error}") from error
+    controllers = {str(name).upper() for name in config.controller_listener_names}
+    advertised = {listener.name: listener for listener in config.advertised_listeners_parsed}
+    addresses = []
+    for listener in config.listeners_parsed:
+        if listener.port == 0:
+            raise UserError(f"{file}: listener {listener.name} has any free port: give the broker's as --bootstrap")
+        host = "127.0.0.1" if listener.host in ANY_HOST else listener.host
+        told = advertised.get(listener.name)
+        expected = (int(config.node_id), told.host or socket.gethostname(), told.port) if told else None
+        addresses.append(Address(host, listener.port, listener.name in controllers, expected))
+    return addresses
 
 
-def _examine(host: str, port: int) -> Iterator[dict[str, Any]]:
-    """One row an address that the listener at host:port tells clients, or one row that says why there is none."""
+def _examine(address: Address) -> Iterator[dict[str, Any]]:
+    """One row an address that the listener tells clients, or one row that says why there is none."""
+    host, port = address.host, address.port
     asked = f"{host}:{port}"
     try:
-        with NodeConnection(host, port, timeout_ms=TIMEOUT_MS, client_id="barnabas-doctor") as connection:
-            told = connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), 12)
+        with _connect(host, port) as connection:
+            if address.is_controller:  # it tells clients nothing
+                connection.send(ApiVersionsRequest(), 0)
+                yield _row(asked, None, None, _resolve(host), True, None)
+                return
+            told = _metadata(connection)
     except NodeConnectionError as error:
         yield _row(asked, None, None, _resolve(host), False, str(error))
         return
     if not told.brokers:
         yield _row(asked, None, None, _resolve(host), True, "it answers, but knows no broker yet")
     for broker in sorted(told.brokers, key=lambda broker: int(broker.node_id)):
-        yield _try(asked, str(broker.host), int(broker.port), int(broker.node_id))
+        yield _try(address, str(broker.host), int(broker.port), int(broker.node_id), told.cluster_id)
 
 
-def _try(asked: str, host: str, port: int, broker_id: int) -> dict[str, Any]:
+def _try(address: Address, host: str, port: int, broker_id: int, cluster_id: str | None) -> dict[str, Any]:
     """Whether a client could use this advertised address from here."""
+    asked, told = f"{address.host}:{address.port}", f"{host}:{port}"
     resolved = _resolve(host)
     if resolved is None:
-        return _row(asked, f"{host}:{port}", broker_id, None, False, f"the name {host} does not resolve here")
+        return _row(asked, told, broker_id, None, False, f"the name {host} does not resolve here")
     try:
-        with NodeConnection(host, port, timeout_ms=TIMEOUT_MS, client_id="barnabas-doctor") as connection:
-            connection.send(ApiVersionsRequest(), 0)
+        with _connect(host, port) as connection:
+            found = _metadata(connection).cluster_id
     except NodeConnectionError as error:
-        return _row(asked, f"{host}:{port}", broker_id, resolved, False, str(error))
-    return _row(asked, f"{host}:{port}", broker_id, resolved, True, None)
+        return _row(asked, told, broker_id, resolved, False, str(error))
+    problem = None
+    if found != cluster_id:
+        problem = f"another cluster answers there: {found}, not {cluster_id}"
+    elif _is_loopback(resolved) and not _is_loopback(_resolve(address.host) or ""):
+        problem = f"{host} is this very machine: clients on others would ask themselves"
+    elif address.expected is not None and address.expected[0] == broker_id and address.expected[1:] != (host, port):
+        _, expected_host, expected_port = address.expected
+        problem = f"the file says {expected_host}:{expected_port}: the broker was not restarted since"
+    return _row(asked, told, broker_id, resolved, True, problem)
+
+
+def _connect(host: str, port: int) -> NodeConnection:
+    return NodeConnection(host, port, timeout_ms=TIMEOUT_MS, client_id="barnabas-doctor")
+
+
+def _metadata(connection: NodeConnection) -> Any:
+    return connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), METADATA_VERSION)
 
 
 def _row(
     asked: str, told: str | None, broker: int | None, resolved: str | None, answers: bool, problem: str | None
 ) -> dict[str, Any]:
-    return dict(zip(COLUMNS, (asked, told, broker, resolved, "yes" if answers else "no", problem), strict=True))
+    return dict(zip(COLUMNS, (asked, told, broker, resolved, answers, problem), strict=True))
 
 
 def _resolve(host: str) -> str | None:
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-    except OSError:
+    except (OSError, UnicodeError):
         return None
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

@@ -1,19 +1,28 @@
-"""`barnabas dump-log`: what is in a log segment or an index, without a JVM."""
+"""`barnabas dump-log`: what is in the files of a log directory, without a JVM."""
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from barnabas.cli.errors import UserError
-from barnabas.cli.output import json_option, show
+from barnabas.cli.output import Row, json_option, show, show_json
+from barnabas.cli.text import shown
+from barnabas.common.files import OsFileSystem
+from barnabas.common.ids import uuid_to_string
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import iter_headers, iter_records, verify_crc
+from broker.storage import names
+from broker.storage.checkpoints import OffsetCheckpoint, read_epochs, read_meta_properties, read_partition_metadata
+from broker.storage.index import CorruptIndexError
+from broker.storage.producer_state import CorruptSnapshotError, read_snapshot
+from broker.storage.txn_index import TransactionIndex
 
 OFFSET_ENTRY = struct.Struct(">ii")  # offset relative to the segment's base offset, position
 TIME_ENTRY = struct.Struct(">qi")  # timestamp, offset relative to the base offset
@@ -33,34 +42,71 @@ BATCH_COLUMNS = (
     "compression",
     "crc",
 )
+PRODUCER_COLUMNS = (
+    "producer_id",
+    "epoch",
+    "coordinator_epoch",
+    "transaction_start",
+    "last_timestamp",
+    "last_sequence",
+    "last_offset",
+)
+SECOND_SUFFIXES = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX)
+
+
+class Reader(NamedTuple):
+    """How one kind of file is shown."""
+
+    columns: tuple[str, ...]
+    rows: Callable[[Path], Iterator[Row]]
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--records", is_flag=True, help="The records inside the batches too.")
+@click.option("--records", is_flag=True, help="The records inside the batches, not the batches.")
 @json_option
 def dump_log(files: tuple[Path, ...], records: bool, as_json: bool) -> None:
-    """Print the batches of .log files and the entries of .index and .timeindex files, checking every CRC."""
-    for file in files:
-        reader, columns = _reader(file, records)
-        try:
-            rows = list(reader(file))
-        except MalformedMessageError as error:
-            raise UserError(f"{file}: {error}") from error
-        show(rows, columns, as_json=as_json, title=str(file))
+    """Print what is in files of a log directory, checking every CRC.
+
+    These are segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot), checkpoints of
+    offsets and leader epochs, partition.metadata and meta.properties.
+    """
+    readers = [(file, _reader(file, records)) for file in files]
+    if as_json:
+        show_json(itertools.chain.from_iterable(_checked(file, reader, named=True) for file, reader in readers))
+        return
+    for file, reader in readers:
+        if len(files) > 1:
+            click.echo(f"{file}:")
+        show(_checked(file, reader), reader.columns, as_json=False)
 
 
-def _reader(file: Path, records: bool) -> tuple[Callable[[Path], Iterator[dict[str, Any]]], tuple[str, ...]]:
-    match file.suffix:
-        case ".log" if records:
-            return _records, ("offset", "timestamp", "key", "value", "headers")
-        case ".log":
-            return _batches, BATCH_COLUMNS
-        case ".index":
-            return _offset_index, ("offset", "position")
-        case ".timeindex":
-            return _time_index, ("timestamp", "offset")
-    raise UserError(f"{file}: a .log, .index or .timeindex file is expected")
+def _checked(file: Path, reader: Reader, *, named: bool = False) -> Iterator[Row]:
+    """The rows of a file; what is wrong with it is raised as UserError."""
+    try:
+        for row in reader.rows(file):
+            yield {"file": str(file), **row} if named else row
+    except (MalformedMessageError, CorruptSnapshotError, CorruptIndexError) as error:
+        raise UserError(f"{file}: {error}") from error
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise UserError(str(error)) from error  # a corrupt checkpoint or index: the text names the file
+
+
+def _reader(file: Path, records: bool) -> Reader:
+    name = file.name
+    for second in SECOND_SUFFIXES:
+        name = name.removesuffix(second)
+    reader = _READERS_BY_NAME.get(name) or _READERS_BY_SUFFIX.get(Path(name).suffix)
+    if reader is None:
+        known = ", ".join((*_READERS_BY_SUFFIX, *_READERS_BY_NAME))
+        raise UserError(f"{file}: not a file of a log directory; those are {known}")
+    if reader is _BATCHES and records:
+        return _RECORDS
+    if Path(name).suffix in _READERS_BY_SUFFIX and names.offset_of_file(name) is None:
+        raise UserError(f"{file}: its name does not begin with an offset")
+    return reader
 
 
 def _content(file: Path) -> bytes | mmap.mmap:
@@ -71,7 +117,7 @@ def _content(file: Path) -> bytes | mmap.mmap:
         return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _batches(file: Path) -> Iterator[dict[str, Any]]:
+def _batches(file: Path) -> Iterator[Row]:
     content = memoryview(_content(file))
     for position, header in iter_headers(content):
         verify_crc(content, position, header)
@@ -93,29 +139,37 @@ def _batches(file: Path) -> Iterator[dict[str, Any]]:
         }
 
 
-def _records(file: Path) -> Iterator[dict[str, Any]]:
+def _records(file: Path) -> Iterator[Row]:
     content = memoryview(_content(file))
+    show_value = _show_metadata if file.absolute().parent.name == names.METADATA_LOG_DIR else shown
     for position, header in iter_headers(content):
         verify_crc(content, position, header)
         for record in iter_records(content, position):
             yield {
                 "offset": record.offset,
                 "timestamp": record.timestamp,
-                "key": _text(record.key),
-                "value": _text(record.value),
-                "headers": [f"{_text(name)}={_text(value)}" for name, value in record.headers],
+                "key": shown(record.key),
+                "value": shown(record.value) if header.is_control else show_value(record.value),
+                "headers": [f"{shown(name)}={shown(value)}" for name, value in record.headers],
             }
 
 
-def _offset_index(file: Path) -> Iterator[dict[str, Any]]:
-    base_offset = int(file.stem)
+def _show_metadata(value: bytes | None) -> str | None:
+    """A record of the controller's log, decoded."""
+    from barnabas.protocol.metadata_records import decode_record
+
+    return None if value is None else repr(decode_record(value))
+
+
+def _offset_index(file: Path) -> Iterator[Row]:
+    base_offset = _base_offset(file)
     for relative, position in _entries(file, OFFSET_ENTRY):
         if relative or position:  # an index that was not trimmed ends in zeros
             yield {"offset": base_offset + relative, "position": position}
 
 
-def _time_index(file: Path) -> Iterator[dict[str, Any]]:
-    base_offset = int(file.stem)
+def _time_index(file: Path) -> Iterator[Row]:
+    base_offset = _base_offset(file)
     for timestamp, relative in _entries(file, TIME_ENTRY):
         if timestamp or relative:
             yield {"timestamp": timestamp, "offset": base_offset + relative}
@@ -126,5 +180,71 @@ def _entries(file: Path, entry: struct.Struct) -> Iterator[tuple[int, ...]]:
     return entry.iter_unpack(content[: len(content) - len(content) % entry.size])
 
 
-def _text(value: bytes | str | None) -> str | None:
-    return value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else value
+def _base_offset(file: Path) -> int:
+    offset = names.offset_of_file(file.name)
+    assert offset is not None  # _reader looked
+    return offset
+
+
+def _aborted_transactions(file: Path) -> Iterator[Row]:
+    index = TransactionIndex(OsFileSystem(), str(file), _base_offset(file))
+    index.sanity_check()
+    return (entry._asdict() for entry in index.entries())
+
+
+def _producers(file: Path) -> Iterator[Row]:
+    for entry in read_snapshot(file.read_bytes()):
+        values: tuple[Any, ...] = (
+            entry.producer_id,
+            entry.epoch,
+            entry.coordinator_epoch,
+            entry.txn_first_offset,
+            entry.last_timestamp,
+            entry.last_sequence,
+            entry.last_offset,
+        )
+        yield dict(zip(PRODUCER_COLUMNS, values, strict=True))
+
+
+def _offsets(file: Path) -> Iterator[Row]:
+    for tp, offset in OffsetCheckpoint(OsFileSystem(), str(file)).read().items():
+        yield {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+
+
+def _epochs(file: Path) -> Iterator[Row]:
+    for epoch, start_offset in read_epochs(OsFileSystem(), str(file)):
+        yield {"epoch": epoch, "start_offset": start_offset}
+
+
+def _topic_id(file: Path) -> Iterator[Row]:
+    topic_id = read_partition_metadata(OsFileSystem(), str(file))
+    if topic_id is not None:
+        yield {"topic_id": uuid_to_string(topic_id)}
+
+
+def _meta_properties(file: Path) -> Iterator[Row]:
+    for key, value in (read_meta_properties(OsFileSystem(), str(file)) or {}).items():
+        yield {"key": key, "value": value}
+
+
+_BATCHES = Reader(BATCH_COLUMNS, _batches)
+_RECORDS = Reader(("offset", "timestamp", "key", "value", "headers"), _records)
+_OFFSETS = Reader(("topic", "partition", "offset"), _offsets)
+_READERS_BY_SUFFIX = {
+    names.LOG_SUFFIX: _BATCHES,
+    names.INDEX_SUFFIX: Reader(("offset", "position"), _offset_index),
+    names.TIME_INDEX_SUFFIX: Reader(("timestamp", "offset"), _time_index),
+    names.TXN_INDEX_SUFFIX: Reader(
+        ("producer_id", "first_offset", "last_offset", "last_stable_offset"), _aborted_transactions
+    ),
+    names.SNAPSHOT_SUFFIX: Reader(PRODUCER_COLUMNS, _producers),
+}
+_READERS_BY_NAME = {
+    names.RECOVERY_POINT_FILE: _OFFSETS,
+    names.LOG_START_OFFSET_FILE: _OFFSETS,
+    names.HIGH_WATERMARK_FILE: _OFFSETS,
+    names.CLEANER_OFFSET_FILE: _OFFSETS,
+    names.LEADER_EPOCH_FILE: Reader(("epoch", "start_offset"), _epochs),
+    names.PARTITION_METADATA_FILE: Reader(("topic_id",), _topic_id),
+    names.META_PROPERTIES_FILE: Reader(("key", "value"), _meta_properties),
+}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import click
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results, settings
+from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, partitions_of, reason, results, settings
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import json_option, show
 
@@ -22,9 +22,9 @@ def group() -> None:
 def list_groups(bootstrap: str, as_json: bool) -> None:
     """List the groups with their states."""
     with admin(bootstrap) as client:
-        found = client.list_consumer_groups(request_timeout=TIMEOUT_S).result()
-        for error in found.errors:
-            raise error
+        found = client.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S)
+        if found.errors:
+            raise found.errors[0]
     rows = [
         {"group": each.group_id, "state": each.state.name, "type": each.type.name if each.type else None}
         for each in sorted(found.valid, key=lambda each: each.group_id)
@@ -40,6 +40,8 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
     """Show the committed offset, the lag and the owner of each partition of the group NAME."""
     with admin(bootstrap) as client:
         described = results(client.describe_consumer_groups([name]))[name]
+        if described.state == ConsumerGroupState.DEAD:
+            raise UserError(f"there is no group {name}")
         owners = {
             (tp.topic, tp.partition): member
             for member in described.members
@@ -107,7 +109,7 @@ def reset_offsets(
             altered = results(client.alter_consumer_group_offsets([request]))[name]
             for tp in altered.topic_partitions:
                 if tp.error is not None:
-                    raise UserError(f"{tp.topic}-{tp.partition}: {tp.error.str()}")
+                    raise UserError(f"{tp.topic}-{tp.partition}: {reason(tp.error)}")
     rows = [{"topic": tp.topic, "partition": tp.partition, "new_offset": tp.offset} for tp in offsets]
     show(rows, ("topic", "partition", "new_offset"), as_json=as_json)
     if not execute and not as_json:
@@ -119,10 +121,7 @@ def _targets(
 ) -> list[TopicPartition]:
     client = Consumer(settings(bootstrap, **{"group.id": "barnabas-cli"}))
     try:
-        found = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-        if found.error is not None:
-            raise UserError(f"{topic}: {found.error.str()}")
-        partitions = [TopicPartition(topic, partition) for partition in sorted(found.partitions)]
+        partitions = [TopicPartition(topic, partition) for partition in partitions_of(client, topic)]
         bounds = [client.get_watermark_offsets(tp, timeout=TIMEOUT_S) for tp in partitions]
         if to_timestamp is not None:
             asked = [TopicPartition(topic, tp.partition, to_timestamp) for tp in partitions]
@@ -143,5 +142,5 @@ def _targets(
 def delete(names: tuple[str, ...], bootstrap: str) -> None:
     """Delete inactive groups and their offsets."""
     with admin(bootstrap) as client:
-        results(client.delete_consumer_groups(list(names)))
+        results(client.delete_consumer_groups(list(dict.fromkeys(names))), label="deleting")
     click.echo(f"deleted {', '.join(names)}")

@@ -1,15 +1,21 @@
 """`barnabas`: the command line. Each command lives in a module of its own, imported only when it is called.
 
-Errors that a person causes end in one line on stderr and exit code 1 (2 for a wrong option): `UserError` and the
-library errors listed in `_EXPECTED` are turned into that line here, in one place.
+Errors that a person causes end in one line on stderr and a non-zero exit, here, in one place:
+    1    UserError, ClusterError, a file that cannot be used, a reader of our output that went away
+    2    a wrong option or argument
+    130  Ctrl-C, without a word
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
+from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from barnabas.cli.errors import UserError
 from barnabas.cluster import ClusterError
@@ -25,10 +31,11 @@ COMMANDS = {
     "consume": ("barnabas.cli.consume", "Print the records of a topic."),
     "config": ("barnabas.cli.config", "Show and change the settings of topics, brokers and groups."),
     "doctor": ("barnabas.cli.doctor", "Tell what clients will be told by each listener, and whether it answers."),
-    "dump-log": ("barnabas.cli.dump_log", "Print the batches of a log segment, an index or a checkpoint."),
+    "dump-log": ("barnabas.cli.dump_log", "Print what is in a log segment, an index, a snapshot or a checkpoint."),
     "completion": ("barnabas.cli.completion", "Print the completion script of a shell."),
 }
-_EXPECTED = (UserError, ClusterError, BrokenPipeError)
+EXIT_ERROR = 1
+EXIT_INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
@@ -48,6 +55,12 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Why not super(): it imports every command.
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="barnabas")
@@ -57,8 +70,45 @@ def cli() -> None:
 
 def main() -> None:
     """The console command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; return the exit code."""
     try:
-        cli(prog_name="barnabas")
-    except _EXPECTED as error:
-        print(f"barnabas: {error}", file=sys.stderr)
-        sys.exit(1)
+        code = cli.main(list(arguments), prog_name="barnabas", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return _refuse(_one_line(error), error.exit_code)
+    except (UserError, ClusterError) as error:
+        return _refuse(str(error), EXIT_ERROR)
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        return _refuse_file(error)
+    return code if isinstance(code, int) else 0
+
+
+def _refuse(line: str, code: int) -> int:
+    print(f"barnabas: {line}", file=sys.stderr)
+    return code
+
+
+def _refuse_file(error: OSError) -> int:
+    """An OSError is a person's to mend if it names a file, or says that nobody reads our output any more."""
+    if error.errno == errno.EPIPE:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at the end fails again
+        return EXIT_ERROR
+    if error.filename is None:
+        raise error
+    return _refuse(f"{os.fsdecode(error.filename)}: {error.strerror}", EXIT_ERROR)
+
+
+def _one_line(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split())
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{message} (see {error.ctx.command_path} --help)"
+    return message

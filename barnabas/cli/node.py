@@ -26,7 +26,7 @@ def node() -> None:
 
 def _add(action: str, summary: str) -> None:
     @node.command(action, help=summary)
-    @click.argument("node_id", metavar="ID", type=int)
+    @click.argument("node_id", metavar="ID", type=click.IntRange(0))
     @click.option(
         "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Needed only if several clusters run."
     )
@@ -39,8 +39,10 @@ for _action, _summary in ACTIONS.items():
 
 
 def _only_running() -> Path:
-    directories = running_directories()
-    if len(directories) != 1:
-        found = ", ".join(map(str, directories)) or "none"
-        raise UserError(f"say which cluster with --data-dir; running now: {found}")
-    return directories[0]
+    match running_directories():
+        case []:
+            raise UserError("no local cluster runs that is known here: name its directory with --data-dir")
+        case [directory]:
+            return directory
+        case several:
+            raise UserError(f"several clusters run here: choose with --data-dir {' or '.join(map(str, several))}")

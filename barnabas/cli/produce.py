@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import click
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from barnabas.cli.client import TIMEOUT_S, bootstrap_option, kafka_errors, settings
+from barnabas.cli.client import TIMEOUT_S, bootstrap_option, complete_topics, kafka_errors, reason, settings
 from barnabas.cli.errors import UserError
-from barnabas.cli.up import key_value
+from barnabas.cli.output import progress
+
+Header = tuple[str, str | bytes | None]
+DELIVERY_TIMEOUT_MS = 30_000
+UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
+INTERRUPTED_FLUSH_S = 2
+POLL_S = 0.2
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("--file", "source", type=click.File("rb"), default="-", help="Where the lines come from; - is stdin.")
 @click.option("--key-separator", metavar="TEXT", help="Split each line into key and value at the first TEXT.")
 @click.option("--partition", type=click.IntRange(0), help="Else by key, or spread.")
@@ -35,72 +40,106 @@ def produce(
     bootstrap: str,
 ) -> None:
     """Produce each line to TOPIC, and tell how many were acknowledged."""
-    sender = _Sender(topic, key_separator, -1 if partition is None else partition, dict(map(key_value, headers)))
+    own = {
+        "acks": acks,
+        "compression.type": compression,
+        "enable.idempotence": acks == "all",
+        "linger.ms": 5,
+        "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+        "topic.metadata.propagation.max.ms": UNKNOWN_TOPIC_TIMEOUT_MS,
+    }
     with kafka_errors(bootstrap):
-        producer = Producer(
-            settings(
-                bootstrap,
-                acks=acks,
-                **{"compression.type": compression, "enable.idempotence": acks == "all", "linger.ms": 5},
-            )
-        )
-        for line in _with_progress(source):
-            sender.send(producer, line.rstrip(b"\r\n"))
-        unsent = producer.flush(TIMEOUT_S)
-    if unsent or sender.failed:
-        raise UserError(f"{unsent + sender.failed} records were not acknowledged: {sender.error or 'timed out'}")
+        producer = Producer(settings(bootstrap, **own))
+        producer.list_topics(timeout=TIMEOUT_S)  # Why: says at once if no cluster answers
+        sender = _Sender(producer, topic, key_separator, -1 if partition is None else partition, headers)
+        try:
+            with _lines(source) as lines:
+                for line in lines:
+                    sender.send(line.rstrip(b"\r\n"))
+            sender.finish()
+        except KeyboardInterrupt:
+            producer.flush(INTERRUPTED_FLUSH_S)
+            raise
+    if sender.failed:
+        raise UserError(f"{sender.failed} records were not acknowledged: {sender.error}")
     click.echo(f"{sender.acknowledged} records acknowledged", err=True)
 
 
 class _Sender:
-    def __init__(self, topic: str, key_separator: str | None, partition: int, headers: dict[str, str]) -> None:
+    """Sends lines as records and counts what became of them."""
+
+    def __init__(
+        self, producer: Producer, topic: str, separator: str | None, partition: int, headers: tuple[str, ...]
+    ) -> None:
+        self._producer = producer
         self._topic = topic
-        self._separator = key_separator.encode() if key_separator else None
+        self._separator = separator.encode() if separator else None
         self._partition = partition
-        self._headers: list[tuple[str, str | bytes | None]] = list(headers.items())
+        self._headers = list(map(_header, headers))
         self.acknowledged = 0
         self.failed = 0
         self.error: str | None = None
 
-    def send(self, producer: Producer, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
+        """Queue a line; waits while the queue is full."""
         key, value = None, line
         if self._separator is not None:
             key, found, value = line.partition(self._separator)
             if not found:
-                raise UserError(f"a line has no {self._separator.decode()!r}: {line[:60].decode(errors='replace')!r}")
+                self.finish()
+                shown = line[:60].decode(errors="replace")
+                raise UserError(
+                    f"a line has no {self._separator.decode()!r}: {shown!r}; "
+                    f"the {self.acknowledged} records before it were acknowledged"
+                )
         while True:
             try:
-                producer.produce(
+                self._producer.produce(
                     self._topic, value, key, self._partition, on_delivery=self._on_delivery, headers=self._headers
                 )
             except BufferError:
-                producer.poll(0.1)  # the local queue is full: let deliveries make room
+                self._producer.poll(POLL_S)  # the local queue is full: let deliveries make room
+            except KafkaException as error:
+                raise UserError(f"{self._topic}: {reason(error.args[0])}") from error
             else:
-                producer.poll(0)
+                self._producer.poll(0)
                 return
+
+    def finish(self) -> None:
+        """Wait until each record is acknowledged or has failed, at the latest at its delivery timeout."""
+        with progress("waiting for acknowledgements", len(self._producer), minimum=10_000) as advance:
+            left = len(self._producer)
+            while left:
+                before, left = left, self._producer.flush(POLL_S)  # in steps: Ctrl-C is seen between them
+                advance(before - left)
 
     def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is None:
             self.acknowledged += 1
         else:
             self.failed += 1
-            self.error = self.error or f"{error.name()}: {error.str()}"
+            self.error = self.error or reason(error)
 
 
-def _with_progress(source: BinaryIO) -> Iterator[bytes]:
+def _header(text: str) -> Header:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UserError(f"--header '{text}' is not of the form KEY=VALUE")
+    return name, value
+
+
+@contextlib.contextmanager
+def _lines(source: BinaryIO) -> Iterator[Iterator[bytes]]:
     """The lines, behind a progress bar where the source is a file and somebody watches."""
     size = 0
     with contextlib.suppress(OSError, ValueError):
         size = source.seek(0, 2)
         source.seek(0)
-    if not size or not sys.stderr.isatty():
-        yield from source
-        return
-    from rich.console import Console
-    from rich.progress import Progress
+    with progress("producing", size) as advance:
+        yield _advancing(source, advance)
 
-    with Progress(console=Console(stderr=True)) as bars:
-        task = bars.add_task("producing", total=size)
-        for line in source:
-            yield line
-            bars.advance(task, len(line))
+
+def _advancing(source: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
+    for line in source:
+        yield line
+        advance(len(line))

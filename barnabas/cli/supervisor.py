@@ -1,8 +1,11 @@
 """The loop of `barnabas up`, and the socket through which `barnabas node` reaches it.
 
-One thread waits for four kinds of events: a stop signal (through the signal wake-up descriptor), the end of a child
-(its pidfd), a connection on DIR/control.sock, and nothing else. Acting on nodes goes through the supervisor because
-only a parent can be sure that a pid is still its child.
+One thread waits for three kinds of events: a stop signal (through the signal wake-up descriptor), the end of a child
+(its pidfd), and a connection on DIR/control.sock. Acting on nodes goes through the supervisor because only a parent can
+be sure that a pid is still its child.
+
+*Signals*: the first SIGINT, SIGTERM or SIGHUP asks for an orderly end, whatever goes on; any further one kills all
+processes at once. SIGINT ends in exit code 130, the others in 0.
 
 *Protocol*: one JSON object a connection, {"action": "kill", "id": 0}; the answer is {"done": "..."} or {"error":
 "..."}.
@@ -10,68 +13,61 @@ only a parent can be sure that a pid is still its child.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from barnabas.cli.running import announce
-from barnabas.cluster import ClusterError, LocalCluster, Node
+from barnabas.cli.running import announced
+from barnabas.cluster import CancelledError, ClusterError, LocalCluster, Node
 
-REQUEST_MAX_BYTES = 4096
+MESSAGE_MAX_BYTES = 65536
 REQUEST_TIMEOUT_S = 5
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXIT_INTERRUPTED = 130
 
 
-def supervise(cluster: LocalCluster) -> None:
-    """Start the cluster, print the ready line, serve until SIGINT or SIGTERM, stop everything."""
-    supervisor = _Supervisor(cluster)
-    try:
-        cluster.start()
-        supervisor.serve()
-    finally:
-        supervisor.close()
+def supervise(cluster: LocalCluster) -> int:
+    """Start the cluster, print the ready line, serve until a stop signal, stop everything; return the exit code."""
+    with contextlib.closing(Supervisor(cluster)) as supervisor:
+        with contextlib.suppress(CancelledError):
+            cluster.start()
+            try:
+                supervisor.serve()
+            finally:
+                cluster.stop()
+        return supervisor.exit_code
 
 
-class _Supervisor:
+class Supervisor:
+    """Owns the signals of the process and the events of a cluster; all on the main thread."""
+
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self._selector = selectors.DefaultSelector()
-        self._stopping = False
+        self._signals: list[int] = []  # the handler appends
         self._pidfds: dict[int, int] = {}  # node id -> pidfd of its process
         self._wake_reader, self._wake_writer = socket.socketpair()
         for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
         signal.set_wakeup_fd(self._wake_writer.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         self._selector.register(self._wake_reader, selectors.EVENT_READ, self._drain_wake_ups)
+        cluster.is_cancelled = lambda: bool(self._signals)
 
-    def _on_signal(self, *_: object) -> None:
-        if not self._cluster.nodes or self._stopping:
-            raise SystemExit(130)
-        if not self._pidfds:  # still starting: unwind through LocalCluster.start, which stops what runs
-            raise SystemExit(130)
-        self._stopping = True
-
-    def serve(self) -> None:
-        control = self._listen()
-        for node in self._cluster.nodes.values():
-            self._watch(node)
-        pointer = announce(self._cluster.directory)
-        print(f"ready bootstrap={self._cluster.bootstrap} metrics={self._cluster.metrics}", flush=True)
-        while not self._stopping:
-            for key, _ in self._selector.select():
-                handler: Callable[[], None] = key.data
-                handler()
-        pointer.unlink(missing_ok=True)
-        self._unlisten(control)
-        self._cluster.stop()
+    @property
+    def exit_code(self) -> int:
+        """What the process ends with, by the first signal."""
+        return EXIT_INTERRUPTED if self._signals[:1] == [signal.SIGINT] else 0
 
     def close(self) -> None:
+        """Give the descriptors back; signals go on being taken, and ignored."""
         signal.set_wakeup_fd(-1)
         for descriptor in self._pidfds.values():
             os.close(descriptor)
@@ -79,14 +75,30 @@ class _Supervisor:
         self._wake_reader.close()
         self._wake_writer.close()
 
+    def _on_signal(self, number: int, _: object) -> None:
+        if self._signals:
+            self._cluster.kill()
+        self._signals.append(number)
+
+    def serve(self) -> None:
+        """Say that the cluster is ready, and take events until a stop signal."""
+        for node in self._cluster.nodes.values():
+            self._watch(node)
+        with self._listening(), announced(self._cluster.directory):
+            print(f"ready bootstrap={self._cluster.bootstrap} metrics={self._cluster.metrics}", flush=True)
+            while not self._signals:
+                for key, _ in self._selector.select():
+                    handler: Callable[[], None] = key.data
+                    handler()
+
     def _drain_wake_ups(self) -> None:
-        self._wake_reader.recv(REQUEST_MAX_BYTES)
+        self._wake_reader.recv(MESSAGE_MAX_BYTES)
 
     def _watch(self, node: Node) -> None:
         assert node.child is not None
-        descriptor = os.pidfd_open(node.child.pid)
+        descriptor = os.pidfd_open(node.child.pid)  # never fails: nobody has waited for the child yet
         self._pidfds[node.node_id] = descriptor
-        self._selector.register(descriptor, selectors.EVENT_READ, lambda: self._on_end(node))
+        self._selector.register(descriptor, selectors.EVENT_READ, lambda: self._on_end(node, descriptor))
 
     def _unwatch(self, node: Node) -> None:
         descriptor = self._pidfds.pop(node.node_id, None)
@@ -94,42 +106,44 @@ class _Supervisor:
             self._selector.unregister(descriptor)
             os.close(descriptor)
 
-    def _on_end(self, node: Node) -> None:
+    def _on_end(self, node: Node, descriptor: int) -> None:
         """A process ended by itself: leave it dead and say so."""
+        if self._pidfds.get(node.node_id) != descriptor:
+            return  # it was ended on request in this very turn
+        if node.is_running:
+            return  # and started again, on the same descriptor
         self._unwatch(node)
-        if not node.is_running and node.child is not None:
-            tail = node.log_tail(1)
-            code = node.child.returncode
-            print(f"{node.name} ended with code {code}{': ' + tail if tail else ''}", file=sys.stderr, flush=True)
+        assert node.child is not None
+        line = f"{node.name} died: {_ending(node.child.wait())}; its log is {node.log_file}"
+        print(f"barnabas: {line}; `barnabas node start {node.node_id}` brings it back", file=sys.stderr, flush=True)
 
-    def _listen(self) -> socket.socket:
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Take requests on the control socket for as long as the block runs."""
         path = control_path(self._cluster.directory)
         path.unlink(missing_ok=True)
-        control = socket.socket(socket.AF_UNIX)
-        with _short_path(path) as name:
-            control.bind(name)
-        control.listen()
-        self._selector.register(control, selectors.EVENT_READ, lambda: self._on_request(control))
-        return control
-
-    def _unlisten(self, control: socket.socket) -> None:
-        self._selector.unregister(control)
-        control.close()
-        control_path(self._cluster.directory).unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as control:
+            with _short_name(path) as name:
+                control.bind(name)
+            control.listen()
+            self._selector.register(control, selectors.EVENT_READ, lambda: self._on_request(control))
+            try:
+                yield
+            finally:
+                self._selector.unregister(control)
+                path.unlink(missing_ok=True)
 
     def _on_request(self, control: socket.socket) -> None:
         connection, _ = control.accept()
         with connection:
             connection.settimeout(REQUEST_TIMEOUT_S)
             try:
-                request = json.loads(connection.recv(REQUEST_MAX_BYTES))
+                request = json.loads(connection.recv(MESSAGE_MAX_BYTES))
                 answer = {"done": self._act(str(request["action"]), int(request["id"]))}
             except (ClusterError, OSError, ValueError, KeyError, TypeError) as error:
                 answer = {"error": str(error)}
-            try:
+            with contextlib.suppress(OSError):  # whoever asked has gone; the action is done all the same
                 connection.sendall(json.dumps(answer).encode())
-            except OSError:
-                return  # whoever asked has gone; the action is done all the same
 
     def _act(self, action: str, node_id: int) -> str:
         node = self._cluster.nodes.get(node_id)
@@ -138,17 +152,13 @@ class _Supervisor:
             raise ClusterError(f"there is no node {node_id}; the ids are {known}")
         match action:
             case "kill":
-                self._unwatch(node)
-                self._cluster.stop_node(node, signal.SIGKILL)
-                return f"{node.name} killed"
+                return self._end(node, signal.SIGKILL, "killed")
             case "stop":
-                self._unwatch(node)
-                self._cluster.stop_node(node)
-                return f"{node.name} stopped"
+                return self._end(node, signal.SIGTERM, "stopped")
             case "start":
                 self._cluster.start_node(node)
                 self._watch(node)
-                self._cluster.await_ready()
+                self._cluster.await_ready(nodes=[node])
                 return f"{node.name} is back"
             case "pause":
                 self._cluster.signal_node(node, signal.SIGSTOP)
@@ -159,25 +169,37 @@ class _Supervisor:
             case _:
                 raise ClusterError(f"'{action}' is no action")
 
+    def _end(self, node: Node, number: signal.Signals, done: str) -> str:
+        if not node.is_running:
+            raise ClusterError(f"{node.name} is not running")
+        self._unwatch(node)
+        self._cluster.stop_node(node, number)
+        return f"{node.name} {done}"
+
+
+def _ending(code: int) -> str:
+    """What an exit code as Popen gives it means."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
 
 def control_path(directory: Path) -> Path:
     """Where the supervisor of this directory listens."""
     return directory / "control.sock"
 
 
-class _short_path:  # noqa: N801 - reads as a function
+@contextlib.contextmanager
+def _short_name(path: Path) -> Iterator[str]:
     """A name for a socket in a deep directory: AF_UNIX allows 107 bytes, so go through /proc/self/fd/N."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._directory = -1
-
-    def __enter__(self) -> str:
-        self._directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        return f"/proc/self/fd/{self._directory}/{self._path.name}"
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._directory)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
 
 
 def ask(directory: Path, action: str, node_id: int, timeout_s: float = 60) -> str:
@@ -185,12 +207,14 @@ def ask(directory: Path, action: str, node_id: int, timeout_s: float = 60) -> st
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
         try:
-            with _short_path(control_path(directory)) as name:
+            with _short_name(control_path(directory)) as name:
                 connection.connect(name)
             connection.sendall(json.dumps({"action": action, "id": node_id}).encode())
-            answer = json.loads(connection.recv(REQUEST_MAX_BYTES))
+            answer = json.loads(connection.recv(MESSAGE_MAX_BYTES))
+        except TimeoutError as error:
+            raise ClusterError(f"the cluster in {directory} did not answer within {timeout_s:.0f} s") from error
         except (OSError, ValueError) as error:
-            raise ClusterError(f"no cluster answers in {directory}: {error}") from error
+            raise ClusterError(f"no cluster runs in {directory}") from error
     if "error" in answer:
         raise ClusterError(answer["error"])
     return str(answer["done"])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import click
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results
+from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, complete_topics, results
+from barnabas.cli.errors import RequestError
 from barnabas.cli.output import json_option, show
-from barnabas.cli.up import key_value
+from barnabas.cli.text import key_value
 
 
 @click.group()
@@ -36,9 +37,11 @@ def create(
     with admin(bootstrap) as client:
         try:
             results(client.create_topics([new_topic]))
-        except KafkaException as error:
-            if not (if_not_exists and error.args[0].name() == "TOPIC_ALREADY_EXISTS"):
+        except RequestError as error:
+            if not (if_not_exists and error.codes == ("TOPIC_ALREADY_EXISTS",)):
                 raise
+            click.echo(f"{name} is there already")
+            return
     click.echo(f"created {name}")
 
 
@@ -63,7 +66,7 @@ def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_topics)
 @bootstrap_option
 @json_option
 def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
@@ -86,7 +89,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @click.option("--partitions", type=click.IntRange(1), required=True, help="How many there shall be.")
 @bootstrap_option
 def alter(name: str, partitions: int, bootstrap: str) -> None:
@@ -97,10 +100,10 @@ def alter(name: str, partitions: int, bootstrap: str) -> None:
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_topics)
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap: str) -> None:
     """Delete topics and all that they hold."""
     with admin(bootstrap) as client:
-        results(client.delete_topics(list(names)))
+        results(client.delete_topics(list(dict.fromkeys(names))), label="deleting")
     click.echo(f"deleted {', '.join(names)}")

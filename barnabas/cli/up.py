@@ -6,7 +6,6 @@ A process that dies is left dead and named, so that failures can be watched; `ba
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,7 +14,10 @@ import click
 
 from barnabas.cli.errors import UserError
 from barnabas.cli.supervisor import supervise
-from barnabas.cluster import LocalCluster
+from barnabas.cli.text import key_value
+from barnabas.cluster import LocalCluster, ProcessDiedError
+
+PORT_MAX = 65535
 
 
 @click.command()
@@ -24,27 +26,50 @@ from barnabas.cluster import LocalCluster
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65000),
+    type=click.IntRange(0, PORT_MAX),
     default=9092,
     show_default=True,
-    help="Port of broker 0; 0 takes free ports.",
+    help="Port of broker 0, the others' count up; 0 takes free ports.",
 )
 @click.option(
     "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Kept and reused; else a temporary one."
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Any key of Kafka's server properties.")
-def up(brokers: int, port: int, data_dir: Path | None, configs: tuple[str, ...]) -> None:
+def up(brokers: int, port: int, data_dir: Path | None, configs: tuple[str, ...]) -> int:
     """Start a controller (id 100) and brokers (ids 0, 1, ...) on 127.0.0.1, and run until SIGINT or SIGTERM."""
-    with contextlib.ExitStack() as stack:
-        if data_dir is None:
-            data_dir = Path(tempfile.mkdtemp(prefix="barnabas-"))
-            stack.callback(shutil.rmtree, data_dir, ignore_errors=True)
-        supervise(LocalCluster(data_dir.absolute(), brokers, port, dict(map(key_value, configs))))
+    if port + brokers - 1 > PORT_MAX:
+        raise UserError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
+    config = dict(map(key_value, configs))
+    if data_dir is not None:
+        return _run(LocalCluster(data_dir.absolute(), brokers, port, config))
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-"))
+    try:
+        return _run(LocalCluster(directory, brokers, port, config))
+    except ProcessDiedError:
+        directory = Path()  # the message names a log in it
+        raise
+    finally:
+        if directory.name:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
-def key_value(text: str) -> tuple[str, str]:
-    """Split KEY=VALUE. Raises UserError."""
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise UserError(f"'{text}' is not of the form KEY=VALUE")
-    return key.strip(), value.strip()
+def _run(cluster: LocalCluster) -> int:
+    cluster.plan()
+    if cluster.config:
+        _check(cluster)
+    return supervise(cluster)
+
+
+def _check(cluster: LocalCluster) -> None:
+    """Refuse what the processes would refuse, before any is started; warn of unknown keys."""
+    import logging
+
+    from barnabas.config.config import Config
+    from barnabas.config.errors import ConfigError
+
+    logging.basicConfig(format="barnabas: %(message)s", level=logging.WARNING)
+    try:
+        for node in (cluster.controller, cluster.brokers[0]):
+            Config.from_properties(cluster.properties(node), role=node.role)
+    except ConfigError as error:
+        raise UserError(str(error)) from error

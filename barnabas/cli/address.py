@@ -1,0 +1,56 @@
+"""Where the cluster is that a command talks to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from barnabas.cli.errors import UserError
+from barnabas.cli.running import running_directories
+from barnabas.common.cluster_file import read_cluster_file
+
+T = TypeVar("T")
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+VARIABLE = "BARNABAS_BOOTSTRAP"
+PORT_MAX = 65535
+
+
+def default_bootstrap() -> str:
+    """$BARNABAS_BOOTSTRAP, else the one local cluster that runs now, else 127.0.0.1:9092."""
+    if os.environ.get(VARIABLE):
+        return os.environ[VARIABLE]
+    clusters = [read_cluster_file(directory) for directory in running_directories()]
+    found = [cluster["bootstrap"] for cluster in clusters if cluster is not None]
+    if len(found) > 1:
+        raise UserError(f"several clusters run here: choose with --bootstrap {' or '.join(found)}")
+    return found[0] if found else DEFAULT_BOOTSTRAP
+
+
+def checked_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str:
+    """The addresses of --bootstrap, or the default."""
+    if value is None:
+        return default_bootstrap()
+    for text in value.split(","):
+        host_port(text)
+    return value
+
+
+def bootstrap_option(command: Callable[..., T]) -> Callable[..., T]:
+    """`--bootstrap`, for every command that needs a cluster."""
+    return click.option(
+        "--bootstrap",
+        metavar="HOST:PORT,...",
+        callback=checked_bootstrap,
+        help=f"Where the cluster is; else ${VARIABLE}, the local cluster that runs, or {DEFAULT_BOOTSTRAP}.",
+    )(command)
+
+
+def host_port(text: str) -> tuple[str, int]:
+    """Split HOST:PORT. Raises UserError."""
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
+        raise UserError(f"'{text}' is not HOST:PORT")
+    return host.strip("[]"), int(port)
