@@ -9,6 +9,8 @@ import pytest
 from tests.support.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
 from tests.support.kafka_tools import KafkaTools
 
+_shown: set[str] = set()  # logs that an earlier report has: tests that share a cluster may fail by the hundred
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of this project's test runs."""
@@ -48,5 +50,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         for fixture in getattr(item, "funcargs", {}).values():
             logs = getattr(fixture, "logs", None)
             if callable(logs):
-                report.sections += [(f"log of {name}", text) for name, text in logs().items()]
+                report.sections += [(f"log of {name}", text) for name, text in logs().items() if text not in _shown]
+                _shown.update(logs().values())
     return report

@@ -14,7 +14,8 @@ Version notes
 Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, INVALID_RECORD,
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP,
 OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TOPIC_EXCEPTION, NOT_ENOUGH_REPLICAS,
-NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a
+transactional batch in a request without a transactional id.
 
 Different from Apache Kafka: there is no transaction coordinator yet, so no transaction can be open, and a
 transactional batch is refused with INVALID_TXN_STATE, as Kafka refuses one outside a transaction.
@@ -40,6 +41,7 @@ from broker.apis.api import Api
 from broker.apis.redirect import current_leader
 from broker.metadata_cache import INTERNAL_TOPICS
 from broker.replication.delayed_produce import DelayedProduce, Errors
+from broker.replication.replica_manager import AppendResult
 from broker.storage.log_types import AppendOrigin
 
 if TYPE_CHECKING:
@@ -121,10 +123,13 @@ def _append(
     try:
         if tp.topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {tp.topic}")
-        checked = _check_batch(records, request.version)
+        checked = _check_batch(records, request.version, request.message.transactional_id)
+    except ApiError as error:
+        return _failed(tp, AppendResult(error.code, error_message=error.message))
+    try:
         info, partition = manager.append_one(tp, checked, required_acks=acks, origin=AppendOrigin.CLIENT)
     except ApiError as error:
-        return _failed(services, tp, error)
+        return _failed(tp, manager.failed_append(tp, error))
     request.moved.append(tp)
     response = PartitionProduceResponse(
         index=tp.partition,
@@ -138,7 +143,7 @@ def _append(
     return response
 
 
-def _check_batch(records: memoryview | None, version: int) -> memoryview:
+def _check_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
     """Require exactly one whole batch of magic 2, not transactional, in a compression this version may use."""
     size = 0 if records is None else len(records)
     if records is None or size < _OVERHEAD:
@@ -148,20 +153,23 @@ def _check_batch(records: memoryview | None, version: int) -> memoryview:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE)
     if batch_size > size:
         raise ApiError(ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition")
-    if records[_MAGIC_AT] != 2:
+    if records[_MAGIC_AT] > 2:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE)
+    if records[_MAGIC_AT] < 2:
         raise ApiError(ErrorCode.INVALID_RECORD, "only record batches of magic 2 are allowed")
     if size - batch_size >= _OVERHEAD:
         raise ApiError(ErrorCode.INVALID_RECORD, "there must be exactly one record batch per partition")
     attributes = records[_ATTRIBUTES_LOW_AT]
-    if version < ZSTD_FROM and attributes & _COMPRESSION_MASK == _ZSTD:
+    if version < ZSTD_FROM and attributes & _COMPRESSION_MASK >= _ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if attributes & _TRANSACTIONAL and transactional_id is None:
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if attributes & _TRANSACTIONAL:
         raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction is open: transactions are not built yet")
     return records[:batch_size]
 
 
-def _failed(services: Services, tp: TopicPartition, error: ApiError) -> PartitionProduceResponse:
-    result = services.replica_manager.failed_append(tp, error)
+def _failed(tp: TopicPartition, result: AppendResult) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=tp.partition,
         error_code=result.error,

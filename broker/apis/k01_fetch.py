@@ -203,6 +203,8 @@ def _partition_data(
         if error == ErrorCode.KAFKA_STORAGE_ERROR and request.version < STORAGE_ERROR_FROM:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         data = _error_data(item, error)
+        if error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            data.aborted_transactions = None  # Why: Kafka's list is empty only where it asked no partition
         if request.version >= REDIRECTS_FROM and error in REDIRECTED:
             leader_id, leader_epoch, node = current_leader(services, request, item.tp)
             data.current_leader.leader_id = leader_id

@@ -50,14 +50,18 @@ def handle(services: Services, request: Request) -> Answer:
     """Answer each partition from its log."""
     message: ListOffsetsRequest = request.message
     counts = Counter((topic.name, p.partition_index) for topic in message.topics for p in topic.partitions)
+    refused: set[TopicPartition] = set()
     topics = []
     for topic in message.topics:
         partitions = []
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
+            if counts[tp] > 1:
+                if tp not in refused:  # Why: Kafka keeps its answers in a map, so a partition gets one
+                    refused.add(tp)
+                    partitions.append(_failed(partition, ErrorCode.INVALID_REQUEST))
+                continue
             try:
-                if counts[tp] > 1:
-                    raise ApiError(ErrorCode.INVALID_REQUEST)
                 partitions.append(_answer(services, request.version, message, tp, partition))
             except ApiError as error:
                 partitions.append(_failed(partition, _downgraded(error.code, request.version)))

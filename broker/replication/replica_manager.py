@@ -55,6 +55,13 @@ EXPECTED_APPEND_ERRORS = frozenset(
     }
 )
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+# With these an answer does not tell where the log starts (ReplicaManager.appendRecordsToLeader, Kafka 4.3).
+START_UNTOLD = TOO_LARGE | {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
 
 
 class LeadershipListener(Protocol):
@@ -226,9 +233,11 @@ class ReplicaManager:
         return results
 
     def failed_append(self, tp: TopicPartition, error: ApiError) -> AppendResult:
-        """The result for a partition whose append raised `error`."""
+        """The result for a partition whose append raised `error`; most errors tell where the log starts."""
         partition = self._partitions.get(tp)
-        start = -1 if partition is None or partition.log is None else partition.log.log_start_offset
+        start = -1
+        if error.code not in START_UNTOLD and partition is not None and partition.log is not None:
+            start = partition.log.log_start_offset
         return AppendResult(error.code, None, start, error.message, getattr(error, "record_errors", ()))
 
     def append_internal(

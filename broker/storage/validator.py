@@ -120,7 +120,7 @@ def validate_for_leader(
             max_timestamp = _max_timestamp(header, summary)
             _check_keys(summary, config, tp)
         if not stamps:
-            _check_timestamps(header, summary, config, now_ms, tp)
+            _check_timestamps(data, header, summary, config, now_ms, tp)
         elif header.attributes & LOG_APPEND_TIME_BIT:
             raise _client_stamped(header, tp)
         if source != target or (summary is not None and not summary.offsets_are_contiguous):
@@ -278,7 +278,12 @@ def _check_keys(summary: RecordsSummary, config: LogConfig, tp: TopicPartition) 
 
 
 def _check_timestamps(
-    header: BatchHeader, summary: RecordsSummary | None, config: LogConfig, now_ms: int, tp: TopicPartition
+    data: bytearray | memoryview,
+    header: BatchHeader,
+    summary: RecordsSummary | None,
+    config: LogConfig,
+    now_ms: int,
+    tp: TopicPartition,
 ) -> None:
     """Check the topic's bounds, against the header's claims where the records were not walked.
 
@@ -293,13 +298,22 @@ def _check_timestamps(
         highest = header.base_timestamp + summary.timestamp_delta_max
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
-    wrong = highest if highest > latest else lowest
-    if highest > latest or (lowest < earliest and lowest != -1):
-        message = (
-            f"Timestamp {wrong} of a message in topic partition {tp} is out of range. The timestamp should be within "
-            f"[{earliest}, {latest}]"
+    if highest <= latest and (lowest >= earliest or lowest == -1):
+        return
+    if summary is None:
+        suspects = [highest if highest > latest else lowest]
+    else:
+        suspects = [record.timestamp for record in iter_records(data)]
+    errors = [
+        RecordError(
+            index,
+            f"Timestamp {timestamp} of a message in topic partition {tp} is out of range. The timestamp should be "
+            f"within [{earliest}, {latest}]",
         )
-        raise _record_errors(ErrorCode.INVALID_TIMESTAMP, [RecordError(0, message)])
+        for index, timestamp in enumerate(suspects)
+        if timestamp > latest or (timestamp < earliest and timestamp != -1)
+    ]
+    raise _record_errors(ErrorCode.INVALID_TIMESTAMP, errors)
 
 
 def _client_stamped(header: BatchHeader, tp: TopicPartition) -> ApiError:

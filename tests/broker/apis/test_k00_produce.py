@@ -84,7 +84,7 @@ def with_count(count):
         (
             produce(batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)),
             9,
-            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
     ],
 )

@@ -64,7 +64,7 @@ def test_offsets_that_are_refused(room):
         replica_id=-1, topics=[list_wire.ListOffsetsTopic(name="t", partitions=[item, item])]
     )
     partitions = room.answer(twice, 11).topics[0].partitions
-    assert [p.error_code for p in partitions] == [ErrorCode.INVALID_REQUEST] * 2
+    assert [p.error_code for p in partitions] == [ErrorCode.INVALID_REQUEST], "named twice, answered once"
 
 
 def test_a_new_leader_whose_watermark_lags_gives_no_end(room):
