@@ -417,6 +417,10 @@ class Partition:
             isr = frozenset(change.isr)
             self._reset_followers_locked(change, is_new_leader=not old.is_leader, is_new_epoch=is_new_epoch)
             self.role = _role_of(change, is_leader=True, isr=isr, start=start)
+            if old.is_isr_change_in_flight and change.partition_epoch == old.partition_epoch:
+                # Why: a restarted controller repeats the state that we have. Our proposal is still on its way to it, and
+                # once accepted there, a larger ISR must not find the high watermark beyond a member's end.
+                self.role = replace(self.role, maximal_isr=old.maximal_isr, is_isr_change_in_flight=True)
             self._maybe_increment_high_watermark_locked()
             return is_new_epoch
 

@@ -105,6 +105,18 @@ def test_a_follower_that_caught_up_joins_through_the_controller(room):
     assert (partition.isr, partition.partition_epoch) == ({1, 2, 3}, 1)
 
 
+def test_a_push_that_says_nothing_new_leaves_a_proposal_in_flight(room):
+    room.push({"t": [state(1, (1, 2, 3), isr=(1, 2))]})
+    room.answer(produce(batch(b"a")), 9)
+    room.answer(follower_fetch(1, replica=3), 17)
+    ((_tp, _proposal, on_done),) = room.isr_changes.submitted
+    partition = room.manager.partition(TP)
+    room.push({"t": [state(1, (1, 2, 3), isr=(1, 2))]})
+    assert (partition.isr, partition.role.maximal_isr) == ({1, 2}, {1, 2, 3})
+    on_done(IsrOutcome(ErrorCode.NONE, 1, 0, (1, 2, 3), partition_epoch=1))
+    assert partition.isr == {1, 2, 3}
+
+
 @pytest.mark.parametrize(
     ("error", "is_in_flight"),
     [(ErrorCode.INELIGIBLE_REPLICA, False), (ErrorCode.INVALID_UPDATE_VERSION, True)],
