@@ -48,7 +48,8 @@ def stress(directory: Path, network: Network | None, faults: int, seed: int) -> 
     if network is not None:
         network.start()
     try:
-        with StressCluster(directory, network) as cluster:
+        cluster = StressCluster(directory, network)
+        with cluster:
             StressRun(cluster, seed, say).execute(faults)
     except AssertionError as error:
         say(f"FAILED\n{error}\nagain with: python -m tests.stress --faults {faults} --seed {seed}")

@@ -23,6 +23,7 @@ from tests.stress.history import History, Record
 from tests.support.history import RECONNECT, Worker
 
 TURN_S = 0.02
+RECORDS_PER_TURN = (0, 0, 1, 3)  # a partition; batches differ in size
 UNACKNOWLEDGED_MAX = 600
 RECORDS_PER_CLIENT = 4_000  # then a producer begins a new idempotent session
 PADDING_MAX = 1_500
@@ -69,9 +70,10 @@ class StressProducer(Worker):
             self._begin_anew()
         elif self.unacknowledged < UNACKNOWLEDGED_MAX:
             for partition in range(PARTITIONS):
-                for _ in range(self._random.choice((0, 0, 1, 3))):
+                for _ in range(self._random.choice(RECORDS_PER_TURN)):
                     self._send(partition)
-        self._producer.poll(TURN_S)
+        self._producer.poll(0)
+        self._stopping.wait(TURN_S)
 
     def _begin_anew(self) -> None:
         """As soon as everything is acknowledged, so that the order of the records goes on over it."""
@@ -113,12 +115,15 @@ class StressProducer(Worker):
 class StressReader(Worker):
     """Reads every partition from its start."""
 
-    def __init__(self, bootstrap: str, shared: SharedHistory, name: str, isolation: str) -> None:
+    def __init__(
+        self, bootstrap: str, shared: SharedHistory, name: str, isolation: str, *, keeps_content: bool = False
+    ) -> None:
         super().__init__(name)
         self._name = name
         self._shared = shared
+        self._keeps_content = keeps_content
         self.positions = [0] * PARTITIONS  # owner: its thread; the next offset, as far as records went
-        self.content: list[dict[int, Record]] = [{} for _ in range(PARTITIONS)]  # owner: its thread
+        self.content: list[dict[int, Record]] = [{} for _ in range(PARTITIONS)]  # owner: its thread; empty unless kept
         settings = {
             "bootstrap.servers": bootstrap,
             "group.id": "no-group",
@@ -135,11 +140,13 @@ class StressReader(Worker):
         records = [message for message in self._consumer.consume(500, TURN_S) if self._is_record(message)]
         with self._shared.lock:
             for message in records:
-                partition, offset = message.partition(), message.offset()
-                record = parse(message.value())
+                partition, offset, record = message.partition(), message.offset(), parse(message.value())
+                assert partition is not None, "a record has a partition"
+                assert offset is not None, "a record has an offset"
                 self._shared.history.read(self._name, partition, offset, record)
                 self.positions[partition] = offset + 1
-                self.content[partition][offset] = record
+                if self._keeps_content:
+                    self.content[partition][offset] = record
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()
@@ -151,8 +158,9 @@ class StressReader(Worker):
         self._consumer.close()
 
 
-def parse(value: bytes) -> Record:
+def parse(value: bytes | str | None) -> Record:
     """The record that was sent with this value."""
+    assert isinstance(value, bytes)
     producer, number, _ = value.split(b" ", 2)
     return Record(int(producer), int(number))
 

@@ -1,8 +1,8 @@
 """The faults: what is done to the cluster, chosen at random from a seed, and undone after a while.
 
 A fault impairs nodes (their process is dead or stopped) or links. Two may be there at once, never more, and never two
-of the same thing. What is chosen, in which order and for how long, comes from the seed alone; when exactly it strikes, and
-who leads at that moment, does not.
+of the same thing. What is chosen, in which order and for how long, comes from the seed alone; when exactly it strikes,
+and who leads at that moment, does not.
 """
 
 from __future__ import annotations

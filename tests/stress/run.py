@@ -24,7 +24,7 @@ PRODUCERS = 3
 PROGRESS_TIMEOUT_MS = 60_000
 HEAL_TIMEOUT_MS = 60_000
 SECOND_FAULT_SHARE = 0.3
-BREATHER_ACKNOWLEDGEMENTS_MAX = 400
+BREATHER_ACKNOWLEDGEMENTS_MAX = 300
 BUG_MARKS = ("Traceback", "AssertionError", "CRITICAL")
 
 
@@ -168,7 +168,9 @@ class StressRun:
             raise StressError("\n".join(problems))
 
     def _read_afresh(self, ends: Mapping[int, int]) -> dict[int, Content]:
-        with StressReader(self._cluster.bootstrap, self._shared, "final reader", "read_committed") as reader:
+        with StressReader(
+            self._cluster.bootstrap, self._shared, "final reader", "read_committed", keeps_content=True
+        ) as reader:
             self._await_reader(reader, ends)
             reader.stop()
         return dict(enumerate(reader.content))
