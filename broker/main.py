@@ -1,13 +1,11 @@
 """`python -P -m broker.main FILE [--override KEY=VALUE]...`: one broker process.
 
 Wiring only: build, start, wait for SIGTERM or SIGINT, stop. What a person must mend (a bad key, a taken port, a
-directory in
-use, another cluster's controller) is one line on stderr and exit code 1.
+directory in use, another cluster's controller) is one line on stderr and exit code 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import queue
@@ -18,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
 from barnabas.common.files import OsFileSystem
-from barnabas.common.process import die_with_supervisor
+from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once
+from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, Config
 from barnabas.config.errors import ConfigError
 from broker.broker_server import BrokerServer, StartError
@@ -26,8 +25,6 @@ from broker.storage.log_manager import LogDirectoryError
 
 log = logging.getLogger("barnabas.broker")
 
-EXIT_USER_ERROR = 1
-EXIT_FATAL = 2
 STOP = None
 
 
@@ -52,7 +49,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     die_with_supervisor()
     ending = _Ending()
     try:
-        arguments = parse_arguments(argv)
+        arguments = parse_arguments(BROKER, argv)
         logs.configure()
         config = Config.load(arguments.file, role=BROKER, overrides=arguments.overrides, environment=environment)
         server = BrokerServer(config, SystemClock(), OsFileSystem(), ending.ask)
@@ -64,7 +61,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 
 def run(server: BrokerServer, ending: _Ending) -> int:
     """Start, wait for a signal or a reason to end, stop."""
-    threads.set_fatal_handler(_end_at_once)
+    threads.set_fatal_handler(end_at_once)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.ask())
     try:
@@ -93,33 +90,6 @@ def _announce(server: BrokerServer) -> None:
             "Broker %d is ready: %s, cluster id %s, metrics on port %d",
             server.broker_id, ports, server.cluster_id, server.page.port,
         )  # fmt: skip
-
-
-def _end_at_once(thread_name: str, error: BaseException) -> None:
-    """A thread died: what it should do is no longer done, and only a restart makes it right."""
-    log.critical("The broker ends because thread %s died: %s", thread_name, error)
-    logging.shutdown()
-    os._exit(EXIT_FATAL)
-
-
-class _Arguments(argparse.Namespace):
-    file: str
-    overrides: dict[str, str]
-
-
-def parse_arguments(argv: Sequence[str] | None) -> _Arguments:
-    """FILE and the overrides; raises ConfigError."""
-    parser = argparse.ArgumentParser(prog="broker.main", description="Run one Barnabas broker.")
-    parser.add_argument("file", help="a Kafka-style server.properties")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
-    parsed = parser.parse_args(argv, namespace=_Arguments())
-    parsed.overrides = {}
-    for text in parsed.override:
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise ConfigError(f"--override wants KEY=VALUE, not {text!r}")
-        parsed.overrides[key.strip()] = value.strip()
-    return parsed
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Wiring only: build, start the threads in order, wait for SIGTERM or SIGINT, stop
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import queue
@@ -18,7 +17,8 @@ from barnabas.client.connection import NodeConnection
 from barnabas.common import logs, threads
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.files import FileSystem, OsFileSystem
-from barnabas.common.process import die_with_supervisor
+from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once
+from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
 from barnabas.protocol.errors import ApiError
@@ -39,8 +39,6 @@ from metrics.request_metrics import RequestMetrics
 
 log = logging.getLogger("barnabas.controller")
 
-EXIT_USER_ERROR = 1
-EXIT_FATAL = 2
 PUSH_TIMEOUT_MS = 30_000
 
 
@@ -141,7 +139,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     environment = os.environ if environment is None else environment
     die_with_supervisor()
     try:
-        arguments = parse_arguments(argv)
+        arguments = parse_arguments(CONTROLLER, argv)
         logs.configure()
         config = Config.load(arguments.file, role=CONTROLLER, overrides=arguments.overrides, environment=environment)
         server = ControllerServer(config, SystemClock(), OsFileSystem(), environment.get("CLUSTER_ID"))
@@ -154,7 +152,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 def run(server: ControllerServer) -> int:
     """Start, wait for a signal or a fatal error, stop."""
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()  # Why: a signal handler may put without deadlock
-    threads.set_fatal_handler(_end_at_once)
+    threads.set_fatal_handler(end_at_once)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: signals.put(got))
     try:
@@ -171,33 +169,6 @@ def run(server: ControllerServer) -> int:
     log.info("Controller %d is shutting down", server.controller.node_id)
     server.stop()
     return 0
-
-
-def _end_at_once(thread_name: str, error: BaseException) -> None:
-    """A thread died. What is in memory may be ahead of the log: only a restart, with its replay, is safe."""
-    log.critical("The controller ends because thread %s died: %s", thread_name, error)
-    logging.shutdown()
-    os._exit(EXIT_FATAL)
-
-
-class _Arguments(argparse.Namespace):
-    file: str
-    overrides: dict[str, str]
-
-
-def parse_arguments(argv: Sequence[str] | None) -> _Arguments:
-    """FILE and the overrides; raises ConfigError."""
-    parser = argparse.ArgumentParser(prog="controller.main", description="Run one Barnabas controller.")
-    parser.add_argument("file", help="a Kafka-style server.properties")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
-    parsed = parser.parse_args(argv, namespace=_Arguments())
-    parsed.overrides = {}
-    for text in parsed.override:
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise ConfigError(f"--override wants KEY=VALUE, not {text!r}")
-        parsed.overrides[key.strip()] = value.strip()
-    return parsed
 
 
 if __name__ == "__main__":

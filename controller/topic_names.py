@@ -1,4 +1,4 @@
-"""What a topic may be called, and which names are too alike.
+"""Names that a topic may not have, and names that are too alike.
 
 Metric names cannot tell '.' from '_', so `a.b` and `a_b` collide.
 
@@ -7,29 +7,13 @@ Source: org.apache.kafka.common.internals.Topic (Kafka 4.3).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
+from barnabas.common.topic_names import invalid_reason
 from barnabas.protocol.errors import ApiError, ErrorCode
 
-MAX_LENGTH: Final = 249
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def invalid_reason(name: str) -> str | None:
-    """Why this cannot be the name of a topic; None if it can."""
-    if not name:
-        return "the empty string is not allowed"
-    if name in (".", ".."):
-        return f"'{name}' is not allowed"
-    if len(name) > MAX_LENGTH:
-        return f"the length of '{name}' is longer than the max allowed length {MAX_LENGTH}"
-    if not _LEGAL.fullmatch(name):
-        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    return None
 
 
 def check_name(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What a process tells the kernel about itself.
+"""How a server process ends, and what it tells the kernel about itself.
 
 A child of a local cluster must not outlive its supervisor, whatever ends that one (SIGKILL too). Linux sends a
 process the signal that it asked for when the thread that started it ends: prctl(PR_SET_PDEATHSIG), prctl(2). The
@@ -12,8 +12,14 @@ for. A broker or controller that is killed loses nothing that it acknowledged.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
+
+log = logging.getLogger("barnabas.process")
+
+EXIT_USER_ERROR = 1
+EXIT_FATAL = 2
 
 PARENT_PID_VARIABLE = "BARNABAS_SUPERVISOR_PID"
 _PR_SET_PDEATHSIG = 1
@@ -30,3 +36,12 @@ def die_with_supervisor() -> None:
         raise SystemExit(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(error)}")
     if str(os.getppid()) != supervisor:
         raise SystemExit(f"the supervisor {supervisor} of this process is gone")
+
+
+def end_at_once(thread_name: str, error: BaseException) -> None:
+    """End the process because a thread died: what that thread should do is no longer done, what is in memory may be
+    ahead of the disk, and only a restart makes both right.
+    """
+    log.critical("The process ends because thread %s died: %s", thread_name, error)
+    logging.shutdown()
+    os._exit(EXIT_FATAL)
