@@ -28,6 +28,7 @@ from benchmarks.systems import Apache, Barnabas, System
 from tests.support.kafka_jars import KAFKA_VERSION, KafkaRuntimeError, kafka_runtime
 
 WARM_UP_ROUNDS = 2
+TABLE_WIDTH = 140  # where there is no terminal to ask
 RESULTS = Path(__file__).parent / "results"
 Measure = Callable[[Bench, System], Samples]
 
@@ -60,7 +61,7 @@ def main(rounds: int, only: tuple[str, ...], systems: str, quick: bool, check: b
             stack.callback(system.stop)
         measures = {name: MEASUREMENTS[name] for name in only or MEASUREMENTS}
         results = _measure(bench, chosen, measures, rounds, console)
-    print_table(results, Console())
+    print_table(results, Console(width=None if sys.stdout.isatty() else TABLE_WIDTH))
     now = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC)
     path = RESULTS / f"{now:%Y%m%d-%H%M%S}.json"
     save(results, {**_about(), "rounds": rounds, "quick": quick, "at": now.isoformat()}, path)
@@ -91,7 +92,9 @@ def _about() -> dict[str, object]:
     """What the samples were measured with."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     python = ".".join(map(str, sys.version_info[:3]))
-    return {"commit": commit.stdout.strip(), "apache_kafka": KAFKA_VERSION, "python": python, "cpus": os.cpu_count()}
+    load = [round(value, 2) for value in os.getloadavg()]
+    versions = {"commit": commit.stdout.strip(), "apache_kafka": KAFKA_VERSION, "python": python}
+    return {**versions, "cpus": os.cpu_count(), "load_average_afterwards": load}
 
 
 if __name__ == "__main__":
