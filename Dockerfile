@@ -23,7 +23,7 @@ RUN pip --python /opt/barnabas/bin/python install --no-deps . && /opt/barnabas/b
 
 # --- base: who runs, where, and how ---------------------------------------------------------------------------------
 FROM ${PYTHON_IMAGE} AS base
-RUN useradd --system --uid 1000 --user-group --create-home barnabas \
+RUN useradd --uid 1000 --user-group --create-home barnabas \
     && install -d -o barnabas -g barnabas /var/lib/barnabas /etc/barnabas \
     && printf '%s\n' '# KAFKA_... variables stand for Kafka keys and weigh more than this file; mount your own over it.' \
         'log.dirs=/var/lib/barnabas' 'barnabas.metrics.host=0.0.0.0' 'barnabas.metrics.port=9404' \

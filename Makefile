@@ -10,7 +10,8 @@ FAULTS ?= 200
 WORK_DIR ?= data/run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run up test lint types unit clients crash stress-short stress pipeline-test bench golden format clean
+.PHONY: help setup java run up test lint types unit clients crash stress-short stress pipeline-test \
+	compose-test dashboards bench golden format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +51,7 @@ types: $(VENV)/installed ## strict static types
 
 unit: $(VENV)/installed ## the tests that mirror the packages
 	$(BIN)/pytest -q tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
-		--ignore tests/stress/test_stress.py
+		--ignore tests/stress/test_stress.py --ignore tests/compose
 
 clients: $(VENV)/installed java ## real clients and Apache Kafka's own tools against a real cluster
 	$(BIN)/pytest -q tests/clients
@@ -66,6 +67,12 @@ stress: $(VENV)/installed ## many faults (FAULTS, SEED), then the proof that not
 
 pipeline-test: setup ## the Spark pipeline, killed half-way and started again
 	$(BIN)/pytest -q tests/pipeline
+
+compose-test: $(VENV)/installed ## docker-compose.yml on a real engine (the one that runs, else one of its own, as root)
+	$(BIN)/pytest -q tests/compose
+
+dashboards: $(VENV)/installed ## the Grafana dashboards, from dashboards/build.py
+	$(BIN)/python -m dashboards.build
 
 bench: $(VENV)/installed java ## Barnabas and Apache Kafka in one run, as ratios
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,63 @@
+"""The compose cluster that these tests share. Where it cannot be had they fail and say why; they are never skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import docker_engine, images
+from tests.support.compose_cluster import NODES, ComposeCluster, compose_file
+from tests.support.docker_engine import Engine, EngineError
+
+_notes: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """A Docker engine."""
+    try:
+        with docker_engine.engine() as found:
+            _notes.append("engine: started for this run" if found.is_ours else "engine: the one that was running")
+            yield found
+    except EngineError as error:
+        pytest.fail(f"make compose-test needs a Docker engine: {error}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def compose(engine: Engine) -> Iterator[ComposeCluster]:
+    """The cluster of docker-compose.yml, up and healthy; each test leaves it so."""
+    cluster = ComposeCluster(engine)
+    try:
+        services = build(cluster)
+        cluster.up(services)
+        yield cluster
+    except EngineError as error:
+        pytest.fail(f"make compose-test needs the images of docker-compose.yml: {error}", pytrace=False)
+    finally:
+        cluster.down()
+
+
+def build(cluster: ComposeCluster) -> list[str]:
+    """Build or fetch the images; return the services that can be started."""
+    engine = cluster.engine
+    names = {service: compose_file()["services"][service]["image"] for service in ("prometheus", "grafana")}
+    if not engine.is_ours or images.pull(engine, images.PYTHON_IMAGE):
+        for image in names.values():
+            if not images.pull(engine, image):
+                raise EngineError(f"{image} cannot be pulled")
+        cluster.build({})
+        return [*NODES, *names]
+    _notes.append("no image registry answers: Python's and Prometheus's images are stand-ins made of Debian packages,")
+    _notes.append("Grafana is not started (its files are held to its library and its queries to Prometheus)")
+    images.make_python_image(engine)
+    images.make_prometheus_image(engine, names["prometheus"])
+    with images.wheels_served() as settings:
+        cluster.build(settings)
+    return [*NODES, "prometheus"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was real and what was not."""
+    for note in _notes:
+        terminalreporter.write_line(f"compose: {note}")

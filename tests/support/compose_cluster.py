@@ -1,0 +1,143 @@
+"""The cluster of docker-compose.yml on an engine, with ports and a project name of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from confluent_kafka.admin import AdminClient
+
+from tests.support.docker_engine import Engine
+from tests.support.history import RECONNECT
+from tests.support.images import ROOT
+from tests.support.waiting import eventually
+
+BROKERS = ("broker-0", "broker-1", "broker-2")
+NODES = ("controller", *BROKERS)
+BUILD_TIMEOUT_S = 600
+UP_TIMEOUT_S = 120
+LOG_TAIL = "60"
+
+
+def compose_file() -> dict[str, Any]:
+    """docker-compose.yml, parsed."""
+    return cast(dict[str, Any], yaml.safe_load((ROOT / "docker-compose.yml").read_text()))
+
+
+@dataclass(slots=True)
+class ComposeCluster:
+    """A project of ours on an engine."""
+
+    engine: Engine
+    project: str = field(default_factory=lambda: f"barnabas-test-{os.getpid()}")
+    ports: dict[str, int] = field(default_factory=dict)
+    _command: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names = ("BARNABAS_PORT_0", "BARNABAS_PORT_1", "BARNABAS_PORT_2", "PROMETHEUS_PORT", "GRAFANA_PORT")
+        self.ports = dict(zip(names, _free_ports(len(names)), strict=True))
+        self._command = ["docker", "compose"] if self.engine.can("compose", "version") else ["docker-compose"]
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers' addresses for clients on this machine."""
+        return ",".join(f"localhost:{self.ports[f'BARNABAS_PORT_{number}']}" for number in range(len(BROKERS)))
+
+    @property
+    def prometheus(self) -> str:
+        """The address of Prometheus's page."""
+        return f"http://localhost:{self.ports['PROMETHEUS_PORT']}"
+
+    def compose(self, *arguments: str, timeout_s: float = UP_TIMEOUT_S) -> str:
+        """Run a compose command."""
+        variables = {name: str(port) for name, port in self.ports.items()}
+        command = [*self._command, "--project-name", self.project, "--file", str(ROOT / "docker-compose.yml")]
+        return self.engine.run([*command, *arguments], timeout_s=timeout_s, extra=variables)
+
+    def build(self, arguments: dict[str, str]) -> None:
+        """Build the image by the compose file's own section."""
+        options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+        self.compose("build", *options, "controller", timeout_s=BUILD_TIMEOUT_S)
+
+    def up(self, services: Sequence[str]) -> None:
+        """Start the services and wait until every node says that clients can use it."""
+        self.compose("up", "-d", "--no-build", *services)
+        for node in NODES:
+            self.wait_healthy(node)
+
+    def down(self) -> None:
+        """Remove containers, networks and volumes."""
+        self.compose("down", "--volumes", "--timeout", "10")
+
+    def container(self, service: str) -> str:
+        """The id of a service's container, stopped or not."""
+        label = f"label=com.docker.compose.project={self.project}"
+        service_label = f"label=com.docker.compose.service={service}"
+        found = self.engine.docker("ps", "--all", "--quiet", "--filter", label, "--filter", service_label).split()
+        assert len(found) == 1, f"containers of {service}: {found}"
+        return found[0]
+
+    def inspect(self, service: str, template: str) -> str:
+        """A fact about a service's container."""
+        return self.engine.docker("inspect", "--format", template, self.container(service)).strip()
+
+    def wait_healthy(self, service: str) -> None:
+        """Wait until the health check of the image passes."""
+        container = self.container(service)
+        health = ("inspect", "--format", "{{.State.Health.Status}}", container)
+        eventually(f"{service} is healthy", lambda: self.engine.docker(*health).strip() == "healthy", 60_000)
+
+    def kill(self, service: str) -> None:
+        """SIGKILL; the container stays dead, whatever its restart policy is."""
+        self.engine.docker("kill", "--signal", "KILL", self.container(service))
+        self.engine.docker("wait", self.container(service))
+        assert self.inspect(service, "{{.State.Running}}") == "false"
+
+    def start(self, service: str) -> None:
+        """Start a dead container again."""
+        assert self.inspect(service, "{{.State.Running}}") == "false"
+        self.engine.docker("start", self.container(service))
+
+    def execute(self, service: str, *command: str, input_text: str | None = None) -> str:
+        """Run a command inside a service's container."""
+        return self.engine.docker("exec", "-i", self.container(service), *command, input_text=input_text)
+
+    def network(self) -> str:
+        """The network that the services share."""
+        return self.inspect(BROKERS[0], "{{range $name, $_ := .NetworkSettings.Networks}}{{$name}}{{end}}")
+
+    def admin(self) -> AdminClient:
+        """An admin client on this machine."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, **RECONNECT})
+
+    def logs(self) -> dict[str, str]:
+        """The end of what each container printed."""
+        command = ["docker", "logs", "--tail", LOG_TAIL]
+        return {node: self._output([*command, self.container(node)]) for node in NODES}
+
+    def _output(self, command: list[str]) -> str:
+        return subprocess.run(
+            command, env=dict(self.engine.environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ).stdout
+
+
+def dashboards() -> dict[str, dict[str, Any]]:
+    """The dashboards of the repository, by file name."""
+    directory = Path(ROOT / "dashboards" / "json")
+    return {path.name: json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))}
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [found.getsockname()[1] for found in sockets]
+    finally:
+        for found in sockets:
+            found.close()

@@ -1,0 +1,148 @@
+"""A Docker engine for tests: the one that runs, or one started for them that leaves nothing behind.
+
+Our own engine has its data, its socket and its process id in a temporary directory. It changes the machine's packet
+filter, two kernel settings and adds a bridge; all of that is put back at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.waiting import eventually
+
+START_TIMEOUT_MS = 30_000
+STOP_TIMEOUT_S = 60
+BRIDGE = "docker0"
+_SETTINGS = ("net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables")
+_PACKAGES = "docker.io docker-compose"
+
+
+class EngineError(Exception):
+    """No engine can be had here; one line that says what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How to reach an engine. `is_ours`: started by `engine()`, so nothing in it is anybody's."""
+
+    environment: Mapping[str, str]
+    is_ours: bool
+
+    def docker(self, *arguments: str, timeout_s: float = 120, input_text: str | None = None) -> str:
+        """Run `docker ARGUMENTS` and return what it prints; raises AssertionError with its complaint."""
+        return self.run(["docker", *arguments], timeout_s=timeout_s, input_text=input_text)
+
+    def run(
+        self,
+        command: list[str],
+        *,
+        timeout_s: float,
+        input_text: str | None = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command that talks to this engine."""
+        done = subprocess.run(
+            command,
+            env={**self.environment, **(extra or {})},
+            input=input_text,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        return done.stdout
+
+    def can(self, *arguments: str, timeout_s: float = 120) -> bool:
+        """Whether `docker ARGUMENTS` succeeds."""
+        return _succeeds(["docker", *arguments], self.environment, timeout_s)
+
+
+@contextlib.contextmanager
+def engine() -> Iterator[Engine]:
+    """The engine that answers, or our own for as long as the block lasts. Raises EngineError."""
+    environment = dict(os.environ)
+    if shutil.which("docker") and _succeeds(["docker", "info"], environment, 30):
+        yield Engine(environment, is_ours=False)
+        return
+    for program in ("docker", "dockerd", "iptables"):
+        if shutil.which(program) is None:
+            raise EngineError(f"{program} is missing: start a Docker engine, or install one (Debian: {_PACKAGES})")
+    if os.geteuid() != 0:
+        raise EngineError("no Docker engine answers, and only root can start one")
+    with _machine_put_back(), _our_engine() as ours:
+        yield ours
+
+
+@contextlib.contextmanager
+def _our_engine() -> Iterator[Engine]:
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-engine-", dir="/var/tmp"))
+    socket = f"unix://{directory}/socket"
+    command = ["dockerd", "--host", socket, "--data-root", str(directory / "data")]
+    command += ["--exec-root", str(directory / "exec"), "--pidfile", str(directory / "pid")]
+    log = directory / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    ours = Engine({**os.environ, "DOCKER_HOST": socket}, is_ours=True)
+    try:
+        try:
+            eventually("dockerd answers", lambda: process.poll() is not None or ours.can("info"), START_TIMEOUT_MS)
+        except AssertionError as late:
+            raise EngineError(f"dockerd does not answer: {_last_line(log)}") from late
+        if process.poll() is not None:
+            raise EngineError(f"dockerd cannot run here: {_last_line(log)}")
+        yield ours
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(STOP_TIMEOUT_S)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _machine_put_back() -> Iterator[None]:
+    """Undo what dockerd does to the machine outside its own directories."""
+    settings = {path: path.read_text() for path in map(Path("/proc/sys").joinpath, _SETTINGS) if path.exists()}
+    had_bridge = Path("/sys/class/net", BRIDGE).exists()
+    rules = {table: _filter("iptables-save", "-t", table) for table in ("filter", "nat")}
+    try:
+        yield
+    finally:
+        if not had_bridge and Path("/sys/class/net", BRIDGE).exists():
+            _filter("ip", "link", "delete", BRIDGE)
+        for table, before in rules.items():
+            _restore(table, before)
+        for path, value in settings.items():
+            path.write_text(value)
+
+
+def _restore(table: str, before: str) -> None:
+    """Make a table of the packet filter what it was; an empty text stands for a table that nobody had touched."""
+    if before.strip():
+        _filter("iptables-restore", "--table", table, input_text=before)
+        return
+    _filter("iptables", "-t", table, "-F")
+    _filter("iptables", "-t", table, "-X")
+    if table == "filter":
+        _filter("iptables", "-P", "FORWARD", "ACCEPT")
+
+
+def _filter(*command: str, input_text: str | None = None) -> str:
+    return subprocess.run(command, input=input_text, check=True, capture_output=True, text=True).stdout
+
+
+def _succeeds(command: list[str], environment: Mapping[str, str], timeout_s: float) -> bool:
+    try:
+        return subprocess.run(command, env=environment, capture_output=True, timeout=timeout_s).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _last_line(log: Path) -> str:
+    return (log.read_text(errors="replace").splitlines() or ["no output"])[-1]
