@@ -47,7 +47,8 @@ __all__ = ["HOST", "ClusterFile", "free_ports", "is_supervisor", "read_cluster_f
 
 CONTROLLER_ID = 100
 METADATA_VERSION = 12
-POLL_MS = 8
+POLL_MS_MIN, POLL_MS_MAX = 8, 100
+POLL_SHARE = 20  # a pause is at most this part of the time waited so far
 STOP_TIMEOUT_MS = 30_000
 READY_TIMEOUT_MS = 30_000
 FAILED_START_STOP_MS = 3_000
@@ -351,6 +352,7 @@ class LocalCluster:
         """Wait until each of these nodes (default: all that run) can be used: a broker when it lists all running
         brokers. Raises ProcessDiedError when one of them ends or time is up.
         """
+        start_ms = self.clock.monotonic_ms()
         deadline = Deadline(self.clock, timeout_ms)
         expected = {node.node_id for node in self.brokers if node.is_running and not node.paused}
         waiting = [node for node in (self.nodes.values() if nodes is None else nodes) if node.child is not None]
@@ -366,7 +368,9 @@ class LocalCluster:
                 )
             waiting = [node for node in waiting if not is_ready(node, expected)]
             if waiting:
-                select.select([], [], [], POLL_MS / 1000)
+                waited_ms = self.clock.monotonic_ms() - start_ms
+                pause_ms = min(max(waited_ms / POLL_SHARE, POLL_MS_MIN), POLL_MS_MAX)
+                select.select([], [], [], pause_ms / 1000)
 
     def signal_node(self, node: Node, number: signal.Signals) -> None:
         """Send a signal to a running process. Raises ClusterError if it is not running."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
 from barnabas.common.files import OsFileSystem
-from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once
+from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, Config
 from barnabas.config.errors import ConfigError
@@ -40,7 +40,7 @@ class _Ending:
 
     def wait(self) -> str | None:
         """Wait for the first reason."""
-        return self._reasons.get()
+        return take_signalled(self._reasons)
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:

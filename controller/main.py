@@ -17,7 +17,7 @@ from barnabas.client.connection import NodeConnection
 from barnabas.common import logs, threads
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.files import FileSystem, OsFileSystem
-from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once
+from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
@@ -165,7 +165,7 @@ def run(server: ControllerServer) -> int:
         "Controller %d is ready on port %d, cluster id %s, metrics on port %d",
         server.controller.node_id, server.port, server.cluster_id, server.page.port,
     )  # fmt: skip
-    signals.get()
+    take_signalled(signals)
     log.info("Controller %d is shutting down", server.controller.node_id)
     server.stop()
     return 0

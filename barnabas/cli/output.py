@@ -13,6 +13,7 @@ import click
 
 T = TypeVar("T")
 Row = dict[str, Any]
+_ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 TABLE_ROWS_MAX = 500  # a longer table comes in pieces: its widths need all rows of a piece at once
 
 
@@ -33,7 +34,7 @@ def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool, title: s
     else:
         print("\t".join(columns))
         for row in rows:
-            print("\t".join(_cell(row.get(column)) for column in columns))
+            print("\t".join(_cell(row.get(column)).translate(_ESCAPES) for column in columns))
 
 
 def show_json(rows: Iterable[Row]) -> None:

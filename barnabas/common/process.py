@@ -14,7 +14,11 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import queue
 import signal
+from typing import TypeVar
+
+T = TypeVar("T")
 
 log = logging.getLogger("barnabas.process")
 
@@ -22,6 +26,7 @@ EXIT_USER_ERROR = 1
 EXIT_FATAL = 2
 
 PARENT_PID_VARIABLE = "BARNABAS_SUPERVISOR_PID"
+SIGNAL_CHECK_S = 0.5
 _PR_SET_PDEATHSIG = 1
 
 
@@ -45,3 +50,16 @@ def end_at_once(thread_name: str, error: BaseException) -> None:
     log.critical("The process ends because thread %s died: %s", thread_name, error)
     logging.shutdown()
     os._exit(EXIT_FATAL)
+
+
+def take_signalled(signalled: queue.SimpleQueue[T]) -> T:
+    """Take from a queue that signal handlers put into; for the main thread.
+
+    Why not just get(): handlers run on the main thread only, but the kernel may hand a signal to any thread (it does
+    when one comes right after SIGCONT). Then nothing wakes a main thread that sleeps, so it has to look by itself.
+    """
+    while True:
+        try:
+            return signalled.get(timeout=SIGNAL_CHECK_S)
+        except queue.Empty:
+            continue
