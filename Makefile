@@ -10,7 +10,7 @@ FAULTS ?= 200
 WORK_DIR ?= data/run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run up test lint types unit clients crash stress-short stress pipeline-test \
+.PHONY: help setup java test-tools run up test lint types unit clients crash stress-short stress pipeline-test \
 	compose-test dashboards bench golden format clean
 
 help: ## list the targets
@@ -31,7 +31,10 @@ $(VENV)/connector: pipeline/spark.py | $(VENV)/installed java
 	touch $@
 
 java:
-	@./tools/ensure-java
+	@./tools/ensure java:openjdk-17-jre-headless
+
+test-tools: # what the tests use beside Python's packages
+	@./tools/ensure javac:openjdk-17-jdk-headless mvn:maven kcat:kcat gcc:gcc promtool:prometheus ip:iproute2
 
 run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up; BROKERS, PORT, MONTHS, WORK_DIR)
 	$(BIN)/python -m pipeline.run --brokers $(BROKERS) --port $(PORT) --months $(MONTHS) --work-dir $(WORK_DIR) \
@@ -49,20 +52,20 @@ lint: $(VENV)/installed ## style, imports between packages, bans
 types: $(VENV)/installed ## strict static types
 	$(BIN)/mypy
 
-unit: $(VENV)/installed ## the tests that mirror the packages
+unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 	$(BIN)/pytest -q tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
 		--ignore tests/stress/test_stress.py --ignore tests/compose
 
-clients: $(VENV)/installed java ## real clients and Apache Kafka's own tools against a real cluster
+clients: $(VENV)/installed test-tools ## real clients and Apache Kafka's own tools against a real cluster
 	$(BIN)/pytest -q tests/clients
 
 crash: $(VENV)/installed ## processes killed under load; nothing acknowledged may be lost
 	$(BIN)/pytest -q tests/crash
 
-stress-short: $(VENV)/installed ## a few faults of every kind in a three-broker cluster under load
+stress-short: $(VENV)/installed test-tools ## a few faults of every kind in a three-broker cluster under load
 	$(BIN)/pytest -q tests/stress/test_stress.py
 
-stress: $(VENV)/installed ## many faults (FAULTS, SEED), then the proof that nothing acknowledged was lost
+stress: $(VENV)/installed test-tools ## many faults (FAULTS, SEED), then the proof that nothing acknowledged was lost
 	$(BIN)/python -m tests.stress --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
 
 pipeline-test: setup ## the Spark pipeline, killed half-way and started again
@@ -74,7 +77,10 @@ compose-test: $(VENV)/installed ## docker-compose.yml on a real engine (the one 
 dashboards: $(VENV)/installed ## the Grafana dashboards, from dashboards/build.py
 	$(BIN)/python -m dashboards.build
 
-bench: $(VENV)/installed java ## Barnabas and Apache Kafka in one run, as ratios
+golden: $(VENV)/installed test-tools ## ask Apache Kafka again what tests/compare compares with
+	$(BIN)/python -m tests.compare.record
+
+bench: $(VENV)/installed test-tools ## Barnabas and Apache Kafka in one run, as ratios
 	$(BIN)/python -m benchmarks
 
 format: $(VENV)/installed ## lay the source out
