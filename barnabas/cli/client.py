@@ -44,7 +44,7 @@ def kafka_errors(bootstrap: str) -> Iterator[None]:
     except KafkaException as error:
         raise UserError(_one_line(error.args[0], bootstrap)) from error
     except TimeoutError as error:
-        raise UserError(f"no answer from {bootstrap} within {TIMEOUT_S} s") from error
+        raise UserError(f"no cluster answers at {bootstrap} within {TIMEOUT_S} s") from error
 
 
 @contextlib.contextmanager

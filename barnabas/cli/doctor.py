@@ -93,6 +93,8 @@ def _examine(address: Address) -> Iterator[dict[str, Any]]:
             told = _metadata(connection)
     except NodeConnectionError as error:
         yield _row(asked, None, None, _resolve(host), False, str(error))
+        if address.expected is not None and address.expected[1:] != (host, port):
+            yield _try_connecting(asked, *address.expected)  # the controller, too, has to reach the broker there
         return
     if not told.brokers:
         yield _row(asked, None, None, _resolve(host), True, "it answers, but knows no broker yet")
@@ -120,6 +122,16 @@ def _try(address: Address, host: str, port: int, broker_id: int, cluster_id: str
         _, expected_host, expected_port = address.expected
         problem = f"the file says {expected_host}:{expected_port}: the broker was not restarted since"
     return _row(asked, told, broker_id, resolved, True, problem)
+
+
+def _try_connecting(asked: str, broker_id: int, host: str, port: int) -> dict[str, Any]:
+    """Whether anybody listens at an address that the file advertises, of a broker that does not serve."""
+    try:
+        with _connect(host, port) as connection:
+            connection.connect()
+    except NodeConnectionError as error:
+        return _row(asked, f"{host}:{port}", broker_id, _resolve(host), False, str(error))
+    return _row(asked, f"{host}:{port}", broker_id, _resolve(host), True, None)
 
 
 def _connect(host: str, port: int) -> NodeConnection:

@@ -30,10 +30,13 @@ def free_ports(count: int, avoid: Collection[int] = ()) -> Iterator[int]:
     They lie below those that the kernel gives to outgoing connections: else one of these could sit on the port of a
     process that is down for a while.
     """
-    candidates = list(range(LOWEST, max(_outgoing_range_start(), LOWEST + 2000)))
-    random.shuffle(candidates)
-    found = (port for port in candidates if port not in avoid and is_free(port))
-    return iter([next(found) for _ in range(count)])
+    candidates = range(LOWEST, max(_outgoing_range_start(), LOWEST + 2000))
+    found: dict[int, None] = {}
+    while len(found) < count:
+        port = random.choice(candidates)
+        if port not in avoid and is_free(port):
+            found[port] = None
+    return iter(found)
 
 
 def _outgoing_range_start() -> int:

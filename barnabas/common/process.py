@@ -11,16 +11,12 @@ for. A broker or controller that is killed loses nothing that it acknowledged.
 
 from __future__ import annotations
 
-import ctypes
-import logging
 import os
 import queue
 import signal
 from typing import TypeVar
 
 T = TypeVar("T")
-
-log = logging.getLogger("barnabas.process")
 
 EXIT_USER_ERROR = 1
 EXIT_FATAL = 2
@@ -35,6 +31,8 @@ def die_with_supervisor() -> None:
     supervisor = os.environ.pop(PARENT_PID_VARIABLE, None)
     if supervisor is None:
         return
+    import ctypes  # Why here and below: `barnabas up` imports this module and starts sooner without
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
         error = ctypes.get_errno()
@@ -47,7 +45,9 @@ def end_at_once(thread_name: str, error: BaseException) -> None:
     """End the process because a thread died: what that thread should do is no longer done, what is in memory may be
     ahead of the disk, and only a restart makes both right.
     """
-    log.critical("The process ends because thread %s died: %s", thread_name, error)
+    import logging
+
+    logging.getLogger("barnabas.process").critical("The process ends because thread %s died: %s", thread_name, error)
     logging.shutdown()
     os._exit(EXIT_FATAL)
 

@@ -97,7 +97,9 @@ def test_a_log_directory_has_room_for_each_process(tmp_path: Path) -> None:
 
 
 def test_ports_up_leaves_what_is_no_port_alone() -> None:
-    assert ports_up("A://h:1, B://[::1]:2,C://h:0,D://h:x,nonsense", 2) == "A://h:3,B://[::1]:4,C://h:0,D://h:x,nonsense"
+    assert (
+        ports_up("A://h:1, B://[::1]:2,C://h:0,D://h:x,nonsense", 2) == "A://h:3,B://[::1]:4,C://h:0,D://h:x,nonsense"
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,9 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 def test_a_process_that_refuses_to_start_is_quoted(tmp_path: Path) -> None:
     cluster = Scripted(tmp_path, 1, 0)
-    cluster.script = "import signal, sys; 'controller' in sys.argv[1] and sys.exit('controller: a bad key'); signal.pause()"
+    cluster.script = (
+        "import signal, sys; 'controller' in sys.argv[1] and sys.exit('controller: a bad key'); signal.pause()"
+    )
     with pytest.raises(ProcessDiedError, match=r"^controller-100 ended at start: a bad key$"):
         cluster.start()
     assert read_cluster_file(tmp_path) is None
@@ -171,7 +175,10 @@ def test_the_cluster_file_tells_what_runs(cluster: BarnabasCluster) -> None:
     assert content is not None
     assert content["bootstrap"] == cluster.bootstrap
     assert content["supervisor_pid"] == os.getpid()
-    assert {(process["role"], process["id"]) for process in content["processes"]} == {("broker", 0), ("controller", 100)}
+    assert {(process["role"], process["id"]) for process in content["processes"]} == {
+        ("broker", 0),
+        ("controller", 100),
+    }
     for process in content["processes"]:
         node = cluster.nodes[process["id"]]
         assert node.child is not None

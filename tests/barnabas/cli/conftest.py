@@ -1,0 +1,66 @@
+"""One real cluster for all tests of the commands that talk to one, and a way to run a command in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.cli.address import VARIABLE
+from barnabas.cli.main import run
+from tests.support.cluster import BarnabasCluster
+from tests.support.waiting import eventually
+
+
+class Outcome(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The tab-separated lines below the header."""
+        return [line.split("\t") for line in self.out.splitlines()[1:]]
+
+
+Barnabas = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasCluster]:
+    """A controller and a broker."""
+    with BarnabasCluster(tmp_path_factory.mktemp("commands"), broker_count=1, first_port=0) as running:
+        yield running
+
+
+@pytest.fixture
+def barnabas(capsys: pytest.CaptureFixture[str]) -> Barnabas:
+    """Runs `barnabas ARGUMENTS...`."""
+
+    def run_command(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        code = run(arguments)
+        return Outcome(code, *capsys.readouterr())
+
+    return run_command
+
+
+@pytest.fixture
+def bootstrap(cluster: BarnabasCluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The cluster's address, which commands take without being told."""
+    monkeypatch.setenv(VARIABLE, cluster.bootstrap)
+    return cluster.bootstrap
+
+
+@pytest.fixture
+def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
+    """A topic of this test's, with two partitions."""
+    name = str(request.node.name).replace("[", ".").replace("]", "")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result(20)
+    eventually("the broker knows the topic", lambda: name in admin.list_topics(timeout=20).topics)
+    return name

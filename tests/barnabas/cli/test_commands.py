@@ -1,0 +1,178 @@
+"""The commands that an operator uses every day, against a real cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.barnabas.cli.conftest import Barnabas
+
+
+def lines(directory: Path, *texts: str) -> str:
+    """A file of these lines."""
+    path = directory / "lines"
+    path.write_text("".join(f"{text}\n" for text in texts))
+    return str(path)
+
+
+# topic
+
+
+def test_a_topic_is_created_described_altered_and_deleted(barnabas: Barnabas, bootstrap: str) -> None:
+    created = barnabas("topic", "create", "life", "--partitions", "2", "--config", "retention.ms=5000")
+    assert created == (0, "created life\n", "")
+    assert barnabas("topic", "create", "life", "--if-not-exists").out == "life is there already\n"
+    again = barnabas("topic", "create", "life")
+    assert again.code == 1
+    assert again.err.endswith("(TOPIC_ALREADY_EXISTS)\n")
+    assert ["life", "2", "1"] in barnabas("topic", "list").rows
+    described = json.loads(barnabas("topic", "describe", "life", "--json").out)
+    assert [(row["partition"], row["leader"], row["replicas"], row["isr"]) for row in described] == [
+        (0, 0, [0], [0]),
+        (1, 0, [0], [0]),
+    ]
+    assert barnabas("topic", "alter", "life", "--partitions", "3").out == "life has 3 partitions\n"
+    assert len(barnabas("topic", "describe", "life").rows) == 3
+    partly = barnabas("topic", "delete", "life", "nosuch")
+    assert partly.code == 1
+    assert "nosuch: Unknown topic or partition (UNKNOWN_TOPIC_OR_PART); done all the same: life" in partly.err
+    assert "life" not in {row[0] for row in barnabas("topic", "list").rows}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["create", "bad/name"], "bad/name: "),
+        (["create", "wide", "--replication-factor", "3"], "(INVALID_REPLICATION_FACTOR)"),
+        (["create", "odd", "--config", "foo=1"], "Unknown topic config name: foo (INVALID_CONFIG)"),
+        (["describe", "nosuch"], "nosuch: Unknown topic or partition"),
+        (["alter", "nosuch", "--partitions", "2"], "nosuch: "),
+    ],
+)
+def test_what_the_cluster_refuses_is_one_line(
+    barnabas: Barnabas, bootstrap: str, arguments: list[str], words: str
+) -> None:
+    outcome = barnabas("topic", *arguments)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert words in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+# produce and consume
+
+
+def test_lines_are_produced_and_consumed(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
+    file = lines(tmp_path, "N1:late", "N2:early", "N1:never")
+    options = ["--file", file, "--key-separator", ":", "--header", "source=a=b", "--compression", "zstd"]
+    assert barnabas("produce", topic, *options) == (0, "", "3 records acknowledged\n")
+    out = barnabas("consume", topic, "--from-beginning", "--until-end", "--json").out
+    records = [json.loads(line) for line in out.splitlines()]
+    assert sorted((record["key"], record["value"]) for record in records) == [
+        ("N1", "late"),
+        ("N1", "never"),
+        ("N2", "early"),
+    ]
+    assert all(record["headers"] == [["source", "a=b"]] for record in records)
+    assert barnabas("consume", topic, "--until-end").out == ""
+    first = next(record for record in records if record["value"] == "never")
+    chosen = ["--partition", str(first["partition"]), "--offset", str(first["offset"]), "--max", "1"]
+    assert barnabas("consume", topic, *chosen).out == "never\n"
+    beyond = barnabas("consume", topic, *chosen[:2], "--offset", "999", "--until-end")
+    assert beyond.code == 1
+    assert "_AUTO_OFFSET_RESET" in beyond.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["consume", "nosuch"], "nosuch: Unknown topic or partition"),
+        (["consume", "TOPIC", "--partition", "9"], "has no partition 9"),
+        (["produce", "TOPIC", "--file", "LINES", "--partition", "9"], "(_UNKNOWN_PARTITION)"),
+        (
+            ["produce", "TOPIC", "--file", "LINES", "--key-separator", "|"],
+            "a line has no '|': 'x'; the 0 records",
+        ),
+        (["produce", "TOPIC", "--file", "LINES", "--header", "x"], "--header 'x' is not of the form KEY=VALUE"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_cannot_be_produced_or_consumed_is_one_line(
+    barnabas: Barnabas, topic: str, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    values = {"TOPIC": topic, "LINES": lines(tmp_path, "x")}
+    outcome = barnabas(*(values.get(argument, argument) for argument in arguments))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert words in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["consume", "produce"])
+def test_ctrl_c_is_no_error(bootstrap: str, topic: str, command: str, barnabas: Barnabas, tmp_path: Path) -> None:
+    barnabas("produce", topic, "--file", lines(tmp_path, "first"), "--partition", "0")
+    arguments = [command, topic, *(["--from-beginning"] if command == "consume" else [])]
+    program = [sys.executable, "-P", "-m", "barnabas.cli", *arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdin is not None
+        if command == "consume":
+            assert child.stdout.readline() == b"first\n"
+        else:
+            child.stdin.write(b"second\n" * 100_000)  # more than pipe and buffer hold: it is reading by now
+            child.stdin.flush()
+        child.send_signal(signal.SIGINT)
+        assert child.stderr.read().strip() == b""
+        assert child.wait() == 130
+
+
+# group
+
+
+def test_a_group_is_listed_described_reset_and_deleted(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
+    group = f"group-of-{topic}"
+    barnabas("produce", topic, "--file", lines(tmp_path, "a", "b", "c"), "--partition", "1")
+    consumed = barnabas("consume", topic, "--group", group, "--from-beginning", "--max", "2")
+    assert consumed == (0, "a\nb\n", "")
+    assert [group, "EMPTY", "CLASSIC"] in barnabas("group", "list").rows
+    described = json.loads(barnabas("group", "describe", group, "--json").out)
+    (row,) = [row for row in described if row["partition"] == 1]
+    assert (row["committed"], row["end"], row["lag"], row["member"]) == (2, 3, 1, None)
+    shown = barnabas("group", "reset-offsets", group, "--topic", topic, "--to-earliest")
+    assert shown.rows == [[topic, "0", "0"], [topic, "1", "0"]]
+    assert shown.err == "nothing is changed yet: add --execute\n"
+    barnabas("group", "reset-offsets", group, "--topic", topic, "--to-offset", "1", "--execute")
+    assert barnabas("consume", topic, "--group", group, "--max", "2").out == "b\nc\n"
+    assert barnabas("group", "delete", group).out == f"deleted {group}\n"
+    gone = barnabas("group", "describe", group)
+    assert (gone.code, gone.err) == (1, f"barnabas: there is no group {group}\n")
+    assert "GROUP_ID_NOT_FOUND" in barnabas("group", "delete", group).err
+    assert barnabas("group", "reset-offsets", group, "--topic", "nosuch", "--to-latest").code == 1
+
+
+# config
+
+
+def test_a_topics_settings_are_changed_and_taken_back(barnabas: Barnabas, topic: str) -> None:
+    assert barnabas("config", "set", "--topic", topic, "retention.ms=7000").out == "set retention.ms\n"
+    assert barnabas("config", "show", "--topic", topic).rows == [["retention.ms", "7000", "DYNAMIC_TOPIC_CONFIG"]]
+    everything = barnabas("config", "show", "--topic", topic, "--all").rows
+    assert ["cleanup.policy", "delete", "DEFAULT_CONFIG"] in everything
+    assert barnabas("config", "unset", "--topic", topic, "retention.ms").out == "unset retention.ms\n"
+    assert barnabas("config", "show", "--topic", topic).rows == []
+
+
+def test_settings_that_cannot_be_are_one_line(barnabas: Barnabas, topic: str) -> None:
+    wrong = barnabas("config", "set", "--topic", topic, "retention.ms=x")
+    assert wrong.code == 1
+    assert wrong.err.startswith(f"barnabas: topic {topic}: Invalid value x for configuration retention.ms")
+    assert barnabas("config", "show", "--broker", "9").err == "barnabas: no broker 9 is up; the brokers are 0\n"
+    assert ["node.id", "0", "STATIC_BROKER_CONFIG"] in barnabas("config", "show", "--broker", "0").rows

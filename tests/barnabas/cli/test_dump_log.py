@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from barnabas.common.files import OsFileSystem
+from barnabas.common.ids import uuid_from_string
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.metadata_records import TopicRecord, encode_record
+from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import CompressionType
+from broker.storage.checkpoints import OffsetCheckpoint, write_epochs, write_meta_properties, write_partition_metadata
+from broker.storage.producer_state import BatchMetadata, ProducerEntry, format_snapshot
+from broker.storage.txn_index import AbortedTxn, TransactionIndex
+from tests.barnabas.cli.conftest import Barnabas
+
+FS = OsFileSystem()
+TOPIC_ID = "aGVsbG8td29ybGQtMTIzNA"
+
+
+def segment(directory: Path) -> Path:
+    """A segment of two batches."""
+    path = directory / "00000000000000000040.log"
+    records = [SimpleRecord(1000, b"k", b"v", (("h", b"x"),)), SimpleRecord(1001, None, b"\xff\n")]
+    first = build_batch(records, base_offset=40, compression=CompressionType.GZIP, leader_epoch=3)
+    path.write_bytes(first + build_batch(records[:1], base_offset=42, producer_id=7, producer_epoch=0, base_sequence=5))
+    return path
+
+
+def test_the_batches_of_a_segment(tmp_path: Path, barnabas: Barnabas) -> None:
+    first, second = json.loads(barnabas("dump-log", str(segment(tmp_path)), "--json").out)
+    assert (first["base_offset"], first["last_offset"], first["count"]) == (40, 41, 2)
+    assert (first["compression"], first["leader_epoch"], first["timestamp"]) == ("gzip", 3, 1001)
+    assert (second["producer_id"], second["base_sequence"], second["position"]) == (7, 5, first["size"])
+    assert len(barnabas("dump-log", str(tmp_path / "00000000000000000040.log")).rows) == 2
+
+
+def test_the_records_of_a_segment(tmp_path: Path, barnabas: Barnabas) -> None:
+    assert barnabas("dump-log", "--records", str(segment(tmp_path))).rows == [
+        ["40", "1000", "k", "v", "h=x"],
+        ["41", "1001", "-", "\\xff\\n", ""],
+        ["42", "1000", "k", "v", "h=x"],
+    ]
+
+
+def test_the_records_of_the_controllers_log_are_decoded(tmp_path: Path, barnabas: Barnabas) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    value = encode_record(TopicRecord(name="flights", topic_id=uuid_from_string(TOPIC_ID)))
+    path = directory / "00000000000000000000.log"
+    path.write_bytes(build_batch([SimpleRecord(1, None, value)]))
+    assert "TopicRecord(name='flights'" in barnabas("dump-log", "--records", str(path)).out
+
+
+@pytest.mark.parametrize("suffix", ["", ".deleted"])
+def test_indexes(tmp_path: Path, barnabas: Barnabas, suffix: str) -> None:
+    offsets = tmp_path / f"00000000000000000040.index{suffix}"
+    offsets.write_bytes(bytes.fromhex("00000001 00000064 00000000 00000000"))
+    times = tmp_path / f"00000000000000000040.timeindex{suffix}"
+    times.write_bytes(bytes.fromhex("00000000000003e8 00000002"))
+    transactions = TransactionIndex(FS, str(tmp_path / "00000000000000000040.txnindex"), 40)
+    transactions.append(AbortedTxn(7, 41, 44, 45))
+    assert barnabas("dump-log", str(offsets)).rows == [["41", "100"]]
+    assert barnabas("dump-log", str(times)).rows == [["1000", "42"]]
+    assert barnabas("dump-log", transactions.path).rows == [["7", "41", "44", "45"]]
+
+
+def test_a_producer_snapshot(tmp_path: Path, barnabas: Barnabas) -> None:
+    entry = ProducerEntry(7, 1, -1, 1000, 44)
+    entry.batches.append(BatchMetadata(9, 45, 1, 1000))
+    path = tmp_path / "00000000000000000046.snapshot"
+    path.write_bytes(format_snapshot([entry]))
+    assert barnabas("dump-log", str(path)).rows == [["7", "1", "-1", "44", "1000", "9", "45"]]
+
+
+def test_checkpoints_and_properties(tmp_path: Path, barnabas: Barnabas) -> None:
+    offsets = tmp_path / "replication-offset-checkpoint"
+    OffsetCheckpoint(FS, str(offsets)).write({TopicPartition("flights", 1): 998})
+    epochs = tmp_path / "leader-epoch-checkpoint"
+    write_epochs(FS, str(epochs), [(0, 0), (3, 41)])
+    topic_id = tmp_path / "partition.metadata"
+    write_partition_metadata(FS, str(topic_id), uuid_from_string(TOPIC_ID))
+    properties = tmp_path / "meta.properties"
+    write_meta_properties(FS, str(properties), cluster_id="c", node_id=4, directory_id="d")
+    assert barnabas("dump-log", str(offsets)).rows == [["flights", "1", "998"]]
+    assert barnabas("dump-log", str(epochs)).rows == [["0", "0"], ["3", "41"]]
+    assert barnabas("dump-log", str(topic_id)).rows == [[TOPIC_ID]]
+    assert ["node.id", "4"] in barnabas("dump-log", str(properties)).rows
+    several = barnabas("dump-log", str(epochs), str(offsets))
+    assert several.out.startswith(f"{epochs}:\nepoch\tstart_offset\n")
+    both = json.loads(barnabas("dump-log", str(epochs), str(offsets), "--json").out)
+    assert [Path(row["file"]).name for row in both] == [epochs.name, epochs.name, offsets.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("x.txt", b"", "not a file of a log directory"),
+        ("x.log", b"", "its name does not begin with an offset"),
+        ("00000000000000000000.log", b"\0" * 80, "00000000000000000000.log: "),
+        ("00000000000000000000.snapshot", b"\0\1", "a snapshot of 2 bytes"),
+        ("00000000000000000000.txnindex", b"\0" * 35, "holds part of an entry"),
+        ("leader-epoch-checkpoint", b"0\n2\n", "promises 2 entries and has 0"),
+        ("replication-offset-checkpoint", b"0\n1\nx\n", "is malformed at 'x'"),
+        ("meta.properties", b"version=9\n", "unknown version 9"),
+        ("partition.metadata", b"version: 0\n", "is malformed"),
+    ],
+)
+def test_a_file_that_is_not_what_it_should_be_is_one_line(
+    tmp_path: Path, barnabas: Barnabas, name: str, content: bytes, words: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    outcome = barnabas("dump-log", str(tmp_path / name))
+    assert outcome.code == 1
+    assert words in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_what_comes_before_damage_is_shown(tmp_path: Path, barnabas: Barnabas) -> None:
+    path = segment(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    outcome = barnabas("dump-log", str(path))
+    assert outcome.code == 1
+    assert [row[0] for row in outcome.rows] == ["40"]
+    assert "CRC" in outcome.err.upper()

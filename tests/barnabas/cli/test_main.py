@@ -1,0 +1,121 @@
+"""How every command fails: one line on stderr, and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from barnabas.cli import main
+from barnabas.cli.errors import UserError
+from tests.barnabas.cli.conftest import Barnabas
+
+UNREACHABLE = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["nosuch"], 2, "No such command 'nosuch'. (see barnabas --help)"),
+        (["up", "--brokers", "0"], 2, "Invalid value for '--brokers': 0 is not in the range 1<=x<=99."),
+        (["up", "--config", "x"], 1, "'x' is not of the form KEY=VALUE"),
+        (["up", "--port", "65534"], 1, "--port 65534: 3 brokers need the ports up to 65536"),
+        (["up", "--port", "0", "--config", "num.io.threads=0"], 1, "Invalid value 0 for configuration num.io.threads"),
+        (["up", "--port", "0", "--config", "listeners=SSL://h:9093"], 1, "listeners: listener SSL asks for SSL, which"),
+        (["up", "--port", "0", "--config", "listeners=SASL_SSL://h:9093"], 1, "listeners: listener SASL_SSL asks for"),
+        (["up", "--data-dir", "/dev/null/x"], 1, "cannot use /dev/null/x: Not a directory"),
+        (["topic"], 2, None),
+        (["topic", "list", "--bootstrap", "x"], 1, "'x' is not HOST:PORT"),
+        (["topic", "list", "--bootstrap", UNREACHABLE], 1, f"no cluster answers at {UNREACHABLE}"),
+        (["topic", "delete", "a", "--bootstrap", UNREACHABLE], 1, f"no cluster answers at {UNREACHABLE}"),
+        (["consume", "a", "--bootstrap", UNREACHABLE], 1, f"no cluster answers at {UNREACHABLE}"),
+        (["produce", "a", "--bootstrap", UNREACHABLE], 1, f"no cluster answers at {UNREACHABLE}"),
+        (["produce", "a", "--file", "/no/file"], 2, "Invalid value for '--file'"),
+        (["doctor", "/no/file"], 2, "Invalid value for '[FILE]'"),
+        (["doctor", "--bootstrap", "h:99999"], 1, "'h:99999' is not HOST:PORT"),
+        (["consume", "a", "--offset", "1"], 1, "--offset needs --partition"),
+        (["consume", "a", "--group", "g", "--until-end"], 1, "--group goes with neither"),
+        (["config", "show"], 1, "say one of --topic, --broker and --group"),
+        (["group", "reset-offsets", "g", "--topic", "t"], 1, "say one of --to-earliest"),
+        (["node", "kill", "0", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_line(
+    barnabas: Barnabas, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, line: str | None
+) -> None:
+    monkeypatch.setattr("barnabas.cli.client.TIMEOUT_S", 1)
+    for module in ("topic", "produce", "client"):
+        monkeypatch.setattr(f"barnabas.cli.{module}.TIMEOUT_S", 1, raising=False)
+    outcome = barnabas(*arguments)
+    assert outcome.code == code
+    assert outcome.out == ""
+    if line is not None:
+        assert outcome.err.startswith(f"barnabas: {line}")
+        assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "err"),
+    [
+        (UserError("so it is"), 1, "barnabas: so it is\n"),
+        (KeyboardInterrupt(), 130, "\n"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/x"),
+            1,
+            "barnabas: /x: Permission denied\n",
+        ),
+    ],
+)
+def test_what_a_command_raises_becomes_a_line(
+    monkeypatch: pytest.MonkeyPatch, barnabas: Barnabas, raised: BaseException, code: int, err: str
+) -> None:
+    @click.command()
+    def raises() -> None:
+        raise raised
+
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda *_: raises)
+    assert barnabas("anything") == (code, "", err)
+
+
+def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch, barnabas: Barnabas) -> None:
+    @click.command()
+    def raises() -> None:
+        raise OSError(errno.EIO, "no file named")
+
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda *_: raises)
+    with pytest.raises(OSError, match="no file named"):
+        barnabas("anything")
+
+
+def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "replication-offset-checkpoint"
+    checkpoint.write_text("0\n20000\n" + "".join(f"topic {partition} 0\n" for partition in range(20_000)))
+    command = [sys.executable, "-P", "-m", "barnabas.cli", "dump-log", str(checkpoint)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == "topic\tpartition\toffset\n"
+        child.stdout.close()
+        assert child.stderr.read() == ""
+        assert child.wait() == 1
+
+
+def test_help_names_every_command(barnabas: Barnabas) -> None:
+    outcome = barnabas("--help")
+    assert outcome.code == 0
+    for name in main.COMMANDS:
+        assert f"  {name} " in outcome.out
+        assert barnabas(name, "--help").code == 0
+
+
+def test_the_commands_that_start_processes_load_no_client_and_no_tables() -> None:
+    code = (
+        "import sys, barnabas.cli.main, barnabas.cli.up, barnabas.cli.node, barnabas.cli.process; print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"confluent_kafka", "rich", "ctypes", "barnabas.protocol", "barnabas.config"}.isdisjoint(loaded)
