@@ -53,10 +53,12 @@ RUN pip --python /opt/barnabas/bin/python install '.[pipeline]'
 FROM base AS pipeline
 USER root
 RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* \
+    && install -d -o barnabas -g barnabas /opt/pipeline
 COPY --from=pipeline-build /opt/barnabas /opt/barnabas
 COPY pipeline /opt/pipeline/pipeline
 USER barnabas
+# Spark keeps artifacts in the working directory, so that one is the user's own.
 WORKDIR /opt/pipeline
 # Spark resolves its Kafka connector here, once; afterwards a run needs no repository.
 RUN python -m pipeline.spark
