@@ -79,9 +79,7 @@ class Dispatcher:
     Threads: any handler, and whoever completes a parked operation. Everything is fixed before start.
     """
 
-    def __init__(
-        self, table: Table, services: HandlerServices, request_log: RequestLog, clock: Clock
-    ) -> None:
+    def __init__(self, table: Table, services: HandlerServices, request_log: RequestLog, clock: Clock) -> None:
         self._table = table
         self._services = services
         self._request_log = request_log

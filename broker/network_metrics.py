@@ -94,9 +94,7 @@ class ProcessorMetrics:
             catalogue.CONNECTIONS,
         ):
             self._registry.remove(row, **self._labels)
-        self._registry.remove(
-            catalogue.PROCESSOR_IDLE_PERCENT, networkProcessor=self._labels["networkProcessor"]
-        )
+        self._registry.remove(catalogue.PROCESSOR_IDLE_PERCENT, networkProcessor=self._labels["networkProcessor"])
 
     def _add(self, software: Software, change: int) -> None:
         count = self._by_software.get(software, 0) + change
@@ -107,7 +105,5 @@ class ProcessorMetrics:
             self._registry.remove(catalogue.CONNECTIONS, **labels)
             return
         if software not in self._by_software:
-            self._registry.gauge(
-                catalogue.CONNECTIONS, lambda: self._by_software.get(software, 0), **labels
-            )
+            self._registry.gauge(catalogue.CONNECTIONS, lambda: self._by_software.get(software, 0), **labels)
         self._by_software[software] = count

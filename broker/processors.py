@@ -115,9 +115,7 @@ class Processor:
         self.responses = ResponseQueue(self._selector.wake)
         self.inbox: queue.Queue[Accepted] = queue.Queue(INBOX_SIZE)
         self._owner = ThreadOwner()
-        self._thread = ServiceThread(
-            thread_name, f"net-{settings.listener_name[:8]}-{processor_id}", self.run
-        )
+        self._thread = ServiceThread(thread_name, f"net-{settings.listener_name[:8]}-{processor_id}", self.run)
         # Set by others.
         self._is_running = True  # cleared by `begin_shutdown`
         self._is_reading = True  # cleared by `stop_reading`
@@ -225,9 +223,7 @@ class Processor:
             authenticator.principal(),
             settings.is_privileged,
         )
-        connection = Connection(
-            sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max
-        )
+        connection = Connection(sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max)
         connection.last_active_ns = self._now_ns()
         self._connections[connection.fd] = connection
         self._selector.register(connection.fd, 0)

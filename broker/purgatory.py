@@ -144,9 +144,7 @@ class Deferred(DelayedOperation):
 
     __slots__ = ("_on_timeout", "_outcome")
 
-    def __init__(
-        self, timeout_ms: int | None = None, on_timeout: Callable[[], Outcome] | None = None
-    ) -> None:
+    def __init__(self, timeout_ms: int | None = None, on_timeout: Callable[[], Outcome] | None = None) -> None:
         assert (timeout_ms is None) == (on_timeout is None), "a timeout needs its answer"
         super().__init__(-1 if timeout_ms is None else timeout_ms)
         self._on_timeout = on_timeout  # fixed before start
@@ -190,9 +188,7 @@ class Purgatory:
     `start` runs the reaper; without it (tests, with a FakeClock) `advance` expires what is due.
     """
 
-    def __init__(
-        self, name: str, clock: Clock, *, broker_id: int = 0, purge_interval: int = PURGE_INTERVAL
-    ) -> None:
+    def __init__(self, name: str, clock: Clock, *, broker_id: int = 0, purge_interval: int = PURGE_INTERVAL) -> None:
         self.name = name  # fixed before start; the metrics' delayedOperation label
         self._timer = Timer(clock)
         self._purge_interval = purge_interval  # fixed before start
@@ -200,9 +196,7 @@ class Purgatory:
         self._added_lock = threading.Lock()  # a leaf
         self._added_count = 0  # guarded by: _added_lock; operations watched since, less those purged
         self._is_running = False  # set by start, cleared by shutdown
-        self._reaper = ServiceThread(
-            f"ExpirationReaper-{broker_id}-{name}", f"reaper-{name}", self._reap, daemon=True
-        )
+        self._reaper = ServiceThread(f"ExpirationReaper-{broker_id}-{name}", f"reaper-{name}", self._reap, daemon=True)
 
     def start(self) -> None:
         """Start the reaper."""

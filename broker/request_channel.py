@@ -305,10 +305,7 @@ class RequestQueue(queue.Queue[Any]):
 
     def _is_superfluous_locked(self) -> bool:
         """Tell whether the calling handler may sleep although requests wait: another one is awake, and quick."""
-        return (
-            self._handler_count - len(self._sleepers) > 1
-            and self._now_ns() - self._last_take_ns < self._shed_ns
-        )
+        return self._handler_count - len(self._sleepers) > 1 and self._now_ns() - self._last_take_ns < self._shed_ns
 
     def _sleeper_to_wake_locked(self) -> threading.Lock | None:
         """Choose the handler that fell asleep last (its caches are warm), if one must be woken at all."""

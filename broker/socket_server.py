@@ -144,9 +144,7 @@ class SocketServer:
     def _add_listener(self, listener: Listener) -> None:
         config = self._config
         limits = listener_overrides(config, listener.name)
-        server = net.listen(
-            listener.host, listener.port, backlog(config), config.socket_receive_buffer_bytes
-        )
+        server = net.listen(listener.host, listener.port, backlog(config), config.socket_receive_buffer_bytes)
         self.quotas.add_listener(
             listener.name,
             int(limits.get("max.connections", UNLIMITED)),
@@ -187,9 +185,7 @@ class SocketServer:
             self._clock,
         )
         self.channel.add_processor(processor_id, processor.responses)
-        self._registry.gauge(
-            catalogue.RESPONSE_QUEUE_SIZE, processor.responses.qsize, processor=processor_id
-        )
+        self._registry.gauge(catalogue.RESPONSE_QUEUE_SIZE, processor.responses.qsize, processor=processor_id)
         return processor
 
     def _end(self, processor: Processor) -> None:

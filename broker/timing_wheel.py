@@ -160,9 +160,7 @@ class Timer:
         self._clock = clock
         self._changed = threading.Condition(threading.Lock())  # an earlier bucket was queued, or closing
         self._queue = BucketQueue()  # guarded by: _changed
-        self._wheel = TimingWheel(
-            tick_ms, wheel_size, clock.monotonic_ms(), self._queue
-        )  # guarded by: _changed
+        self._wheel = TimingWheel(tick_ms, wheel_size, clock.monotonic_ms(), self._queue)  # guarded by: _changed
         self._task_count = 0  # guarded by: _changed
         self._wakeup_ms: int | None = None  # guarded by: _changed; when the sleeping reaper gets up by itself
         self._is_sleeping = False  # guarded by: _changed
@@ -260,4 +258,3 @@ class Timer:
             if not self._wheel.add(task):
                 self._task_count -= 1
                 due.append(task)
-

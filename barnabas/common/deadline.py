@@ -12,9 +12,7 @@ class Deadline:
 
     def __init__(self, clock: Clock, timeout_ms: float | None) -> None:
         self._clock = clock
-        self._deadline_ns = (
-            None if timeout_ms is None else clock.monotonic_ns() + int(timeout_ms * NS_PER_MS)
-        )
+        self._deadline_ns = None if timeout_ms is None else clock.monotonic_ns() + int(timeout_ms * NS_PER_MS)
 
     def remaining_ms(self) -> float | None:
         """Return the milliseconds left, never negative; None when there is no end."""

@@ -49,9 +49,7 @@ class ServiceThread(threading.Thread):
     whoever starts it stops it.
     """
 
-    def __init__(
-        self, name: str, os_name: str, target: Callable[[], None], *, daemon: bool = False
-    ) -> None:
+    def __init__(self, name: str, os_name: str, target: Callable[[], None], *, daemon: bool = False) -> None:
         super().__init__(name=name, daemon=daemon)
         self._os_name = os_name  # fixed before start
         self._job: Callable[[], None] | None = target  # owner: this thread, once started

@@ -123,9 +123,7 @@ class ApiRow(NamedTuple):
 NEVER = INFINITY
 
 
-def _row(
-    name: str, min_version: int, max_version: int, flexible_from: int, cluster_action: bool = False
-) -> ApiRow:
+def _row(name: str, min_version: int, max_version: int, flexible_from: int, cluster_action: bool = False) -> ApiRow:
     return ApiRow(name, min_version, max_version, flexible_from, cluster_action)
 
 

@@ -153,9 +153,7 @@ def _api_versions(_: Any, response: Any, error: _Error) -> None:
 
     row = API_ROWS[ApiKey.API_VERSIONS]
     response.api_keys.append(
-        ApiVersion(
-            api_key=int(ApiKey.API_VERSIONS), min_version=row.min_version, max_version=row.max_version
-        )
+        ApiVersion(api_key=int(ApiKey.API_VERSIONS), min_version=row.min_version, max_version=row.max_version)
     )
 
 
@@ -191,9 +189,7 @@ def _leader_and_isr(request: Any, response: Any, error: _Error) -> None:
     named = [(state.topic_name, state) for state in request.ungrouped_partition_states]
     named += [(topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states]
     response.partition_errors = [
-        LeaderAndIsrPartitionError(
-            topic_name=name, partition_index=state.partition_index, error_code=error.code
-        )
+        LeaderAndIsrPartitionError(topic_name=name, partition_index=state.partition_index, error_code=error.code)
         for name, state in named
     ]
 
@@ -205,9 +201,7 @@ def _stop_replica(request: Any, response: Any, error: _Error) -> None:
     named = [(state.topic_name, state.partition_index) for state in request.ungrouped_partitions]
     named += [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     named += [
-        (topic.topic_name, state.partition_index)
-        for topic in request.topic_states
-        for state in topic.partition_states
+        (topic.topic_name, state.partition_index) for topic in request.topic_states for state in topic.partition_states
     ]
     response.partition_errors = [
         StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=error.code)
@@ -283,9 +277,7 @@ ROWS: dict[int, Row] = {
                 "topic_data",
                 "responses",
                 _NAME_AND_ID,
-                inner=Items(
-                    "partition_data", "partition_responses", {"index": "index"}, fixed={"base_offset": -1}
-                ),
+                inner=Items("partition_data", "partition_responses", {"index": "index"}, fixed={"base_offset": -1}),
             ),
         ),
     ),
@@ -375,9 +367,7 @@ ROWS: dict[int, Row] = {
                 "results_by_topic_v3_and_below",
                 _NAME,
                 versions="0-3",
-                inner=Items(
-                    "partitions", "results_by_partition", _PLAIN_INDEX, code_field="partition_error_code"
-                ),
+                inner=Items("partitions", "results_by_partition", _PLAIN_INDEX, code_field="partition_error_code"),
             ),
         )
     ),
@@ -431,9 +421,7 @@ ROWS: dict[int, Row] = {
         ),
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Row(Text.SPECIFIC, (Items("resources", "responses", _RESOURCE),)),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Row(
-        Text.SPECIFIC, (Items("topics", "responses", _NAME, inner=_PARTITIONS),)
-    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Row(Text.SPECIFIC, (Items("topics", "responses", _NAME, inner=_PARTITIONS),)),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Row(
         Text.SPECIFIC, (Items("topics", "topics", _NAME, inner=_PARTITION_INDEXES),)
     ),

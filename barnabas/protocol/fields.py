@@ -93,16 +93,12 @@ def bool_(
     return Field("bool", versions, default, "", tag, tagged, ignorable)
 
 
-def int8(
-    versions: str, default: int = 0, *, tag: int | None = None, tagged: str = "", ignorable: bool = False
-) -> Any:
+def int8(versions: str, default: int = 0, *, tag: int | None = None, tagged: str = "", ignorable: bool = False) -> Any:
     """Declare a signed byte."""
     return Field("int8", versions, default, "", tag, tagged, ignorable)
 
 
-def int16(
-    versions: str, default: int = 0, *, tag: int | None = None, tagged: str = "", ignorable: bool = False
-) -> Any:
+def int16(versions: str, default: int = 0, *, tag: int | None = None, tagged: str = "", ignorable: bool = False) -> Any:
     """Declare a signed 16-bit integer."""
     return Field("int16", versions, default, "", tag, tagged, ignorable)
 
@@ -114,16 +110,12 @@ def uint16(
     return Field("uint16", versions, default, "", tag, tagged, ignorable)
 
 
-def int32(
-    versions: str, default: int = 0, *, tag: int | None = None, tagged: str = "", ignorable: bool = False
-) -> Any:
+def int32(versions: str, default: int = 0, *, tag: int | None = None, tagged: str = "", ignorable: bool = False) -> Any:
     """Declare a signed 32-bit integer."""
     return Field("int32", versions, default, "", tag, tagged, ignorable)
 
 
-def int64(
-    versions: str, default: int = 0, *, tag: int | None = None, tagged: str = "", ignorable: bool = False
-) -> Any:
+def int64(versions: str, default: int = 0, *, tag: int | None = None, tagged: str = "", ignorable: bool = False) -> Any:
     """Declare a signed 64-bit integer."""
     return Field("int64", versions, default, "", tag, tagged, ignorable)
 

@@ -82,9 +82,7 @@ def read_tag_spans(
     return spans, position
 
 
-def read_unknown_tags(
-    buffer: bytes | memoryview, position: int, count: int, end: int
-) -> tuple[TaggedFields, int]:
+def read_unknown_tags(buffer: bytes | memoryview, position: int, count: int, end: int) -> tuple[TaggedFields, int]:
     """Return the raw tagged fields of a structure that knows none, and the position behind them."""
     spans, position = read_tag_spans(buffer, position, count, end)
     return tuple((tag, bytes(buffer[start:stop])) for tag, start, stop in spans), position

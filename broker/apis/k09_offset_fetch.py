@@ -90,13 +90,9 @@ def handle(services: Services, request: Request) -> Park:
 def _groups(message: OffsetFetchRequest, snapshot: MetadataSnapshot, version: int) -> list[GroupAnswer]:
     if version < MANY_GROUPS_FROM:
         topics = message.topics
-        wanted = (
-            None if topics is None else [TopicWanted(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
-        )
+        wanted = None if topics is None else [TopicWanted(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
         return [GroupAnswer(message.group_id, wanted)]
-    return [
-        GroupAnswer(group.group_id, _wanted(group.topics, snapshot, version)) for group in message.groups
-    ]
+    return [GroupAnswer(group.group_id, _wanted(group.topics, snapshot, version)) for group in message.groups]
 
 
 def _wanted(
@@ -107,9 +103,7 @@ def _wanted(
         return None
     if version < TOPIC_IDS_FROM:
         return [TopicWanted(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
-    return [
-        TopicWanted(t.topic_id, snapshot.topic_name(t.topic_id) or "", t.partition_indexes) for t in topics
-    ]
+    return [TopicWanted(t.topic_id, snapshot.topic_name(t.topic_id) or "", t.partition_indexes) for t in topics]
 
 
 def _complete(

@@ -40,9 +40,7 @@ def handle(services: Services, request: Request) -> Park:
 def _members(message: LeaveGroupRequest, version: int) -> tuple[LeavingMember, ...]:
     if version < MANY_MEMBERS_FROM:
         return (LeavingMember(message.member_id),)
-    return tuple(
-        LeavingMember(member.member_id, member.group_instance_id, member.reason) for member in message.members
-    )
+    return tuple(LeavingMember(member.member_id, member.group_instance_id, member.reason) for member in message.members)
 
 
 def response(result: LeaveResult, version: int) -> LeaveGroupResponse:
@@ -51,9 +49,7 @@ def response(result: LeaveResult, version: int) -> LeaveGroupResponse:
         error = result.error or (result.members[0].error if result.members else result.error)
         return LeaveGroupResponse(error_code=error)
     members = [
-        MemberResponse(
-            member_id=member.member_id, group_instance_id=member.instance_id, error_code=member.error
-        )
+        MemberResponse(member_id=member.member_id, group_instance_id=member.instance_id, error_code=member.error)
         for member in result.members
     ]
     return LeaveGroupResponse(error_code=result.error, members=members)

@@ -36,9 +36,7 @@ def handle(services: Services, request: Request) -> Park:
     deferred = Deferred()
 
     def answered(errors: Mapping[str, ErrorCode]) -> None:
-        results = [
-            DeletableGroupResult(group_id=group_id, error_code=errors[group_id]) for group_id in group_ids
-        ]
+        results = [DeletableGroupResult(group_id=group_id, error_code=errors[group_id]) for group_id in group_ids]
         deferred.complete(DeleteGroupsResponse(results=results))
 
     services.group_coordinator.delete_groups(group_ids, answered)

@@ -276,9 +276,7 @@ class Group(GroupPhases):
 
     def _undo_replacement(self, member: Member, event: ev.StaticMemberStored) -> None:
         reply = self.members.take_join(member)
-        self.members.update(
-            member, event.old_protocols, event.old_rebalance_timeout_ms, event.old_session_timeout_ms
-        )
+        self.members.update(member, event.old_protocols, event.old_rebalance_timeout_ms, event.old_session_timeout_ms)
         restored = self._rename_static(event.instance_id, event.old_member_id)
         self._start_session(restored.member_id, restored.session_timeout_ms)
         if reply is not None:

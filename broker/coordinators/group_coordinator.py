@@ -311,9 +311,7 @@ class GroupCoordinator:
         shard = self._shard(group_id)
         return (ErrorCode.NOT_COORDINATOR, None) if shard is None else shard.describe(group_id, look)
 
-    def delete_groups(
-        self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]
-    ) -> None:
+    def delete_groups(self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]) -> None:
         """Delete groups with their offsets; `reply(errors by group)` is called once, on any thread."""
         by_shard: dict[Shard, list[str]] = {}
         errors: dict[str, ErrorCode] = {}

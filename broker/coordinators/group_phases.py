@@ -38,7 +38,6 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
 }
 
 
-
 class GroupPhases:
     """A group's state, the phases of a rebalance, and what both ends of it need."""
 

@@ -35,9 +35,7 @@ def load(shard: ShardCore, partition_log: Any, buffer_bytes: int) -> int:
     offset = partition_log.log_start_offset
     count = 0
     while offset < partition_log.log_end_offset and shard.state is ShardState.LOADING:
-        data = partition_log.read(
-            offset, buffer_bytes, isolation=FetchIsolation.LOG_END, min_one_message=True
-        )
+        data = partition_log.read(offset, buffer_bytes, isolation=FetchIsolation.LOG_END, min_one_message=True)
         if data.slice is None:
             break
         buffer = memoryview(data.slice.read())

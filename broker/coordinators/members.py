@@ -129,9 +129,7 @@ class Members:
             self.leader_id = new_member_id
         return member
 
-    def update(
-        self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
-    ) -> None:
+    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Take over what a member said when it joined again."""
         self._count_protocols(member, -1)
         member.protocols = protocols

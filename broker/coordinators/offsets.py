@@ -125,9 +125,7 @@ class OffsetStore:
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction will change the position."""
-        return any(
-            partition in by_group.get(group_id, {}).get(topic, {}) for by_group in self._pending.values()
-        )
+        return any(partition in by_group.get(group_id, {}).get(topic, {}) for by_group in self._pending.values())
 
     def has_open_transactions(self, group_id: str) -> bool:
         """Whether a transaction will commit for the group."""
@@ -150,9 +148,7 @@ class OffsetStore:
                     found.update(((group_id, TopicPartition(topic, p)), None) for p in by_topic[topic])
         return list(found)
 
-    def fetch(
-        self, group_id: str, wanted: Iterable[TopicWanted] | None, *, require_stable: bool
-    ) -> list[FetchedTopic]:
+    def fetch(self, group_id: str, wanted: Iterable[TopicWanted] | None, *, require_stable: bool) -> list[FetchedTopic]:
         """Tell the positions of these partitions, or (None) of all; unknown ones are INVALID_OFFSET.
 
         A position committed for another topic of the same name (by id) is unknown. With `require_stable` one that an

@@ -125,9 +125,7 @@ class Shard(ShardCore):
     def _commit_error_locked(self, who: Committer) -> ErrorCode:
         group = self.groups.get(who.group_id)
         if group is not None:
-            return self._ask_locked(
-                group, ev.Commit(who.member_id, who.instance_id, who.generation_id, None)
-            )
+            return self._ask_locked(group, ev.Commit(who.member_id, who.instance_id, who.generation_id, None))
         if who.generation_id < 0:  # a simple consumer or an administrator: the first offset creates the group
             return ErrorCode.NONE
         is_new = who.version >= GROUP_ID_NOT_FOUND_FROM
@@ -156,9 +154,11 @@ class Shard(ShardCore):
                 self._tell_offsets_locked(group_id, wanted, require_stable, reply)
                 return
             self._after_last_write_locked(
-                lambda error: self._mailbox.say(partial(reply, ErrorCode.NOT_COORDINATOR, []))
-                if error
-                else self._tell_offsets_locked(group_id, wanted, require_stable, reply)
+                lambda error: (
+                    self._mailbox.say(partial(reply, ErrorCode.NOT_COORDINATOR, []))
+                    if error
+                    else self._tell_offsets_locked(group_id, wanted, require_stable, reply)
+                )
             )
 
     def _tell_offsets_locked(
@@ -217,9 +217,7 @@ class Shard(ShardCore):
         reply: Callable[[ErrorCode, dict[str, ErrorCode]], object],
     ) -> None:
         group_id = group.group_id
-        errors = {
-            name: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for name in topics if group.is_subscribed_to(name)
-        }
+        errors = {name: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for name in topics if group.is_subscribed_to(name)}
         doomed = [
             (group_id, tp)
             for tp in self.offsets.all_partitions(group_id)
@@ -252,9 +250,7 @@ class Shard(ShardCore):
             group = self.groups.get(group_id)
             return (ErrorCode.GROUP_ID_NOT_FOUND, None) if group is None else (ErrorCode.NONE, look(group))
 
-    def delete_groups(
-        self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]
-    ) -> None:
+    def delete_groups(self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]) -> None:
         """Delete groups with their offsets; `reply(errors by group)`."""
         with self._mailbox:
             if error := self._gate_locked():
@@ -262,9 +258,7 @@ class Shard(ShardCore):
             else:
                 self._once_written_locked(partial(self._delete_groups_locked, group_ids, reply))
 
-    def _delete_groups_locked(
-        self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]
-    ) -> None:
+    def _delete_groups_locked(self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]) -> None:
         errors = {group_id: self._delete_error_locked(group_id) for group_id in group_ids}
         deleted = [group_id for group_id, error in errors.items() if not error]
         doomed = [(group_id, tp) for group_id in deleted for tp in self.offsets.all_partitions(group_id)]

@@ -160,9 +160,7 @@ class ShardCore:
             if producer_id < 0:
                 self.offsets.put(record.group_id, record.topic, record.partition, record.committed)
             else:
-                self.offsets.put_pending(
-                    producer_id, record.group_id, record.topic, record.partition, record.committed
-                )
+                self.offsets.put_pending(producer_id, record.group_id, record.topic, record.partition, record.committed)
 
     # The glue
 

@@ -106,9 +106,7 @@ class Peer:
     def __init__(self) -> None:
         self.client, self.server = socket.socketpair()
         self.server.setblocking(False)
-        self.connection = Connection(
-            self.server.fileno(), PlainTransport(self.server), Anonymous(), CONTEXT, SIZE_MAX
-        )
+        self.connection = Connection(self.server.fileno(), PlainTransport(self.server), Anonymous(), CONTEXT, SIZE_MAX)
         self.scratch = memoryview(bytearray(64))
 
     def read(self) -> bytes | None:

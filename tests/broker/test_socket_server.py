@@ -247,9 +247,7 @@ def test_a_client_that_vanishes_while_waiting_is_forgotten(network: Network, bys
     eventually("it is gone", lambda: network.server.quotas.total() == 1)
 
 
-def test_our_mistakes_are_told_apart(
-    network: Network, bystander: Client, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_our_mistakes_are_told_apart(network: Network, bystander: Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), network.client() as client:
         assert client.heartbeat("error", 1557) == ErrorCode.NOT_COORDINATOR
         assert "Request 1557 from client=test failed with NOT_COORDINATOR (Heartbeat v4" in caplog.text

@@ -50,9 +50,7 @@ def test_buffers_arrive_whole(pair: tuple[socket.socket, socket.socket], sizes: 
     assert send_all(*pair, kinds) == b"".join(parts)
 
 
-def test_regions_of_files_arrive_between_buffers(
-    pair: tuple[socket.socket, socket.socket], tmp_path: Path
-) -> None:
+def test_regions_of_files_arrive_between_buffers(pair: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
     content = random.Random(2).randbytes(300_000)
     path = tmp_path / "segment"
     path.write_bytes(content)
@@ -64,9 +62,7 @@ def test_regions_of_files_arrive_between_buffers(
     os.close(fd)
 
 
-def test_a_file_that_ends_too_early_is_an_error(
-    pair: tuple[socket.socket, socket.socket], tmp_path: Path
-) -> None:
+def test_a_file_that_ends_too_early_is_an_error(pair: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(b"short")
     fd = os.open(path, os.O_RDONLY)

@@ -59,9 +59,7 @@ class UpdateMetadataRequest(Request, key=6, versions="0-8", flexible="6+"):
     type: int = int8("8+", tag=0, tagged="8+")
     controller_epoch: int = int32("0+")
     broker_epoch: int = int64("5+", -1, ignorable=True)
-    ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(
-        UpdateMetadataPartitionState, "0-4"
-    )
+    ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, "0-4")
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
 

@@ -45,9 +45,7 @@ class CreatableTopicResult(Struct):
     topic_config_error_code: int = int16("5+", tag=0, tagged="5+", ignorable=True)
     num_partitions: int = int32("5+", -1, ignorable=True)
     replication_factor: int = int16("5+", -1, ignorable=True)
-    configs: list[CreatableTopicConfigs] | None = array(
-        CreatableTopicConfigs, "5+", nullable="5+", ignorable=True
-    )
+    configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, "5+", nullable="5+", ignorable=True)
 
 
 class CreateTopicsResponse(Response, key=19, versions="2-7", flexible="5+"):

@@ -33,9 +33,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
 
 class AddPartitionsToTxnTopicResult(Struct):
     name: str = string("0+")
-    results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(
-        AddPartitionsToTxnPartitionResult, "0+"
-    )
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult, "0+")
 
 
 class AddPartitionsToTxnResult(Struct):
@@ -47,6 +45,4 @@ class AddPartitionsToTxnResponse(Response, key=24, versions="0-5", flexible="3+"
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("4+", ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")
-    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(
-        AddPartitionsToTxnTopicResult, "0-3"
-    )
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "0-3")

@@ -12,9 +12,7 @@ class CreatePartitionsAssignment(Struct):
 class CreatePartitionsTopic(Struct):
     name: str = string("0+")
     count: int = int32("0+")
-    assignments: list[CreatePartitionsAssignment] | None = array(
-        CreatePartitionsAssignment, "0+", nullable="0+"
-    )
+    assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, "0+", nullable="0+")
 
 
 class CreatePartitionsRequest(Request, key=37, versions="0-3", flexible="2+"):

@@ -11,9 +11,7 @@ class DescribeDelegationTokenOwner(Struct):
 
 
 class DescribeDelegationTokenRequest(Request, key=41, versions="1-3", flexible="2+"):
-    owners: list[DescribeDelegationTokenOwner] | None = array(
-        DescribeDelegationTokenOwner, "0+", nullable="0+"
-    )
+    owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, "0+", nullable="0+")
 
 
 class DescribedDelegationTokenRenewer(Struct):

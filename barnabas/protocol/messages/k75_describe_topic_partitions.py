@@ -48,9 +48,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     name: str | None = string("0+", nullable="0+")
     topic_id: bytes = uuid("0+", ignorable=True)
     is_internal: bool = bool_("0+", ignorable=True)
-    partitions: list[DescribeTopicPartitionsResponsePartition] = array(
-        DescribeTopicPartitionsResponsePartition, "0+"
-    )
+    partitions: list[DescribeTopicPartitionsResponsePartition] = array(DescribeTopicPartitionsResponsePartition, "0+")
     topic_authorized_operations: int = int32("0+", -0x80000000)
 
 

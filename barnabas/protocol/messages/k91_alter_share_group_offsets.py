@@ -12,9 +12,7 @@ class AlterShareGroupOffsetsRequestPartition(Struct):
 
 class AlterShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = string("0+")
-    partitions: list[AlterShareGroupOffsetsRequestPartition] = array(
-        AlterShareGroupOffsetsRequestPartition, "0+"
-    )
+    partitions: list[AlterShareGroupOffsetsRequestPartition] = array(AlterShareGroupOffsetsRequestPartition, "0+")
 
 
 class AlterShareGroupOffsetsRequest(Request, key=91, versions="0", flexible="0+"):
@@ -31,9 +29,7 @@ class AlterShareGroupOffsetsResponsePartition(Struct):
 class AlterShareGroupOffsetsResponseTopic(Struct):
     topic_name: str = string("0+")
     topic_id: bytes = uuid("0+")
-    partitions: list[AlterShareGroupOffsetsResponsePartition] = array(
-        AlterShareGroupOffsetsResponsePartition, "0+"
-    )
+    partitions: list[AlterShareGroupOffsetsResponsePartition] = array(AlterShareGroupOffsetsResponsePartition, "0+")
 
 
 class AlterShareGroupOffsetsResponse(Response, key=91, versions="0", flexible="0+"):

@@ -77,49 +77,55 @@ GOLDEN = [
     (
         ApiVersionsRequest(client_software_name="kafka-python", client_software_version="3.0"),
         3,
-        b"\x0dkafka-python" b"\x043.0" b"\x00",
+        b"\x0dkafka-python\x043.0\x00",
     ),
     (ApiVersionsRequest(), 0, b""),
     (MetadataRequest(topics=None), 1, b"\xff\xff\xff\xff"),
     (
         MetadataRequest(topics=[MetadataRequestTopic(name="a")], allow_auto_topic_creation=True),
         9,
-        b"\x02" b"\x02a\x00" b"\x01" b"\x00\x00" b"\x00",
+        b"\x02\x02a\x00\x01\x00\x00\x00",
     ),
     (
         HeartbeatRequest(group_id="g", generation_id=7, member_id="m", group_instance_id=None),
         4,
-        b"\x02g" b"\x00\x00\x00\x07" b"\x02m" b"\x00" b"\x00",
+        b"\x02g\x00\x00\x00\x07\x02m\x00\x00",
     ),
     (
         HeartbeatRequest(group_id="g", generation_id=7, member_id="m", group_instance_id=None),
         3,
-        b"\x00\x01g" b"\x00\x00\x00\x07" b"\x00\x01m" b"\xff\xff",
+        b"\x00\x01g\x00\x00\x00\x07\x00\x01m\xff\xff",
     ),
     (
         ProduceRequest(
             acks=-1,
             timeout_ms=1000,
-            topic_data=[
-                TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2, records=b"xyz")])
-            ],
+            topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2, records=b"xyz")])],
         ),
         8,
-        b"\xff\xff" b"\xff\xff" b"\x00\x00\x03\xe8" b"\x00\x00\x00\x01" b"\x00\x01t"
-        b"\x00\x00\x00\x01" b"\x00\x00\x00\x02" b"\x00\x00\x00\x03xyz",
+        b"\xff\xff\xff\xff\x00\x00\x03\xe8\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x03xyz",
     ),
     (
         FetchRequest(replica_state=ReplicaState(replica_id=1, replica_epoch=2), cluster_id="c"),
         15,
-        b"\x00\x00\x00\x00" b"\x00\x00\x00\x00" b"\x7f\xff\xff\xff" b"\x00" b"\x00\x00\x00\x00"
-        b"\xff\xff\xff\xff" b"\x01" b"\x01" b"\x01"
-        b"\x02" b"\x00\x02\x02c" b"\x01\x0d\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00",
+        b"\x00\x00\x00\x00"
+        b"\x00\x00\x00\x00"
+        b"\x7f\xff\xff\xff"
+        b"\x00"
+        b"\x00\x00\x00\x00"
+        b"\xff\xff\xff\xff"
+        b"\x01"
+        b"\x01"
+        b"\x01"
+        b"\x02"
+        b"\x00\x02\x02c"
+        b"\x01\x0d\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00",
     ),
-    (DescribeTopicPartitionsRequest(cursor=None), 0, b"\x01" b"\x00\x00\x07\xd0" b"\xff" b"\x00"),
+    (DescribeTopicPartitionsRequest(cursor=None), 0, b"\x01\x00\x00\x07\xd0\xff\x00"),
     (
         DescribeTopicPartitionsRequest(cursor=Cursor(topic_name="t", partition_index=1)),
         0,
-        b"\x01" b"\x00\x00\x07\xd0" b"\x01" b"\x02t\x00\x00\x00\x01\x00" b"\x00",
+        b"\x01\x00\x00\x07\xd0\x01\x02t\x00\x00\x00\x01\x00\x00",
     ),
 ]
 
@@ -147,18 +153,18 @@ def test_default_tagged_fields_are_not_written() -> None:
 def test_unknown_tags_are_kept_in_order_among_the_known_ones() -> None:
     request = FetchRequest(cluster_id="c", unknown_tagged_fields=((5, b"five"), (300, b"")))
     wire = request.encode(15)
-    assert wire.endswith(b"\x03" b"\x00\x02\x02c" b"\x05\x04five" b"\xac\x02\x00")
+    assert wire.endswith(b"\x03\x00\x02\x02c\x05\x04five\xac\x02\x00")
     assert FetchRequest.decode(wire, 15).unknown_tagged_fields == ((5, b"five"), (300, b""))
 
 
 @pytest.mark.parametrize(
     "section",
     [
-        b"\x02" b"\x05\x00" b"\x05\x00",  # twice the same tag
-        b"\x02" b"\x06\x00" b"\x05\x00",  # descending
-        b"\x01" b"\x00\x03\x02c",  # the value is shorter than its size
-        b"\x01" b"\x00\x01\x02c",  # the value is longer than its size
-        b"\x01" b"\x05\x7f",  # passes the end
+        b"\x02\x05\x00\x05\x00",  # twice the same tag
+        b"\x02\x06\x00\x05\x00",  # descending
+        b"\x01\x00\x03\x02c",  # the value is shorter than its size
+        b"\x01\x00\x01\x02c",  # the value is longer than its size
+        b"\x01\x05\x7f",  # passes the end
         b"\x7f",  # more fields than bytes
         b"\xff\xff\xff\xff\x1f",  # a count above 32 bits
         b"\x80\x80\x80\x80\x80\x00",  # a count of six bytes
@@ -234,7 +240,7 @@ def test_every_kind_can_be_tagged() -> None:
         assert Everything.decode(message.encode(1), 1) == message
     wire = Everything(**FULL).encode(1)
     # A nullable structure in a tagged field: size 1, and 0 for null (Kafka writes 1 before one that is there).
-    assert wire.endswith(b"\x09\x05\x00\x00\x00\x06\x00" b"\x0a\x01\x00")
+    assert wire.endswith(b"\x09\x05\x00\x00\x00\x06\x00\x0a\x01\x00")
     assert Everything(tagged_null=Inner(value=9)).encode(1).endswith(b"\x01\x0a\x06\x01\x00\x00\x00\x09\x00")
 
 

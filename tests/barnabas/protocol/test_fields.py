@@ -5,9 +5,7 @@ import pytest
 from barnabas.protocol.fields import INFINITY, array, int32, parse_versions, string
 
 
-@pytest.mark.parametrize(
-    ("text", "bounds"), [("3", (3, 3)), ("0-7", (0, 7)), ("3+", (3, INFINITY)), ("", (0, -1))]
-)
+@pytest.mark.parametrize(("text", "bounds"), [("3", (3, 3)), ("0-7", (0, 7)), ("3+", (3, INFINITY)), ("", (0, -1))])
 def test_version_ranges(text: str, bounds: tuple[int, int]) -> None:
     assert parse_versions(text) == bounds
 

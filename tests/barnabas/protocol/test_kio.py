@@ -51,9 +51,7 @@ def supported() -> list[tuple[type[Message], int]]:
         known = schema_name_map.get(kio_name(message_class), {})
         kind = kind_of(message_class)
         found += [
-            (message_class, version)
-            for version in facts.versions(message_class)
-            if kind in known.get(version, {})
+            (message_class, version) for version in facts.versions(message_class) if kind in known.get(version, {})
         ]
     return found
 

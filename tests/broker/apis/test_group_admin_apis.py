@@ -40,9 +40,7 @@ class TestFindCoordinator:
     def test_the_topic_is_created_when_first_asked_for(self, version: int) -> None:
         rig = Rig()
         rig.world.cache.snapshot = SimpleSnapshot.with_broker({}, {"t": 1})
-        message = (
-            FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
-        )
+        message = FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
         answer = rig.ask(k10_find_coordinator, message, version)
         row = answer.coordinators[0] if version >= 4 else answer
         assert (row.error_code, row.node_id, row.host, row.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)

@@ -36,9 +36,7 @@ def commit(
     metadata: str | None = "m", **fields: Any,
 ) -> list[int]:  # fmt: skip
     """Commit one position; returns the errors."""
-    row = OffsetCommitRequestPartition(
-        partition_index=partition, committed_offset=offset, committed_metadata=metadata
-    )
+    row = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata=metadata)
     if version >= 6:
         row.committed_leader_epoch = 3
     topic = OffsetCommitRequestTopic(partitions=[row])
@@ -103,9 +101,9 @@ class TestCommit:
 
     def test_an_error_of_the_group_overrides(self) -> None:
         rig = Rig()
-        assert commit(
-            rig, metadata="x" * 4097, member_id="x", generation_id_or_member_epoch=1
-        ) == [ErrorCode.GROUP_ID_NOT_FOUND]
+        assert commit(rig, metadata="x" * 4097, member_id="x", generation_id_or_member_epoch=1) == [
+            ErrorCode.GROUP_ID_NOT_FOUND
+        ]
 
     def test_known_and_unknown_together(self) -> None:
         rig = Rig()

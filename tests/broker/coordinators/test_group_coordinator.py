@@ -390,9 +390,7 @@ class TestRemoval:
         assert simple.take() == NONE
         results: list[dict[str, ErrorCode]] = []
         world.coordinator.delete_groups(["g", "simple", "nobody"], results.append)
-        assert results == [
-            {"g": ErrorCode.NON_EMPTY_GROUP, "simple": NONE, "nobody": ErrorCode.GROUP_ID_NOT_FOUND}
-        ]
+        assert results == [{"g": ErrorCode.NON_EMPTY_GROUP, "simple": NONE, "nobody": ErrorCode.GROUP_ID_NOT_FOUND}]
         assert simple.fetched() == -1
         assert client.heartbeat() == NONE
         world.fail_over()

@@ -31,9 +31,7 @@ def test_golden_bytes_of_an_offset_with_a_retention_of_its_own() -> None:
 def test_golden_bytes_of_a_new_group() -> None:
     key, value = records.new_group("g", 1000)
     assert key == b"\x00\x02\x00\x01g"
-    assert value == (
-        b"\x00\x03\x00\x00" + bytes(4) + b"\xff\xff\xff\xff" + (1000).to_bytes(8, "big") + bytes(4)
-    )
+    assert value == (b"\x00\x03\x00\x00" + bytes(4) + b"\xff\xff\xff\xff" + (1000).to_bytes(8, "big") + bytes(4))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ CLASSES = [found for found in facts.other_classes() if issubclass(found, (Coordi
 
 def test_keys_are_prefixed_with_their_type() -> None:
     key = OffsetCommitKey(group="g", topic="t", partition=3)
-    wire = b"\x00\x01" b"\x00\x01g" b"\x00\x01t" b"\x00\x00\x00\x03"
+    wire = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x03"
     assert encode_versioned(key) == encode_versioned(key, 1) == wire
     assert read_prefix(wire) == OffsetCommitKey.RECORD_TYPE
     assert decode_versioned(OffsetCommitKey, wire) == key
@@ -31,8 +31,7 @@ def test_keys_are_prefixed_with_their_type() -> None:
 def test_values_are_prefixed_with_their_version() -> None:
     value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=9)
     assert encode_versioned(value, 3) == (
-        b"\x00\x03" b"\x00\x00\x00\x00\x00\x00\x00\x05" b"\x00\x00\x00\x02" b"\x00\x01m"
-        b"\x00\x00\x00\x00\x00\x00\x00\x09"
+        b"\x00\x03\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00\x02\x00\x01m\x00\x00\x00\x00\x00\x00\x00\x09"
     )
     assert read_prefix(encode_versioned(value)) == OffsetCommitValue.MAX_VERSION
     assert decode_versioned(OffsetCommitValue, encode_versioned(value, 3)) == value

@@ -13,7 +13,7 @@ from barnabas.protocol.metadata_records import (
 from barnabas.protocol.metadata_records.record import record_classes
 from tests.support import messages as facts
 
-TOPIC = b"\x01\x02\x00" b"\x02t" b"0123456789abcdef" b"\x00"
+TOPIC = b"\x01\x02\x00\x02t0123456789abcdef\x00"
 
 
 def test_the_frame() -> None:
