@@ -163,7 +163,7 @@ def test_locks_say_what_they_guard() -> None:
 
 
 def test_test_files_mirror_modules() -> None:
-    """tests/broker/storage/test_log.py tests broker/storage/log.py (or the package or a topic named in its docstring)."""
+    """tests/broker/storage/test_log.py tests broker/storage/log.py, or its docstring names what it tests."""
     strangers = []
     for package in PACKAGES:
         for path in (ROOT / "tests" / package).rglob("test_*.py"):
