@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.purgatory import DelayedOperation, Purgatory
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)  # Why not frozen: a frozen one takes three times as long to make, and each request makes one
 class Reply:
     """Send this message.
 

@@ -16,17 +16,19 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.common.clock import NS_PER_MS
 from barnabas.common.logs import REQUEST_LOGGER
 from barnabas.protocol.errors import ErrorCode
 from broker.error_codes import error_codes_of
 
 if TYPE_CHECKING:
     from broker.request_channel import Request
-    from metrics.request_metrics import RequestMetrics
+    from metrics.request_metrics import RequestMetrics, Times
 
 log = logging.getLogger(REQUEST_LOGGER)
 
 NONE = 0
+_STATIONS = ("requestQueue", "local", "remote", "throttle", "responseQueue", "send")
 
 ROUTINE = frozenset(
     {
@@ -58,8 +60,8 @@ class RequestLog:
         assert request.api is not None
         codes = request.error_codes if request.error_codes is not None else error_codes_of(message)
         name = request.api.name
-        if len(codes) == 1 and codes[0] == NONE:
-            self._metrics.error(name, "NONE")
+        if not any(codes):
+            self._metrics.error(name, "NONE", len(codes))
             return
         counts = Counter(codes)
         for code, count in counts.items():
@@ -73,20 +75,10 @@ class RequestLog:
         api = request.api
         if api is None:  # refused before it was understood
             return
-        self._metrics.record(
-            api.name,
-            request.header.api_version,
-            request_queue_ns=request.dequeued_ns - request.received_ns,
-            local_ns=request.api_local_done_ns - request.dequeued_ns,
-            remote_ns=request.api_remote_done_ns - request.api_local_done_ns,
-            throttle_ns=request.api_throttle_ms * 1_000_000,
-            response_queue_ns=request.response_dequeued_ns - request.api_remote_done_ns,
-            send_ns=request.sent_ns - request.response_dequeued_ns,
-            size_bytes=request.size_bytes,
-            is_follower=request.is_follower,
-        )
+        times = _times(request)
+        self._metrics.record(api.name, request.header.api_version, times, request.size_bytes, request.is_follower)
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("Completed request: %s", _line(request))
+            log.debug("Completed request: %s", _line(request, times))
 
     def dropped(self, request: Request) -> None:
         """A response found its connection closed."""
@@ -112,21 +104,29 @@ class RequestLog:
         )
 
 
-def _line(request: Request) -> str:
-    header = request.header
-    times = (
-        ("requestQueue", request.dequeued_ns - request.received_ns),
-        ("local", request.api_local_done_ns - request.dequeued_ns),
-        ("remote", request.api_remote_done_ns - request.api_local_done_ns),
-        ("throttle", request.api_throttle_ms * 1_000_000),
-        ("responseQueue", request.response_dequeued_ns - request.api_remote_done_ns),
-        ("send", request.sent_ns - request.response_dequeued_ns),
-        ("total", request.sent_ns - request.received_ns),
+def _times(request: Request) -> Times:
+    """Return how long the request was in each of its stations, in nanoseconds."""
+    dequeued_ns = request.dequeued_ns
+    local_done_ns = request.api_local_done_ns
+    remote_done_ns = request.api_remote_done_ns
+    response_dequeued_ns = request.response_dequeued_ns
+    return (
+        dequeued_ns - request.received_ns,
+        local_done_ns - dequeued_ns,
+        remote_done_ns - local_done_ns,
+        request.api_throttle_ms * NS_PER_MS,
+        response_dequeued_ns - remote_done_ns,
+        request.sent_ns - response_dequeued_ns,
     )
+
+
+def _line(request: Request, times: Times) -> str:
+    header = request.header
+    named = zip((*_STATIONS, "total"), (*times, request.sent_ns - request.received_ns), strict=True)
     return (
         f"{request.api.name if request.api is not None else header.api_key} v{header.api_version} "
         f"correlationId={header.correlation_id} clientId={header.client_id} "
         f"connection={request.context.connection_id} listener={request.context.listener_name} "
         f"principal={request.context.principal} "
-        + " ".join(f"{name}TimeMs={ns / 1e6:.3f}" for name, ns in times)
+        + " ".join(f"{name}TimeMs={ns / 1e6:.3f}" for name, ns in named)
     )

@@ -22,6 +22,7 @@ from barnabas.protocol.schema import FileRegion, Message
 
 SIZE_BYTES = 4
 
+_KEY_AND_VERSION = struct.Struct(">hh")
 _FIXED = struct.Struct(">hhi")
 _FIXED_AND_LENGTH = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
@@ -30,6 +31,7 @@ _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 _SIZE_AND_FLEXIBLE_CORRELATION_ID = struct.Struct(">iix")
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 _CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
+_FLEXIBLE_FROM = {int(key): row.flexible_from for key, row in ROWS.items()}
 
 
 class RequestHeader(NamedTuple):
@@ -44,14 +46,14 @@ class RequestHeader(NamedTuple):
 
 def request_header_version(api_key: int, version: int) -> int:
     """Return the version of the header before a request; raises KeyError for an unknown key."""
-    if version >= ROWS[api_key].flexible_from:
+    if version >= _FLEXIBLE_FROM[api_key]:
         return 2
     return 0 if api_key == _CONTROLLED_SHUTDOWN and version == 0 else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
     """Return the version of the header before a response; raises KeyError for an unknown key."""
-    return 1 if version >= ROWS[api_key].flexible_from and api_key != _API_VERSIONS else 0
+    return 1 if version >= _FLEXIBLE_FROM[api_key] and api_key != _API_VERSIONS else 0
 
 
 def decode_request_header(buffer: bytes | memoryview, offset: int = 0) -> tuple[RequestHeader, int]:
@@ -69,10 +71,10 @@ def decode_request_header(buffer: bytes | memoryview, offset: int = 0) -> tuple[
 
 
 def _decode_request_header(buffer: bytes | memoryview, offset: int) -> tuple[RequestHeader, int]:
-    key, version, correlation_id = _FIXED.unpack_from(buffer, offset)
+    key, version = _KEY_AND_VERSION.unpack_from(buffer, offset)
     header_version = request_header_version(key, version)
     if header_version == 0:
-        return RequestHeader(key, version, correlation_id), offset + _FIXED.size
+        return RequestHeader(*_FIXED.unpack_from(buffer, offset)), offset + _FIXED.size
     key, version, correlation_id, length = _FIXED_AND_LENGTH.unpack_from(buffer, offset)
     position = offset + _FIXED_AND_LENGTH.size
     client_id = None
@@ -143,12 +145,14 @@ def response_parts(header: RequestHeader, message: Message) -> list[bytes | memo
     version = header.api_version
     if header.api_key == _API_VERSIONS and version > message.MAX_VERSION:
         version = 0
-    parts = message.encode_parts(version)
     if response_header_version(header.api_key, version) == 1:
         layout = _SIZE_AND_FLEXIBLE_CORRELATION_ID
     else:
         layout = _SIZE_AND_CORRELATION_ID
     size = layout.size - SIZE_BYTES
+    parts = message.encode_parts(version)
+    if len(parts) == 1 and isinstance(parts[0], bytes):  # nearly every response
+        return [layout.pack(size + len(parts[0]), header.correlation_id) + parts[0]]
     for part in parts:
         size += len(part) if isinstance(part, bytes) else _part_size(part)
     head = layout.pack(size, header.correlation_id)

@@ -73,8 +73,8 @@ __all__ = [
     "uuid",
 ]
 
-# What decoding may raise besides MalformedMessageError: a read past the end, text that is not UTF-8.
-_DECODE_FAILURES = (IndexError, _struct.error, UnicodeDecodeError, OverflowError)
+# What decoding may raise: what it noticed itself, a read past the end, text that is not UTF-8.
+_DECODE_FAILURES = (MalformedMessageError, IndexError, _struct.error, UnicodeDecodeError, OverflowError)
 _ENCODE_FAILURES = (AttributeError, TypeError, _struct.error, UnicodeEncodeError, OverflowError)
 _REPR_BYTES = 64
 
@@ -180,7 +180,12 @@ class Message(Struct):
 
         Raises MalformedMessageError, and UnsupportedVersionError for a version out of range.
         """
-        return cls.decode_prefix(buffer, version, offset)[0]
+        decoder = cls._decoders.get(version) or cls._compile_decoder(version)
+        try:
+            message: Self = decoder(buffer, offset)[0]
+        except _DECODE_FAILURES as error:
+            raise cls._decode_error(version, error) from error
+        return message
 
     @classmethod
     def decode_prefix(
@@ -190,10 +195,14 @@ class Message(Struct):
         decoder = cls._decoders.get(version) or cls._compile_decoder(version)
         try:
             return decoder(buffer, offset)
-        except MalformedMessageError as error:
-            raise MalformedMessageError(f"{cls.__name__} v{version}: {error}") from None
         except _DECODE_FAILURES as error:
-            raise MalformedMessageError(f"{cls.__name__} v{version} is cut short or damaged: {error}") from error
+            raise cls._decode_error(version, error) from error
+
+    @classmethod
+    def _decode_error(cls, version: int, error: Exception) -> MalformedMessageError:
+        """Return an error that names the message."""
+        damage = "" if isinstance(error, MalformedMessageError) else " is cut short or damaged"
+        return MalformedMessageError(f"{cls.__name__} v{version}{damage}: {error}")
 
     def encode(self, version: int) -> bytes:
         """Write the message; file regions are read.
@@ -215,6 +224,8 @@ class Message(Struct):
         parts: list[bytes | memoryview | FileRegion] = []
         try:
             pieces, marks = self._encode_pieces(version)
+            if not marks:
+                return [b"".join(pieces)]
             start = 0
             for mark in marks:
                 parts.append(b"".join(pieces[start:mark]))

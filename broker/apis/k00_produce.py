@@ -245,8 +245,9 @@ def _finish(
     reply: ProduceResponse,
     answered: list[tuple[TopicPartition, PartitionProduceResponse]],
 ) -> ProduceResponse:
-    """Add who leads instead to partitions that are led elsewhere."""
-    if request.version < REDIRECTS_FROM:
+    """Note the error codes; add who leads instead to partitions that are led elsewhere."""
+    codes = request.error_codes = [p.error_code for topic in reply.responses for p in topic.partition_responses]
+    if request.version < REDIRECTS_FROM or not any(codes):
         return reply
     nodes: dict[int, NodeEndpoint] = {}
     for tp, response in answered:

@@ -493,7 +493,10 @@ class Partition:
         role = self.role
         current = log.high_watermark
         log_end_offset = log.log_end_offset
-        if current == log_end_offset or len(role.isr) < self.effective_min_isr():
+        # Why the lengths first: an ISR of all replicas, the usual one, cannot be too small.
+        if current == log_end_offset or (
+            len(role.isr) < len(role.replicas) and len(role.isr) < self.effective_min_isr()
+        ):
             return False
         followers = self._followers.values()
         target = log_end_offset

@@ -80,7 +80,8 @@ class SparseIndex:
 
     @property
     def is_full(self) -> bool:
-        return self.entry_count >= self.entries_max
+        state = self._state
+        return state.flushed + len(state.tail) >= self.entries_max
 
     def push(self, key: int, value: int) -> None:
         """Append an entry; the caller has checked order and room."""

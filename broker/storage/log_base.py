@@ -166,8 +166,10 @@ class LogBase:
 
     def _set_high_watermark_locked(self, metadata: LogOffsetMetadata) -> None:
         self._high_watermark = metadata
-        self.producer_state.on_high_watermark(metadata.offset)
-        self._update_first_unstable_locked()
+        state = self.producer_state
+        if state.has_transactions or self._first_unstable is not None:
+            state.on_high_watermark(metadata.offset)
+            self._update_first_unstable_locked()
 
     def _update_first_unstable_locked(self) -> None:
         offset = self.producer_state.first_unstable_offset

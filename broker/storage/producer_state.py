@@ -288,6 +288,11 @@ class ProducerStateManager:
         return not self._producers and not self._unreplicated
 
     @property
+    def has_transactions(self) -> bool:
+        """Whether a transaction is open, or closed but perhaps not below the high watermark."""
+        return bool(self._ongoing or self._unreplicated)
+
+    @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins that is open, or closed but not below the high watermark."""
         ongoing = next(iter(self._ongoing), None)

@@ -168,7 +168,11 @@ class LogSegment:
             return True
         if not self.size:
             return False
-        waited_ms = self.time_waited_for_roll(now_ms, max_timestamp)
+        began_ms = self._rolling_timestamp
+        if began_ms is not None and began_ms >= 0:
+            waited_ms = max_timestamp - began_ms
+        else:
+            waited_ms = self.time_waited_for_roll(now_ms, max_timestamp)
         return waited_ms > config.max_segment_ms - self.roll_jitter_ms
 
     # Appending
@@ -180,7 +184,7 @@ class LogSegment:
         """
         start = position = self.size
         try:
-            self.file.pwrite(data, start)
+            (self._file or self.file).pwrite(data, start)
         except OSError:
             # Why: a part may have reached the file. It lies behind `size` (inv. 2), but a later start would have to
             # cut it.

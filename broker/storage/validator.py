@@ -79,6 +79,12 @@ class Depth(IntEnum):
     FULL = 2
 
 
+# Why: every batch comes by here, and looking a member up in its Enum costs more than the check it is for.
+_NONE, _COUNT, _FULL = Depth
+_CLIENT = AppendOrigin.CLIENT
+_ZSTD = int(CompressionType.ZSTD)
+
+
 class ValidBatch:
     """A batch that may be appended: `data` is writable and whole; `header` is what it was when it came."""
 
@@ -106,7 +112,7 @@ def validate_for_leader(
     """
     header = _first_header(records, tp)
     _check_frame(records, header, config, tp, origin, request_version)
-    if origin is AppendOrigin.CLIENT:
+    if origin is _CLIENT:
         _check_client_header(header, tp)
     data = _writable(records, header)
     source = header.attributes & COMPRESSION_MASK
@@ -114,7 +120,7 @@ def validate_for_leader(
     depth = _depth(header, config, origin, always_full or source != target)
     max_timestamp = header.max_timestamp
     stamps = config.message_timestamp_type == "LogAppendTime"
-    if depth is not Depth.NONE:
+    if depth is not _NONE:
         summary = _check_records(data, header, depth, tp)
         if summary is not None:
             max_timestamp = _max_timestamp(header, summary)
@@ -143,7 +149,7 @@ def _first_header(records: memoryview, tp: TopicPartition) -> BatchHeader:
         raise ApiError(ErrorCode.INVALID_RECORD, f"{error}, in append to {tp}") from None
     except MalformedMessageError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in append to {tp}") from None
-    rest = size - header.size_in_bytes
+    rest = size - header.batch_length - LOG_OVERHEAD
     if rest >= LOG_OVERHEAD:
         (length,) = _LENGTH.unpack_from(records, header.size_in_bytes + LENGTH_OFFSET)
         if length + LOG_OVERHEAD <= rest:
@@ -163,19 +169,19 @@ def _check_frame(
 ) -> None:
     """Check what concerns the batch as a block of bytes."""
     kind = header.attributes & COMPRESSION_MASK
-    if kind > CompressionType.ZSTD:
+    if kind > _ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id {kind} in {tp}")
-    if kind == CompressionType.ZSTD and request_version < PRODUCE_VERSION_OF_ZSTD:
+    if kind == _ZSTD and request_version < PRODUCE_VERSION_OF_ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {request_version} are not allowed to use ZStandard compression",
         )
-    if origin is AppendOrigin.CLIENT and header.base_offset != 0:
+    if origin is _CLIENT and header.base_offset != 0:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"The baseOffset of the record batch in the append to {tp} should be 0, but it is {header.base_offset}",
         )
-    size = header.size_in_bytes
+    size = header.batch_length + LOG_OVERHEAD
     if size > config.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -221,7 +227,7 @@ def _check_client_header(header: BatchHeader, tp: TopicPartition) -> None:
 
 def _writable(records: memoryview, header: BatchHeader) -> bytearray | memoryview:
     """Return exactly the batch, copied only if the caller's buffer may not be changed."""
-    size = header.size_in_bytes
+    size = header.batch_length + LOG_OVERHEAD
     if records.readonly:
         return bytearray(records[:size])
     return records if len(records) == size else records[:size]
@@ -239,16 +245,16 @@ def _target_compression(config: LogConfig, header: BatchHeader) -> int:
 
 
 def _depth(header: BatchHeader, config: LogConfig, origin: AppendOrigin, wanted_full: bool) -> Depth:
-    if origin is not AppendOrigin.CLIENT:
-        return Depth.FULL if wanted_full and origin is AppendOrigin.COORDINATOR else Depth.NONE
+    if origin is not _CLIENT:
+        return _FULL if wanted_full and origin is AppendOrigin.COORDINATOR else _NONE
     if (
         wanted_full
         or header.record_count <= FULL_WALK_RECORDS_MAX
         or config.compact
         or config.message_timestamp_before_max_ms != LONG_MAX
     ):
-        return Depth.FULL
-    return Depth.COUNT
+        return _FULL
+    return _COUNT
 
 
 def _check_records(
@@ -256,7 +262,7 @@ def _check_records(
 ) -> RecordsSummary | None:
     try:
         payload = records_payload(data, 0, header)
-        if depth is Depth.COUNT:
+        if depth is _COUNT:
             count_records(payload, header.record_count)
             return None
         return walk_records(payload, header.record_count)

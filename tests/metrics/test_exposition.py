@@ -185,12 +185,7 @@ def test_request_times() -> None:
         requests.record(
             "Fetch",
             17,
-            request_queue_ns=1_000_000,
-            local_ns=2_000_000,
-            remote_ns=500_000_000,
-            throttle_ns=0,
-            response_queue_ns=10_000,
-            send_ns=100_000,
+            (1_000_000, 2_000_000, 500_000_000, 0, 10_000, 100_000),
             size_bytes=100,
             is_follower=False,
         )

@@ -236,7 +236,7 @@ def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 
 def records_payload(buffer: Buffer, position: int, header: BatchHeader) -> Buffer:
     """Return the records of the batch at `position`, decompressed; without a copy where nothing is compressed."""
-    payload = memoryview(buffer)[position + HEADER_SIZE : position + header.size_in_bytes]
+    payload = memoryview(buffer)[position + HEADER_SIZE : position + header.batch_length + LOG_OVERHEAD]
     if not header.attributes & COMPRESSION_MASK:
         return payload
     return decompress(header.compression_type, payload)

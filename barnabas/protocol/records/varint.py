@@ -17,10 +17,14 @@ def read_varint(buffer: Buffer, cursor: int) -> tuple[int, int]:
     """Read a zigzag int32."""
     try:
         first = buffer[cursor]
+        if first < 0x80:
+            return (first >> 1) ^ -(first & 1), cursor + 1
+        second = buffer[cursor + 1]
     except IndexError:
         raise MalformedMessageError("a varint is cut short") from None
-    if first < 0x80:
-        return (first >> 1) ^ -(first & 1), cursor + 1
+    if second < 0x80:
+        raw = second << 7 | first & 0x7F
+        return (raw >> 1) ^ -(raw & 1), cursor + 2
     return _read_long(buffer, cursor, VARINT_BYTES_MAX, 32)
 
 

@@ -20,6 +20,7 @@ from barnabas.protocol.records.compression import Buffer
 from barnabas.protocol.records.varint import read_varint, read_varlong
 
 KEYLESS_REPORTED_MAX = 16
+_FIRST_AND_KEYLESS = b"\x00\x00\x01"  # timestamp delta 0, offset delta 0, a null key (zigzag -1)
 
 
 class RecordsSummary(NamedTuple):
@@ -98,9 +99,14 @@ def _walk_record(data: bytes, cursor: int) -> tuple[int, int, int, bool]:
     end = cursor + length
     if length < 0 or end > len(data):
         raise MalformedMessageError(f"a record of {length} bytes does not fit its batch")
-    timestamp_delta, cursor = read_varlong(data, cursor + 1)  # behind the attributes
-    offset_delta, cursor = read_varint(data, cursor)
-    has_key, cursor = _skip_bytes(data, cursor, end)
+    # Why: the first record of every batch has deltas of zero, and most records have no key.
+    if data[cursor + 1 : cursor + 4] == _FIRST_AND_KEYLESS:
+        timestamp_delta, offset_delta, has_key = 0, 0, False
+        cursor += 4
+    else:
+        timestamp_delta, cursor = read_varlong(data, cursor + 1)  # behind the attributes
+        offset_delta, cursor = read_varint(data, cursor)
+        has_key, cursor = _skip_bytes(data, cursor, end)
     _, cursor = _skip_bytes(data, cursor, end)
     if data[cursor]:
         cursor = _walk_headers(data, cursor, end)
