@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.messages import k01_fetch as fetch_wire
@@ -29,6 +29,7 @@ RECORDS_PER_CLIENT = 4_000  # then a producer begins a new idempotent session
 PADDING_MAX = 1_500
 BIG_PADDING = 20_000
 BIG_SHARE = 0.01
+FLUSH_TIMEOUT_S = 120
 WATCH_TIMEOUT_MS = 400
 FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 7
@@ -58,21 +59,34 @@ class StressProducer(Worker):
         self._sent_by_client = 0  # owner: its thread
         self.unacknowledged = 0  # owner: its thread
         self.acknowledged = 0  # owner: its thread; others read it as a measure of progress
-        self.errors: list[str] = []  # owner: its thread; read after `stop`
+        self.errors: list[str] = []  # owner: its thread; others look whether there are any
+        self._outcomes: list[tuple[KafkaError | None, Message, int, Record]] = []  # owner: its thread
         self._producer = self._new_producer()
 
     def _new_producer(self) -> Producer:
-        settings = {"enable.idempotence": True, "acks": "all", "linger.ms": 2, "message.timeout.ms": 900_000}
+        settings = {
+            "enable.idempotence": True,
+            "acks": "all",
+            "message.timeout.ms": 900_000,
+            # Why: librdkafka takes NOT_LEADER_OR_FOLLOWER for "not written" and cuts its batches anew for the retry.
+            # But a leader that is deposed while a batch waits for its followers answers so too (Kafka's does, as ours),
+            # the new leader may have the batch, cannot know it again if it is cut otherwise, says OUT_OF_ORDER_SEQUENCE
+            # and librdkafka sends the records once more under a new epoch. Batches of one record cannot be cut anew.
+            "batch.num.messages": 1,
+        }
         return Producer({"bootstrap.servers": self._bootstrap, **settings, **SETTINGS})
 
     def _turn(self) -> None:
+        if self.errors:
+            self._stopping.wait(TURN_S)  # the rest of the run is to see what happened
+            return
         if self._sent_by_client >= RECORDS_PER_CLIENT:
             self._begin_anew()
         elif self.unacknowledged < UNACKNOWLEDGED_MAX:
             for partition in range(PARTITIONS):
                 for _ in range(self._random.choice(RECORDS_PER_TURN)):
                     self._send(partition)
-        self._producer.poll(0)
+        self._serve(lambda: self._producer.poll(0))
         self._stopping.wait(TURN_S)
 
     def _begin_anew(self) -> None:
@@ -86,16 +100,30 @@ class StressProducer(Worker):
             record = self._shared.history.send(partition, self._number)
         is_big = self._random.random() < BIG_SHARE
         padding = BIG_PADDING if is_big else self._random.randrange(PADDING_MAX)
+        self.unacknowledged += 1
+        self._sent_by_client += 1
         self._producer.produce(
             TOPIC,
             f"{record.producer} {record.number} {'x' * padding}",
             partition=partition,
-            on_delivery=lambda error, message: self._delivered(error, message, partition, record),
+            on_delivery=lambda error, message: self._outcomes.append((error, message, partition, record)),
         )
-        self.unacknowledged += 1
-        self._sent_by_client += 1
 
-    def _delivered(self, error: KafkaError | None, message: Message, partition: int, record: Record) -> None:
+    def _serve(self, call: Callable[[], object]) -> None:
+        """Let the client deliver outcomes, and note them.
+
+        Why not in its callback: the client calls it with an exception of a fatal error pending, and the first call that
+        the callback makes comes back with that exception. It had better not be the one that takes a lock.
+        """
+        try:
+            call()
+        except (KafkaException, SystemError) as failure:
+            self.errors.append(f"producer {self._number}: {failure.__cause__ or failure}")
+        outcomes, self._outcomes = self._outcomes, []
+        for error, message, partition, record in outcomes:
+            self._note(error, message, partition, record)
+
+    def _note(self, error: KafkaError | None, message: Message, partition: int, record: Record) -> None:
         self.unacknowledged -= 1
         with self._shared.lock:
             if error is not None:
@@ -108,7 +136,8 @@ class StressProducer(Worker):
         self.acknowledged += 1
 
     def _close(self) -> None:
-        if self._producer.flush(120):
+        self._serve(lambda: self._producer.flush(1 if self.errors or self.has_failed else FLUSH_TIMEOUT_S))
+        if self.unacknowledged:
             self.errors.append(f"producer {self._number}: {self.unacknowledged} records were never acknowledged")
 
 

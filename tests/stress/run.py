@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from barnabas.client.connection import NodeConnection
@@ -18,6 +18,7 @@ from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, TOPIC_CONFIG, Stres
 from tests.stress.faults import Fault, Faults
 from tests.stress.history import Content, summary
 from tests.stress.replicas import differences, read_log
+from tests.support.history import Worker
 from tests.support.waiting import eventually
 
 PRODUCERS = 3
@@ -25,6 +26,7 @@ PROGRESS_TIMEOUT_MS = 60_000
 HEAL_TIMEOUT_MS = 60_000
 SECOND_FAULT_SHARE = 0.3
 BREATHER_ACKNOWLEDGEMENTS_MAX = 300
+ERRORS_SHOWN = 5
 BUG_MARKS = ("Traceback", "AssertionError", "CRITICAL")
 
 
@@ -54,6 +56,7 @@ class StressRun:
         self._watcher = Watcher(addresses, self._shared)
         self._faults = Faults(cluster, self._random, lambda partition: self._leader_of(partition))
         self._active: list[Fault] = []
+        self._failures: list[str] = []
 
     def execute(self, faults: int) -> None:
         """Let so many faults happen under load, heal, and check; raises AssertionError."""
@@ -62,15 +65,16 @@ class StressRun:
                 stack.enter_context(worker)
             self._await_progress(1)
             for number in range(faults):
+                if self._has_trouble():
+                    self._tell("a client failed: no more faults")
+                    break
                 self._one_fault(number)
             self._heal()
             self._await_whole_isr()
-            for producer in self._producers:
-                producer.stop()
+            self._stop(self._producers)
             ends = self._ends()
             self._await_readers(ends)
-            for worker in (self._watcher, *self._readers):
-                worker.stop()
+            self._stop((self._watcher, *self._readers))
         self._check(ends)
 
     # Faults
@@ -100,6 +104,11 @@ class StressRun:
         leader = self._watcher.leaders.get(partition, (-1, -1))[0]
         return leader if leader >= 0 else partition % BROKERS
 
+    def _has_trouble(self) -> bool:
+        """Whether going on makes no sense: it is time to heal, and to see what is wrong."""
+        workers = (*self._producers, *self._readers, self._watcher)
+        return any(producer.errors for producer in self._producers) or any(worker.has_failed for worker in workers)
+
     def _check_processes(self) -> None:
         """Nobody ends unless we end it, and nobody complains of a bug."""
         impaired = {thing for fault in self._active for thing in fault.impaired}
@@ -114,7 +123,7 @@ class StressRun:
         goals = [(producer, producer.acknowledged + count) for producer in self._producers]
 
         def is_reached() -> bool:
-            return all(producer.acknowledged >= goal for producer, goal in goals)
+            return self._has_trouble() or all(producer.acknowledged >= goal for producer, goal in goals)
 
         before_ms = self._clock.monotonic_ms()
         eventually(f"{count} more acknowledgements of each producer", is_reached, PROGRESS_TIMEOUT_MS)
@@ -147,11 +156,20 @@ class StressRun:
 
     def _await_readers(self, ends: Mapping[int, int]) -> None:
         for reader in self._readers:
-            self._await_reader(reader, ends)
+            if not reader.has_failed:
+                self._await_reader(reader, ends)
 
     def _await_reader(self, reader: StressReader, ends: Mapping[int, int]) -> None:
         wanted = [ends[partition] for partition in range(PARTITIONS)]
         eventually(f"everything is read (to {wanted})", lambda: reader.positions == wanted, HEAL_TIMEOUT_MS)
+
+    def _stop(self, workers: Iterable[Worker]) -> None:
+        """End them; what they failed with is part of the result."""
+        for worker in workers:
+            try:
+                worker.stop()
+            except (AssertionError, KafkaException) as failure:
+                self._failures.append(f"a client failed: {failure}")
 
     # The proof
 
@@ -159,7 +177,9 @@ class StressRun:
         history = self._shared.history
         counts = f"{history.sent_count()} sent, {history.acknowledged_count()} acknowledged"
         self._tell(f"checking: {counts}, {self._watcher.answers} watermarks told by leaders")
-        problems = [error for producer in self._producers for error in producer.errors]
+        errors = [error for worker in self._producers for error in worker.errors]
+        problems = errors[:ERRORS_SHOWN] + [f"{len(errors)} errors of producers in all"] if errors else []
+        problems += self._failures
         problems += self._replica_differences(ends)
         found = summary(history.check(self._read_afresh(ends)))
         problems += [found] if found else []

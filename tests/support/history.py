@@ -44,6 +44,11 @@ class Worker:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the thread ended with an exception, which `stop` will raise."""
+        return self._failure is not None
+
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
