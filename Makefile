@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BROKERS ?= 1
+BROKERS ?= 3
 PORT ?= 9092
 MONTHS ?= 12
 FAULTS ?= 200
@@ -36,9 +36,9 @@ java:
 test-tools: # what the tests use beside Python's packages
 	@./tools/ensure javac:openjdk-17-jdk-headless mvn:maven kcat:kcat gcc:gcc promtool:prometheus ip:iproute2
 
-run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up; BROKERS, PORT, MONTHS, WORK_DIR)
+run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAOS=1 kills a broker; BROKERS, MONTHS, …)
 	$(BIN)/python -m pipeline.run --brokers $(BROKERS) --port $(PORT) --months $(MONTHS) --work-dir $(WORK_DIR) \
-		$(if $(KEEP),--keep)
+		$(if $(KEEP),--keep) $(if $(CHAOS),--chaos)
 
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)

@@ -24,8 +24,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+CHAOS_BROKER = 1
 Reports = queue.Queue[tuple[str, dict[str, object] | None]]  # (job, its report or None at its end)
 TOPICS = {"flights": 6, "delays": 6}
+BARNABAS = (sys.executable, "-P", "-m", "barnabas.cli")
 console = Console()
 
 
@@ -65,12 +67,29 @@ class Job:
 
 
 @dataclass(slots=True)
+class Chaos:
+    """Kills a broker when a third of the flights is in, and starts it again at two thirds, as a person would."""
+
+    cluster_dir: Path
+    steps: list[tuple[float, str]] = field(default_factory=lambda: [(1 / 3, "kill"), (2 / 3, "start")])
+
+    def at(self, share: float) -> None:
+        """Do what is due when this share of the flights is in."""
+        while self.steps and share >= self.steps[0][0]:
+            _, action = self.steps.pop(0)
+            command = [*BARNABAS, "node", action, str(CHAOS_BROKER), "--data-dir", str(self.cluster_dir)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            console.print(f"chaos: {done.stdout.strip()}")
+
+
+@dataclass(slots=True)
 class Run:
     """One run of the pipeline in `work_dir`."""
 
     work_dir: Path
     bootstrap: str
     months: int
+    chaos: Chaos | None = None
     reports: Reports = field(default_factory=queue.Queue)
     jobs: dict[str, Job] = field(default_factory=dict)
 
@@ -108,8 +127,10 @@ class Run:
                         until.touch()
                     if not running:
                         return
-                else:
-                    show_progress(bars, tasks[name], name, report)
+                    continue
+                show_progress(bars, tasks[name], name, report)
+                if name == "ingest" and self.chaos is not None:
+                    self.chaos.at(int(str(report["done"])) / int(str(report["total"])))
 
     def audit(self) -> list[dict[str, object]]:
         """Run the audit; return the tables that it reports. Raises RunError if it found something."""
@@ -176,7 +197,7 @@ def existing_cluster(bootstrap: str) -> Iterator[dict[str, str]]:
 @contextlib.contextmanager
 def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str, str]]:
     """Run `barnabas up`, yield the fields of its ready line, stop it at the end unless it is to be kept."""
-    command = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--brokers", str(arguments.brokers)]
+    command = [*BARNABAS, "up", "--brokers", str(arguments.brokers)]
     command += ["--port", str(arguments.port), "--data-dir", str(work_dir / "cluster")]
     log = work_dir / "cluster.log"
     with log.open("ab") as errors:
@@ -204,7 +225,7 @@ def _the_cluster(arguments: argparse.Namespace, work_dir: Path) -> contextlib.Ab
 def create_topics(bootstrap: str, replicas: int) -> None:
     """Create the pipeline's topics with the command that a person would use."""
     for topic, partitions in TOPICS.items():
-        command = [sys.executable, "-P", "-m", "barnabas.cli", "topic", "create", topic, "--bootstrap", bootstrap]
+        command = [*BARNABAS, "topic", "create", topic, "--bootstrap", bootstrap]
         command += ["--partitions", str(partitions), "--replication-factor", str(replicas)]
         if replicas >= 3:
             command += ["--config", "min.insync.replicas=2"]
@@ -254,6 +275,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=9092)
     parser.add_argument("--work-dir", type=Path, default=checkout() / "data" / "run")
     parser.add_argument("--months", type=int, default=12)
+    parser.add_argument("--chaos", action="store_true", help="kill a broker on the way, and start it again")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     return parser.parse_args(argv)
 
@@ -261,6 +283,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Entry point of `python -m pipeline.run`; returns the exit code."""
     arguments = parse(argv)
+    if arguments.chaos and arguments.brokers < 3:
+        print("make run: CHAOS=1 needs three brokers", file=sys.stderr)
+        return 1
     work_dir: Path = arguments.work_dir.absolute()
     shutil.rmtree(work_dir, ignore_errors=True)
     work_dir.mkdir(parents=True)
@@ -268,7 +293,8 @@ def main(argv: list[str] | None = None) -> int:
         with _the_cluster(arguments, work_dir) as fields:
             console.print(f"cluster ready: {fields['bootstrap']}")
             create_topics(fields["bootstrap"], min(3, arguments.brokers))
-            run = Run(work_dir, fields["bootstrap"], arguments.months)
+            chaos = Chaos(work_dir / "cluster") if arguments.chaos else None
+            run = Run(work_dir, fields["bootstrap"], arguments.months, chaos)
             try:
                 run.stream()
                 tables = run.audit()
