@@ -7,6 +7,7 @@ filter, two kernel settings and adds a bridge; all of that is put back at its en
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from tests.support.waiting import eventually
 START_TIMEOUT_MS = 30_000
 STOP_TIMEOUT_S = 60
 BRIDGE = "docker0"
+_DIRECTORY = Path("/var/tmp")  # on a disk, where /tmp may be memory; short, for the socket's path
 _SETTINGS = ("net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables")
 _PACKAGES = "docker.io docker-compose"
 
@@ -77,13 +79,21 @@ def engine() -> Iterator[Engine]:
             raise EngineError(f"{program} is missing: start a Docker engine, or install one (Debian: {_PACKAGES})")
     if os.geteuid() != 0:
         raise EngineError("no Docker engine answers, and only root can start one")
-    with _machine_put_back(), _our_engine() as ours:
+    with _only_one(), _machine_put_back(), _our_engine() as ours:
         yield ours
 
 
 @contextlib.contextmanager
+def _only_one() -> Iterator[None]:
+    """Wait for another run's engine to be gone: two would put the machine back under each other's feet."""
+    with (_DIRECTORY / "barnabas-engine.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def _our_engine() -> Iterator[Engine]:
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-engine-", dir="/var/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-engine-", dir=_DIRECTORY))
     socket = f"unix://{directory}/socket"
     command = ["dockerd", "--host", socket, "--data-root", str(directory / "data")]
     command += ["--exec-root", str(directory / "exec"), "--pidfile", str(directory / "pid")]
