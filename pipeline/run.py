@@ -47,9 +47,10 @@ class Job:
     def read(self) -> None:
         """Runs on a thread of its own until the process closes its output."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with contextlib.suppress(json.JSONDecodeError):
-                self.reports.put((self.name, json.loads(line)))
+        with self.process.stdout as output:
+            for line in output:
+                with contextlib.suppress(json.JSONDecodeError):
+                    self.reports.put((self.name, json.loads(line)))
         self.process.wait()
         self.reports.put((self.name, None))
 
