@@ -375,7 +375,9 @@ class Partition:
             return self._proposal(role.isr - lagging, is_expansion=False)
 
     def finish_isr_change(self, proposal: IsrProposal, outcome: IsrOutcome) -> tuple[bool, IsrProposal | None]:
-        """Apply the controller's answer; returns whether the high watermark moved, and the proposal if it is to be retried."""
+        """Apply the controller's answer; returns whether the high watermark moved, and the proposal if it has to be
+        tried again.
+        """
         with self._lock:
             role = self.role
             if not role.is_isr_change_in_flight or role.partition_epoch != proposal.partition_epoch:
@@ -418,8 +420,8 @@ class Partition:
             self._reset_followers_locked(change, is_new_leader=not old.is_leader, is_new_epoch=is_new_epoch)
             self.role = _role_of(change, is_leader=True, isr=isr, start=start)
             if old.is_isr_change_in_flight and change.partition_epoch == old.partition_epoch:
-                # Why: a restarted controller repeats the state that we have. Our proposal is still on its way to it, and
-                # once accepted there, a larger ISR must not find the high watermark beyond a member's end.
+                # Why: a restarted controller repeats the state that we have. Our proposal is still on its way to it,
+                # and once accepted there, a larger ISR must not find the high watermark beyond a member's end.
                 self.role = replace(self.role, maximal_isr=old.maximal_isr, is_isr_change_in_flight=True)
             self._maybe_increment_high_watermark_locked()
             return is_new_epoch

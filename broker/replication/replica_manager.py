@@ -206,6 +206,8 @@ class ReplicaManager:
             info, _moved = partition.append_as_leader(records, required_acks=required_acks, origin=origin)
         except ApiError as error:
             self._count_failed_append(tp, error.code, len(records))
+            if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                log.info("%s", error.message)
             raise
         size = info.size_in_bytes
         count = info.record_count
