@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from broker.affinity import REVIEW_INTERVAL_MS, RequestAffinity
 from broker.apis.services import Purgatories, Services
 from broker.apis.table import TABLE
 from broker.auto_topic_creation import AutoTopicCreation
@@ -309,6 +310,9 @@ class BrokerServer:
         )
         check_ms = max(1, config.replica_lag_time_max_ms // ISR_CHECKS_PER_LAG)
         every("isr-expiration", self.replica_manager.maybe_shrink_isrs, check_ms, check_ms)
+        affinity = RequestAffinity(self.registry, self.broker_id, config.barnabas_cpu_affinity)
+        if affinity.is_active:
+            every("request-affinity", affinity.review, REVIEW_INTERVAL_MS, REVIEW_INTERVAL_MS)
 
     def _ask_cluster_id(self) -> str:
         """Ask the controller which cluster this is: the first start on empty directories."""

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 # fmt: off
 from barnabas.config.notation import BOOLEAN, HIGH, INT, LOW, MEDIUM, STRING, Key
-from barnabas.config.validators import between
+from barnabas.config.validators import between, one_of
 
 OWN_ROWS: tuple[Key, ...] = (
+    Key("barnabas.cpu.affinity", STRING, "auto", LOW, one_of("auto", "none"),
+        "auto keeps a broker's network threads and request handlers on one core while requests are small, which is "
+        "quicker where the interpreter has a global lock; none never does.",
+        honoured=True),
     Key("barnabas.metrics.host", STRING, "127.0.0.1", MEDIUM, None,
         "Address that the /metrics page listens on.",
         honoured=True),

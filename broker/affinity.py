@@ -1,0 +1,81 @@
+"""Which cores the request threads (network processors and handlers) run on.
+
+Where the interpreter has a global lock, one thread at a time runs Python. While requests are small nearly all work is
+Python, and a lock that goes from core to core wakes a sleeping core each time: the request threads are quicker
+together on one core, where handing over is a context switch. While requests are large most of the work is the
+kernel's, which copies bytes without that lock and wants every core there is.
+
+Rules
+1. Request threads are kept together only while many small batches come and go; all other threads are never confined.
+2. Nothing is done where the interpreter has no global lock, where there is one core, or with
+   `barnabas.cpu.affinity=none`.
+3. Brokers on one machine take different cores, by broker id.
+
+Threads: `review` is a periodic task, one at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from broker.request_channel import HAS_GLOBAL_LOCK
+from metrics import catalogue
+
+if TYPE_CHECKING:
+    from metrics.registry import Registry
+
+AUTO = "auto"
+REVIEW_INTERVAL_MS = 500
+BUSY_BATCHES = 1000  # in one interval; with fewer there is nothing to gain
+SMALL_BYTES = 2048  # mean size of a batch below which threads are put together ...
+LARGE_BYTES = 4096  # ... and above which they are let go
+REQUEST_THREADS = ("data-plane-kafka-network-thread", "data-plane-kafka-request-handler")
+
+
+def next_is_together(is_together: bool, batches: int, size_bytes: int) -> bool:
+    """Decide for the next interval by what came and went in the last one."""
+    if batches < BUSY_BATCHES:
+        return False
+    return size_bytes < batches * (LARGE_BYTES if is_together else SMALL_BYTES)
+
+
+class RequestAffinity:
+    """Keeps the request threads together on one core, or lets them go."""
+
+    def __init__(self, registry: Registry, broker_id: int, setting: str) -> None:
+        self._cpus = os.sched_getaffinity(0)  # fixed before start
+        self._one_cpu = {sorted(self._cpus)[broker_id % len(self._cpus)]}  # fixed before start
+        self.is_active = HAS_GLOBAL_LOCK and setting == AUTO and len(self._cpus) > 1  # fixed before start
+        self.is_together = False  # owner: review
+        self._batches = [registry.meter(row) for row in (
+            catalogue.TOTAL_PRODUCE_REQUESTS_PER_SEC, catalogue.TOTAL_FETCH_REQUESTS_PER_SEC
+        )]  # fmt: skip
+        self._bytes = [registry.meter(row) for row in (catalogue.BYTES_IN_PER_SEC, catalogue.BYTES_OUT_PER_SEC)]
+        self._seen = self._counts()  # owner: review
+
+    def review(self) -> None:
+        """Look at what happened since the last look, and place the threads for the next interval."""
+        before, self._seen = self._seen, self._counts()
+        was_together = self.is_together
+        self.is_together = next_is_together(was_together, self._seen[0] - before[0], self._seen[1] - before[1])
+        if self.is_together or was_together:
+            self._place()
+
+    def _counts(self) -> tuple[int, int]:
+        """Return batches produced and fetched so far, and their bytes."""
+        return sum(meter.count for meter in self._batches), sum(meter.count for meter in self._bytes)
+
+    def _place(self) -> None:
+        """Put every thread of the process where it belongs.
+
+        Why all of them, and again at each review: a thread starts where the one that started it is confined to, and
+        handlers start others (replica fetchers).
+        """
+        for thread in threading.enumerate():
+            is_confined = self.is_together and thread.name.startswith(REQUEST_THREADS)
+            if thread.native_id is not None:
+                with contextlib.suppress(OSError):  # it ended meanwhile
+                    os.sched_setaffinity(thread.native_id, self._one_cpu if is_confined else self._cpus)

@@ -1,0 +1,86 @@
+"""Request threads share one core while requests are small, and only then."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from broker import affinity
+from broker.affinity import BUSY_BATCHES, LARGE_BYTES, SMALL_BYTES, RequestAffinity, next_is_together
+from metrics import catalogue
+from metrics.registry import Registry
+
+CPUS = {4, 5, 7}
+BUSY = BUSY_BATCHES
+
+
+@pytest.mark.parametrize(
+    ("is_together", "batches", "size_bytes", "expected"),
+    [
+        (False, BUSY, BUSY * 100, True),
+        (False, BUSY - 1, 100, False),
+        (True, BUSY - 1, 100, False),
+        (False, BUSY, BUSY * SMALL_BYTES, False),
+        (True, BUSY, BUSY * SMALL_BYTES, True),  # what is between the two bounds changes nothing
+        (True, BUSY, BUSY * LARGE_BYTES, False),
+    ],
+)
+def test_decision(is_together: bool, batches: int, size_bytes: int, expected: bool) -> None:
+    assert next_is_together(is_together, batches, size_bytes) is expected
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch) -> dict[int, set[int]]:
+    """Where each thread was put last, by its native id."""
+    where: dict[int, set[int]] = {}
+    monkeypatch.setattr(affinity, "HAS_GLOBAL_LOCK", True)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: CPUS)
+    monkeypatch.setattr(os, "sched_setaffinity", where.__setitem__)
+    return where
+
+
+@pytest.fixture
+def handler() -> Iterator[threading.Thread]:
+    """A thread named as a request handler is."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait, name="data-plane-kafka-request-handler-3")
+    thread.start()
+    yield thread
+    end.set()
+    thread.join()
+
+
+def produce(registry: Registry, batches: int, size_bytes: int) -> None:
+    registry.meter(catalogue.TOTAL_PRODUCE_REQUESTS_PER_SEC).mark(batches)
+    registry.meter(catalogue.BYTES_IN_PER_SEC).mark(size_bytes)
+
+
+def test_threads_come_together_and_part(placed: dict[int, set[int]], handler: threading.Thread) -> None:
+    registry = Registry()
+    request_affinity = RequestAffinity(registry, 4, "auto")
+    request_affinity.review()
+    assert placed == {}, "nothing to do while idle"
+    produce(registry, BUSY, BUSY * 100)
+    request_affinity.review()
+    assert handler.native_id is not None
+    assert placed[handler.native_id] == {5}, "broker 4 of 3 cores takes the second"
+    assert placed[threading.get_native_id()] == CPUS, "other threads are never confined"
+    request_affinity.review()
+    assert placed[handler.native_id] == CPUS
+    placed.clear()
+    request_affinity.review()
+    assert placed == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "cpus", "has_lock"), [("none", CPUS, True), ("auto", {1}, True), ("auto", CPUS, False)]
+)
+def test_not_where_it_is_of_no_use(
+    placed: dict[int, set[int]], monkeypatch: pytest.MonkeyPatch, setting: str, cpus: set[int], has_lock: bool
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: cpus)
+    monkeypatch.setattr(affinity, "HAS_GLOBAL_LOCK", has_lock)
+    assert not RequestAffinity(Registry(), 0, setting).is_active
