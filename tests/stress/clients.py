@@ -68,11 +68,11 @@ class StressProducer(Worker):
             "enable.idempotence": True,
             "acks": "all",
             "message.timeout.ms": 900_000,
-            # Why: librdkafka takes NOT_LEADER_OR_FOLLOWER for "not written" and cuts its batches anew for the retry.
-            # But a leader that is deposed while a batch waits for its followers answers so too (Kafka's does, as ours),
-            # the new leader may have the batch, cannot know it again if it is cut otherwise, says OUT_OF_ORDER_SEQUENCE
-            # and librdkafka sends the records once more under a new epoch. Batches of one record cannot be cut anew.
-            "batch.num.messages": 1,
+            # Why: with several requests on their way, one may reach a new leader after it became leader, and those before
+            # it before that. They are refused with NOT_LEADER_OR_FOLLOWER, it with OUT_OF_ORDER_SEQUENCE_NUMBER, as by
+            # Kafka; librdkafka then sends all of them again under a new producer epoch, under which nobody can know a
+            # record again that the former leader had written, and answered NOT_LEADER_OR_FOLLOWER for when deposed.
+            "max.in.flight.requests.per.connection": 1,
         }
         return Producer({"bootstrap.servers": self._bootstrap, **settings, **SETTINGS})
 
