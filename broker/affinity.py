@@ -6,7 +6,7 @@ together on one core, where handing over is a context switch. While requests are
 kernel's, which copies bytes without that lock and wants every core there is.
 
 Rules
-1. Request threads are kept together only while many small batches come and go; all other threads are never confined.
+1. Request threads are together unless many bytes come and go in large batches; all other threads are never confined.
 2. Nothing is done where the interpreter has no global lock, where there is one core, or with
    `barnabas.cpu.affinity=none`.
 3. Brokers on one machine take different cores, by broker id.
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 REVIEW_INTERVAL_MS = 500
-BUSY_BATCHES = 1000  # in one interval; with fewer there is nothing to gain
-SMALL_BYTES = 2048  # mean size of a batch below which threads are put together ...
-LARGE_BYTES = 4096  # ... and above which they are let go
+BUSY_BYTES = 4 << 20  # in one interval; fewer are copied in no time
+LARGE_BYTES = 4096  # mean size of a batch above which threads are let go ...
+SMALL_BYTES = 2048  # ... and below which they are put together again
 REQUEST_THREADS = ("data-plane-kafka-network-thread", "data-plane-kafka-request-handler")
 
 
 def next_is_together(is_together: bool, batches: int, size_bytes: int) -> bool:
     """Decide for the next interval by what came and went in the last one."""
-    if batches < BUSY_BATCHES:
-        return False
+    if size_bytes < BUSY_BYTES:
+        return True
     return size_bytes < batches * (LARGE_BYTES if is_together else SMALL_BYTES)
 
 
@@ -49,7 +49,7 @@ class RequestAffinity:
         self._cpus = os.sched_getaffinity(0)  # fixed before start
         self._one_cpu = {sorted(self._cpus)[broker_id % len(self._cpus)]}  # fixed before start
         self.is_active = HAS_GLOBAL_LOCK and setting == AUTO and len(self._cpus) > 1  # fixed before start
-        self.is_together = False  # owner: review
+        self.is_together = True  # owner: review
         self._batches = [registry.meter(row) for row in (
             catalogue.TOTAL_PRODUCE_REQUESTS_PER_SEC, catalogue.TOTAL_FETCH_REQUESTS_PER_SEC
         )]  # fmt: skip

@@ -9,27 +9,27 @@ from collections.abc import Iterator
 import pytest
 
 from broker import affinity
-from broker.affinity import BUSY_BATCHES, LARGE_BYTES, SMALL_BYTES, RequestAffinity, next_is_together
+from broker.affinity import BUSY_BYTES, LARGE_BYTES, SMALL_BYTES, RequestAffinity, next_is_together
 from metrics import catalogue
 from metrics.registry import Registry
 
 CPUS = {4, 5, 7}
-BUSY = BUSY_BATCHES
 
 
 @pytest.mark.parametrize(
-    ("is_together", "batches", "size_bytes", "expected"),
+    ("is_together", "mean_bytes", "size_bytes", "expected"),
     [
-        (False, BUSY, BUSY * 100, True),
-        (False, BUSY - 1, 100, False),
-        (True, BUSY - 1, 100, False),
-        (False, BUSY, BUSY * SMALL_BYTES, False),
-        (True, BUSY, BUSY * SMALL_BYTES, True),  # what is between the two bounds changes nothing
-        (True, BUSY, BUSY * LARGE_BYTES, False),
+        (False, 100, BUSY_BYTES, True),
+        (True, 100, BUSY_BYTES, True),
+        (True, 100_000, BUSY_BYTES - 1, True),  # little to copy
+        (False, 100_000, BUSY_BYTES - 1, True),
+        (False, SMALL_BYTES, BUSY_BYTES, False),
+        (True, SMALL_BYTES, BUSY_BYTES, True),  # what is between the two bounds changes nothing
+        (True, LARGE_BYTES, BUSY_BYTES, False),
     ],
 )
-def test_decision(is_together: bool, batches: int, size_bytes: int, expected: bool) -> None:
-    assert next_is_together(is_together, batches, size_bytes) is expected
+def test_decision(is_together: bool, mean_bytes: int, size_bytes: int, expected: bool) -> None:
+    assert next_is_together(is_together, size_bytes // mean_bytes, size_bytes) is expected
 
 
 @pytest.fixture
@@ -62,17 +62,18 @@ def test_threads_come_together_and_part(placed: dict[int, set[int]], handler: th
     registry = Registry()
     request_affinity = RequestAffinity(registry, 4, "auto")
     request_affinity.review()
-    assert placed == {}, "nothing to do while idle"
-    produce(registry, BUSY, BUSY * 100)
-    request_affinity.review()
     assert handler.native_id is not None
     assert placed[handler.native_id] == {5}, "broker 4 of 3 cores takes the second"
     assert placed[threading.get_native_id()] == CPUS, "other threads are never confined"
+    produce(registry, 100, BUSY_BYTES)
     request_affinity.review()
     assert placed[handler.native_id] == CPUS
     placed.clear()
+    produce(registry, 100, BUSY_BYTES)
     request_affinity.review()
-    assert placed == {}
+    assert placed == {}, "they are free already"
+    request_affinity.review()
+    assert placed[handler.native_id] == {5}
 
 
 @pytest.mark.parametrize(
