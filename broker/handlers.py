@@ -54,6 +54,8 @@ QUICK_KEYS = frozenset({0, 1, 2, 3, 12, 18})
 IDLE_REPORT_S = 2.0
 WAKES_AFTER = 32
 
+_SEND, _SEND_AND_CLOSE = Action.SEND, Action.SEND_AND_CLOSE  # Why: looked up for every response
+
 
 def wake_all(to_wake: list[ResponseQueue]) -> None:
     """Wake the processors of these response queues, and forget them."""
@@ -220,13 +222,14 @@ class Dispatcher:
     def _encode(self, request: Request, reply: Reply) -> None:
         parts = headers.response_parts(request.header, reply.message)
         request.parts = parts
-        request.action = Action.SEND_AND_CLOSE if reply.close_after else Action.SEND
+        request.action = _SEND_AND_CLOSE if reply.close_after else _SEND
         self._request_log.replied(request, reply.message)
 
     def _encode_mistake(self, request: Request, error: Exception) -> None:
         """Put an error in the place of an answer that could not be encoded."""
         substitute = self._mistake_answer(request, error)
         request.action = Action.CLOSE
+        request.parts = None
         if isinstance(substitute, Reply):
             try:
                 self._encode(request, substitute)
@@ -333,7 +336,7 @@ class HandlerPool:
 
     def _next(self, to_wake: list[ResponseQueue]) -> Request | None:
         try:
-            return self._requests.get(block=False)
+            return self._requests.get(False)
         except queue.Empty:
             wake_all(to_wake)
         while True:

@@ -53,6 +53,8 @@ SLEEP_S_MAX = 1.0
 CHORES_INTERVAL_NS = 250 * NS_PER_MS
 UNLIMITED_IDLE = -1
 
+_SEND_AND_CLOSE = Action.SEND_AND_CLOSE  # Why: looked up for every response
+
 
 class ProcessorSettings:
     """What all processors of a listener have in common. Fixed before start."""
@@ -234,8 +236,9 @@ class Processor:
         answered = self.responses.take_all()
         if not answered:
             return
+        now_ns = self._now_ns()
         for request in answered:
-            request.response_dequeued_ns = self._now_ns()
+            request.response_dequeued_ns = now_ns
             connection: Connection = request.connection
             if connection.is_closed:
                 self._request_log.dropped(request)
@@ -244,16 +247,17 @@ class Processor:
                 self._identify(connection, request)
             if request.api_throttle_ms > 0:
                 self._throttle(connection, request)
-            if request.action is Action.CLOSE:
-                self._finish_request(connection, request)
-                self._close(connection, "")
-            elif request.action is Action.NO_OP:
-                self._finish_request(connection, request)
-                self._unmute(connection)
-            else:
-                connection.outgoing = request.parts
+            parts = request.parts
+            if parts is not None:
+                connection.outgoing = parts
                 request.parts = None
                 self._send(connection)
+                continue
+            self._finish_request(connection, request)
+            if request.action is Action.CLOSE:
+                self._close(connection, "")
+            else:
+                self._unmute(connection)
 
     def _send(self, connection: Connection) -> None:
         """Go on sending a connection's response; when it is out, look for the next request."""
@@ -263,13 +267,13 @@ class Processor:
         except OSError as error:
             self._close(connection, f"the client went away while being answered ({error})")
             return
-        connection.last_active_ns = self._now_ns()
         if connection.outgoing is not None:
+            connection.last_active_ns = self._now_ns()
             return  # Why nothing to do: the socket is full, and an edge will tell when it is not.
         request = connection.request
         assert request is not None
         self._finish_request(connection, request)
-        if request.action is Action.SEND_AND_CLOSE:
+        if request.action is _SEND_AND_CLOSE:
             self._close(connection, "")
         else:
             self._unmute(connection)

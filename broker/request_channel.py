@@ -25,7 +25,7 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -84,6 +84,9 @@ class Action(IntEnum):
     SEND_AND_CLOSE = 3
 
 
+_NO_OP = Action.NO_OP  # Why: looked up for every request
+
+
 class Request:
     """One request on its way; every time is in nanoseconds of the monotonic clock, 0 while unknown."""
 
@@ -137,7 +140,7 @@ class Request:
         self.api_local_done_ns = 0  # the API returned
         self.api_remote_done_ns = 0  # the answer was known
         # Set by whoever answers; read by the processor.
-        self.action = Action.NO_OP
+        self.action = _NO_OP
         self.parts: list[Any] | None = None  # what to send, size included
         self.response_size_bytes = 0
         self.api_throttle_ms = 0  # how long the connection stays muted after the answer
@@ -225,10 +228,22 @@ class RequestQueue(queue.Queue[Any]):
         with self.mutex:
             self._handler_count += count
 
-    def put_all(self, requests: Iterable[Request]) -> None:
+    def put_all(self, requests: Sequence[Request]) -> None:
         """Add requests in order, waiting for room as often as needed."""
-        for request in requests:
-            self.put(request)
+        added = 0
+        while added < len(requests):
+            with self.mutex:
+                if 0 < self.maxsize <= len(self.queue):
+                    self._wait_for_room_locked(True, None)
+                if self._is_closed:
+                    raise QueueClosed
+                room = self.maxsize - len(self.queue) if self.maxsize > 0 else len(requests)
+                batch = requests[added : added + room]
+                self.queue.extend(batch)
+                added += len(batch)
+                sleepers = self._sleepers_to_wake_locked(len(batch))
+            for sleeper in sleepers:
+                sleeper.release()
 
     def put(self, item: Request | None, block: bool = True, timeout: float | None = None) -> None:
         """Add one; waits for room unless told otherwise, and wakes a handler if none will come by itself."""
@@ -247,9 +262,10 @@ class RequestQueue(queue.Queue[Any]):
         """Take the next request, sleeping until there is one; raises queue.Empty when told not to wait."""
         while True:
             with self.mutex:
-                if self.queue and not self._is_superfluous_locked():
+                now_ns = self._now_ns()
+                if self.queue and not self._is_superfluous_locked(now_ns):
                     item: Request | None = self.queue.popleft()
-                    self._last_take_ns = self._now_ns()
+                    self._last_take_ns = now_ns
                     if self._waiting_putters:
                         self.not_full.notify()
                     return item
@@ -303,9 +319,9 @@ class RequestQueue(queue.Queue[Any]):
         finally:
             self._waiting_putters -= 1
 
-    def _is_superfluous_locked(self) -> bool:
+    def _is_superfluous_locked(self, now_ns: int) -> bool:
         """Tell whether the calling handler may sleep although requests wait: another one is awake, and quick."""
-        return self._handler_count - len(self._sleepers) > 1 and self._now_ns() - self._last_take_ns < self._shed_ns
+        return self._handler_count - len(self._sleepers) > 1 and now_ns - self._last_take_ns < self._shed_ns
 
     def _sleeper_to_wake_locked(self) -> threading.Lock | None:
         """Choose the handler that fell asleep last (its caches are warm), if one must be woken at all."""
@@ -315,6 +331,12 @@ class RequestQueue(queue.Queue[Any]):
                 return None
             self._last_wake_ns = now_ns
         return self._sleepers.pop()
+
+    def _sleepers_to_wake_locked(self, count: int) -> list[threading.Lock]:
+        """Choose handlers for `count` new requests: one is enough where wake-ups are rationed."""
+        wanted = min(count if self._stall_ns == 0 else 1, len(self._sleepers))
+        chosen = (self._sleeper_to_wake_locked() for _ in range(wanted))
+        return [sleeper for sleeper in chosen if sleeper is not None]
 
     def _give_up_sleeping(self, sleeper: threading.Lock) -> None:
         """End a timed wait; the handler may have been woken at the same moment, then it looks once more."""

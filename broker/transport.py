@@ -75,18 +75,20 @@ class FileRemainder:
 class PlainTransport:
     """A TCP socket without encryption: files go out by sendfile(2)."""
 
-    __slots__ = ("_sock", "receive_into")
+    __slots__ = ("_send", "_sock", "receive_into")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self.receive_into = sock.recv_into  # Why no method: called for every request.
+        # Why no methods: called for every request.
+        self.receive_into = sock.recv_into
+        self._send = sock.send
 
     def send(self, parts: list[Any]) -> list[Any] | None:
         """Write as much as the kernel takes; return what is left, None when everything is out."""
         try:
-            if len(parts) == 1 and not _is_region(parts[0]):
+            if len(parts) == 1 and type(parts[0]) is bytes:  # nearly every response but those of Fetch
                 data = parts[0]
-                sent = self._sock.send(data)
+                sent = self._send(data)
                 return None if sent == len(data) else [memoryview(data)[sent:]]
             return self._send_many(parts)
         except BlockingIOError:
