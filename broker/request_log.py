@@ -82,9 +82,7 @@ class RequestLog:
 
     def dropped(self, request: Request) -> None:
         """A response found its connection closed."""
-        log.debug(
-            "dropping the response for connection %s, which is closed", request.context.connection_id
-        )
+        log.debug("dropping the response for connection %s, which is closed", request.context.connection_id)
 
     def _log_errors(self, request: Request, codes: Iterable[int]) -> None:
         codes = sorted(codes)
@@ -127,6 +125,5 @@ def _line(request: Request, times: Times) -> str:
         f"{request.api.name if request.api is not None else header.api_key} v{header.api_version} "
         f"correlationId={header.correlation_id} clientId={header.client_id} "
         f"connection={request.context.connection_id} listener={request.context.listener_name} "
-        f"principal={request.context.principal} "
-        + " ".join(f"{name}TimeMs={ns / 1e6:.3f}" for name, ns in named)
+        f"principal={request.context.principal} " + " ".join(f"{name}TimeMs={ns / 1e6:.3f}" for name, ns in named)
     )

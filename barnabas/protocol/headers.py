@@ -117,9 +117,7 @@ def encode_request(header: RequestHeader, message: Message) -> bytes:
     return _SIZE.pack(len(head) + len(body)) + head + body
 
 
-def decode_response_header(
-    buffer: bytes | memoryview, api_key: int, version: int, offset: int = 0
-) -> tuple[int, int]:
+def decode_response_header(buffer: bytes | memoryview, api_key: int, version: int, offset: int = 0) -> tuple[int, int]:
     """Read a response's header; return the correlation id and where the body starts.
 
     Raises MalformedMessageError, and KeyError for an unknown key.

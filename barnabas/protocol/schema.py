@@ -145,9 +145,9 @@ class Struct(metaclass=StructMeta):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(
-            getattr(self, field.name) == getattr(other, field.name) for field in self.FIELDS
-        ) and bool(self.unknown_tagged_fields == other.unknown_tagged_fields)
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in self.FIELDS) and bool(
+            self.unknown_tagged_fields == other.unknown_tagged_fields
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -188,9 +188,7 @@ class Message(Struct):
         return message
 
     @classmethod
-    def decode_prefix(
-        cls, buffer: bytes | bytearray | memoryview, version: int, offset: int = 0
-    ) -> tuple[Self, int]:
+    def decode_prefix(cls, buffer: bytes | bytearray | memoryview, version: int, offset: int = 0) -> tuple[Self, int]:
         """Read a message and return it with the position behind it; raises as `decode` does."""
         decoder = cls._decoders.get(version) or cls._compile_decoder(version)
         try:
