@@ -68,8 +68,8 @@ class StressProducer(Worker):
             "enable.idempotence": True,
             "acks": "all",
             "message.timeout.ms": 900_000,
-            # Why: with several requests on their way, one may reach a new leader after it became leader, and those before
-            # it before that. They are refused with NOT_LEADER_OR_FOLLOWER, it with OUT_OF_ORDER_SEQUENCE_NUMBER, as by
+            # Why: with several requests on their way, one may reach a new leader after it became leader, and those
+            # before it before that. They are refused with NOT_LEADER_OR_FOLLOWER, it with OUT_OF_ORDER_SEQUENCE_NUMBER, as by
             # Kafka; librdkafka then sends all of them again under a new producer epoch, under which nobody can know a
             # record again that the former leader had written, and answered NOT_LEADER_OR_FOLLOWER for when deposed.
             "max.in.flight.requests.per.connection": 1,
