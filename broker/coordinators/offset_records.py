@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from barnabas.protocol.coordinator_records import (
+from barnabas.protocol.coordinator_records.offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
-    decode_versioned,
-    encode_versioned,
 )
+from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned
 from broker.coordinators.group import Group
 from broker.coordinators.members import Member
 from broker.coordinators.offsets import NO_TIMESTAMP, CommittedOffset

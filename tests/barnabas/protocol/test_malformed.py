@@ -7,8 +7,10 @@ import tracemalloc
 
 import pytest
 
-from barnabas.protocol import coordinator_records, metadata_records
+from barnabas.protocol import metadata_records
 from barnabas.protocol.api_keys import ROWS
+from barnabas.protocol.coordinator_records.offsets import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.headers import decode_request_header, decode_response_header
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
@@ -113,12 +115,12 @@ def test_headers() -> None:
 def test_records_of_the_logs() -> None:
     rng = random.Random(8)
     topic = metadata_records.encode_record(metadata_records.TopicRecord(name="topic", topic_id=bytes(16)))
-    key = coordinator_records.encode_versioned(coordinator_records.OffsetCommitKey(group="g", topic="t"))
+    key = encode_versioned(OffsetCommitKey(group="g", topic="t"))
     for _ in range(5_000):
         for decode, wire in (
             (metadata_records.decode_record, topic),
-            (lambda data: coordinator_records.decode_versioned(coordinator_records.OffsetCommitKey, data), key),
-            (lambda data: coordinator_records.decode_versioned(coordinator_records.OffsetCommitValue, data), key),
+            (lambda data: decode_versioned(OffsetCommitKey, data), key),
+            (lambda data: decode_versioned(OffsetCommitValue, data), key),
         ):
             try:
                 decode(mutate(rng, wire))

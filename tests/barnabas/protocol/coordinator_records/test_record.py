@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.coordinator_records import (
+from barnabas.protocol.coordinator_records.offsets import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.coordinator_records.record import (
     CoordinatorKey,
     CoordinatorValue,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
     decode_versioned,
     encode_versioned,
     read_prefix,
