@@ -69,9 +69,10 @@ class StressProducer(Worker):
             "acks": "all",
             "message.timeout.ms": 900_000,
             # Why: with several requests on their way, the last may reach a new leader once it is leader, and those
-            # before it sooner. These are refused with NOT_LEADER_OR_FOLLOWER, that with OUT_OF_ORDER_SEQUENCE_NUMBER,
-            # as by Kafka; librdkafka then sends all of them again under a new producer epoch, under which nobody can
-            # know a record again that the former leader had written before it was deposed.
+            # before it sooner. These are refused with NOT_LEADER_OR_FOLLOWER, that with
+            # OUT_OF_ORDER_SEQUENCE_NUMBER, as by Kafka; librdkafka then sends all of them again under a new
+            # producer epoch, under which nobody can know a record again that the former leader had written before
+            # it was deposed.
             "max.in.flight.requests.per.connection": 1,
         }
         return Producer({"bootstrap.servers": self._bootstrap, **settings, **SETTINGS})
