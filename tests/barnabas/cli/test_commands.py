@@ -119,7 +119,13 @@ def test_ctrl_c_is_no_error(bootstrap: str, topic: str, command: str, barnabas: 
     program = [sys.executable, "-P", "-m", "barnabas.cli", *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+        program,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        # Why: a shell's background job inherits that SIGINT is ignored, and so do its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
