@@ -11,7 +11,7 @@ from barnabas.config.validators import between, one_of
 
 OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.cpu.affinity", STRING, "auto", LOW, one_of("auto", "none"),
-        "auto keeps a broker's network threads and request handlers on one core while requests are small, which is "
+        "auto keeps a broker's network threads and request handlers on one core unless large batches move, which is "
         "quicker where the interpreter has a global lock; none never does.",
         honoured=True),
     Key("barnabas.metrics.host", STRING, "127.0.0.1", MEDIUM, None,

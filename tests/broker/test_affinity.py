@@ -23,6 +23,7 @@ CPUS = {4, 5, 7}
         (True, 100, BUSY_BYTES, True),
         (True, 100_000, BUSY_BYTES - 1, True),  # little to copy
         (False, 100_000, BUSY_BYTES - 1, True),
+        (False, 16 << 10, 100 * BUSY_BYTES, True),  # a producer's batch.size
         (False, SMALL_BYTES, BUSY_BYTES, False),
         (True, SMALL_BYTES, BUSY_BYTES, True),  # what is between the two bounds changes nothing
         (True, LARGE_BYTES, BUSY_BYTES, False),
@@ -65,11 +66,11 @@ def test_threads_come_together_and_part(placed: dict[int, set[int]], handler: th
     assert handler.native_id is not None
     assert placed[handler.native_id] == {5}, "broker 4 of 3 cores takes the second"
     assert placed[threading.get_native_id()] == CPUS, "other threads are never confined"
-    produce(registry, 100, BUSY_BYTES)
+    produce(registry, 10, BUSY_BYTES)
     request_affinity.review()
     assert placed[handler.native_id] == CPUS
     placed.clear()
-    produce(registry, 100, BUSY_BYTES)
+    produce(registry, 10, BUSY_BYTES)
     request_affinity.review()
     assert placed == {}, "they are free already"
     request_affinity.review()
