@@ -15,11 +15,13 @@ from barnabas.config.listeners import check_listeners, parse_addresses, parse_vo
 log = logging.getLogger("barnabas.config")
 
 _MIB: Final = 1 << 20
+_CODEC_MAX: Final = 4  # zstd
 
 
 def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     """Raise ConfigError for settings that contradict each other; `state` holds the attributes of a Config."""
     _check_log(state)
+    _check_coordinators(state)
     _check_network(state)
     _check_authorizer(state)
     _check_listeners(state)
@@ -64,6 +66,11 @@ def _check_log(state: Mapping[str, Any]) -> None:
         not state["remote_log_storage_system_enable"],
         "remote.log.storage.system.enable: tiered storage is not supported",
     )
+
+
+def _check_coordinators(state: Mapping[str, Any]) -> None:
+    codec = state["offsets_topic_compression_codec"]
+    _require(0 <= codec <= _CODEC_MAX, f"Unknown compression type id: {codec}")
 
 
 def _check_network(state: Mapping[str, Any]) -> None:

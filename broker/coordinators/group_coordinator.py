@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
+from barnabas.protocol.records.compression import CompressionType
 from broker.coordinators import group_events as ev
 from broker.coordinators.group import Group
 from broker.coordinators.group_events import GroupSettings, GroupState
@@ -122,6 +123,7 @@ class GroupCoordinator:
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms, max_size=config.group_max_size
         )
         context.commit_timeout_ms = config.offsets_commit_timeout_ms
+        context.compression = CompressionType(config.offsets_topic_compression_codec)
         context.metadata_max_chars = config.offset_metadata_max_bytes
         context.retention_ms = config.offsets_retention_minutes * MS_PER_MINUTE
         context.retention_check_ms = config.offsets_retention_check_interval_ms

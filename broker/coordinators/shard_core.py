@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import CompressionType
 from broker.coordinators import group_events as ev
 from broker.coordinators import offset_records as records
 from broker.coordinators.group import Group
@@ -76,6 +77,7 @@ class ShardContext:
     timer: Timer
     settings: GroupSettings
     commit_timeout_ms: int = 5000
+    compression: CompressionType = CompressionType.NONE
     metadata_max_chars: int = 4096
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_check_ms: int = 600_000
@@ -218,7 +220,9 @@ class ShardCore:
     ) -> bool:
         """Append records as one batch; false (and `on_settled` posted) when the log refuses them."""
         now_ms = self._context.clock.wall_ms()
-        batch = build_batch([SimpleRecord(now_ms, key, value) for key, value in key_values])
+        batch = build_batch(
+            [SimpleRecord(now_ms, key, value) for key, value in key_values], compression=self._context.compression
+        )
         write = Write(on_commit, on_settled)
         writer, moved = self._context.writer, set[Any]()
         self._writes.append(write)

@@ -140,6 +140,7 @@ def test_an_authorizer_that_denies_nothing_is_a_warning(caplog: pytest.LogCaptur
         ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
         ({"max.connections.per.ip.overrides": "host"}, "expected host:count"),
         ({"remote.log.storage.system.enable": "true"}, "tiered storage is not supported"),
+        ({"offsets.topic.compression.codec": "5"}, "Unknown compression type id: 5"),
         ({"log.dirs": ""}, "must not be empty"),
     ],
 )

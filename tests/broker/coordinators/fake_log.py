@@ -111,6 +111,7 @@ CONFIG = {
     "offset_metadata_max_bytes": 4096,
     "offsets_retention_minutes": 60,
     "offsets_retention_check_interval_ms": 600_000,
+    "offsets_topic_compression_codec": 0,
     "offsets_topic_num_partitions": 2,
     "offsets_load_buffer_size": 5_242_880,
 }

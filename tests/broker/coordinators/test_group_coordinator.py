@@ -8,7 +8,8 @@ import pytest
 
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker
+from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker, iter_headers
+from barnabas.protocol.records.compression import CompressionType
 from broker.coordinators import group_events as ev
 from broker.coordinators import offset_records as records
 from broker.coordinators.group_coordinator import java_hash, partition_for
@@ -175,6 +176,15 @@ class TestWrites:
         assert [type(record) for record in told] == kinds
         assert [r.group.generation_id for r in told if isinstance(r, records.GroupRecord)] == [0, 1, 2]
         assert world.replicas.woken  # followers' fetches
+
+    @pytest.mark.parametrize("codec", CompressionType)
+    def test_batches_are_compressed_as_the_settings_say(self, codec: CompressionType) -> None:
+        world = World(offsets_topic_compression_codec=codec.value)
+        Client(world).make_stable().commit(5, member_id="m", generation_id=1)
+        headers = [header for batch in world.log_of("g").batches for _, header in iter_headers(batch)]
+        assert {header.compression_type for header in headers} == {codec}
+        world.fail_over()
+        assert Client(world).fetched() == 5
 
     def test_a_commit_is_seen_when_it_is_committed_and_not_before(self) -> None:
         world = World()
