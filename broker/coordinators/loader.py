@@ -1,7 +1,8 @@
 """Reads a partition of __consumer_offsets into its shard when this broker becomes its leader.
 
 Rules
-1. Everything up to the log end is read, in order: a later record of a key replaces an earlier one.
+1. Everything up to the log end is read, in order: a later record of a key replaces an earlier one. What an offset
+   record or a marker says counts once the high watermark has passed it: the next leader may not have it.
 2. Records of kinds of groups that are not built yet are passed over; they stay in the log.
 3. Offsets of transactions count once their marker is read.
 
@@ -33,6 +34,7 @@ def load(shard: ShardCore, partition_log: Any, buffer_bytes: int) -> int:
     Gives up, silently, when the shard is closed meanwhile. Raises what reading and decoding raise.
     """
     offset = partition_log.log_start_offset
+    high_watermark = partition_log.high_watermark
     count = 0
     while offset < partition_log.log_end_offset and shard.state is ShardState.LOADING:
         data = partition_log.read(offset, buffer_bytes, isolation=FetchIsolation.LOG_END, min_one_message=True)
@@ -41,7 +43,8 @@ def load(shard: ShardCore, partition_log: Any, buffer_bytes: int) -> int:
         buffer = memoryview(data.slice.read())
         next_offset = offset
         for position, header in iter_headers(buffer):
-            count += _replay_batch(shard, buffer[position : position + header.size_in_bytes], header, offset)
+            batch = buffer[position : position + header.size_in_bytes]
+            count += _replay_batch(shard, batch, header, offset, high_watermark)
             next_offset = max(next_offset, header.next_offset)
         if next_offset == offset:
             break
@@ -49,22 +52,26 @@ def load(shard: ShardCore, partition_log: Any, buffer_bytes: int) -> int:
     return count
 
 
-def _replay_batch(shard: ShardCore, batch: memoryview, header: BatchHeader, from_offset: int) -> int:
+def _replay_batch(
+    shard: ShardCore, batch: memoryview, header: BatchHeader, from_offset: int, high_watermark: int
+) -> int:
     count = 0
     for record in iter_records(batch):
         if record.offset < from_offset:
             continue
         count += 1
+        is_committed = record.offset < high_watermark
         if header.is_control:
             kind = parse_control_type(record.key)
             if kind in (ControlType.COMMIT, ControlType.ABORT):
-                shard.offsets.end_transaction(header.producer_id, kind is ControlType.COMMIT)
+                shard.replay_marker(header.producer_id, kind is ControlType.COMMIT, record.offset, is_committed)
             continue
         if record.key is None:
             continue
         what = records.read(bytes(record.key), record.value, record.offset)
         if what is not None:
-            shard.replay(what, header.producer_id if header.is_transactional else NO_PRODUCER_ID)
+            producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+            shard.replay(what, producer_id, record.offset, is_committed)
         else:
             log.debug("%s: record at %d is not of a classic group", shard.tp, record.offset)
     return count

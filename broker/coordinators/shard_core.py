@@ -87,7 +87,7 @@ class ShardContext:
 class Write:
     """A batch that was appended and is not known to be committed."""
 
-    on_commit: Callable[[int], None]  # given the offset of its first record; changes state
+    on_commit: Callable[[int], object]  # given the offset of its first record; changes state
     on_settled: Callable[[ErrorCode], object] | None  # called once, when committed or failed; None once called
     first_offset: int = -1  # -1 until appended
     end_offset: int = -1  # exclusive; -1 until appended
@@ -148,21 +148,42 @@ class ShardCore:
         if self.state is ShardState.ACTIVE:
             self._schedule_expiry_locked()
 
-    def replay(self, record: records.OffsetRecord | records.GroupRecord, producer_id: int) -> None:
+    def replay(
+        self,
+        record: records.OffsetRecord | records.GroupRecord,
+        producer_id: int,
+        record_offset: int,
+        is_committed: bool,
+    ) -> None:
         """Take over a record while loading; `producer_id` is -1 outside transactions. Only the loader calls."""
         if isinstance(record, records.GroupRecord):
             if record.group is None:
                 self.groups.pop(record.group_id, None)
             else:
                 self.groups[record.group_id] = record.group
-        elif record.committed is None:
-            self.offsets.remove(record.group_id, record.topic, record.partition)
+            return
+        group_id, topic, partition, committed = record
+        if committed is None:
+            change = partial(self.offsets.remove, group_id, topic, partition)
+        elif producer_id < 0:
+            change = partial(self.offsets.put, group_id, topic, partition, committed)
         else:
-            self._ensure_group_locked(record.group_id)
-            if producer_id < 0:
-                self.offsets.put(record.group_id, record.topic, record.partition, record.committed)
-            else:
-                self.offsets.put_pending(producer_id, record.group_id, record.topic, record.partition, record.committed)
+            change = partial(self.offsets.put_pending, producer_id, group_id, topic, partition, committed)
+        if committed is not None:
+            self._ensure_group_locked(group_id)
+        self._once_committed(change, record_offset, is_committed)
+
+    def replay_marker(self, producer_id: int, is_commit: bool, record_offset: int, is_committed: bool) -> None:
+        """Take over a transaction's end while loading. Only the loader calls."""
+        end = partial(self.offsets.end_transaction, producer_id, is_commit)
+        self._once_committed(end, record_offset, is_committed)
+
+    def _once_committed(self, change: Callable[[], object], record_offset: int, is_committed: bool) -> None:
+        """Do it now, or when the high watermark has passed the record: until then it is a write like any other."""
+        if is_committed:
+            change()
+        else:
+            self._writes.append(Write(lambda _first_offset: change(), None, record_offset, record_offset + 1))
 
     # The glue
 
@@ -215,7 +236,7 @@ class ShardCore:
     def _append_locked(
         self,
         key_values: Sequence[records.KeyValue],
-        on_commit: Callable[[int], None],
+        on_commit: Callable[[int], object],
         on_settled: Callable[[ErrorCode], object],
     ) -> bool:
         """Append records as one batch; false (and `on_settled` posted) when the log refuses them."""
@@ -303,6 +324,7 @@ class ShardCore:
     def _expire_locked(self) -> None:
         if self.state is not ShardState.ACTIVE:
             return
+        self._catch_up_locked()
         now_ms = self._context.clock.wall_ms()
         doomed: list[tuple[str, TopicPartition]] = []
         empty: list[str] = []

@@ -318,6 +318,40 @@ class TestMoving:
         world.advance_ms(10_001)  # sessions begin anew after loading, and end as ever
         assert client.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
+    def test_what_is_not_committed_yet_is_not_told_after_loading(self) -> None:
+        world = World()
+        client = Client(world)
+        client.commit(5)
+        world.replicas.holds = True
+        client.commit(6)
+        world.fail_over()
+        client.answers.clear()
+        assert client.fetched() == 5
+        client.fetch(stable=True)
+        assert client.take() == ErrorCode.NOT_COORDINATOR  # to be asked again
+        log = world.log_of("g")
+        log.high_watermark = log.log_end_offset
+        assert client.fetched() == 6
+        client.fetch(stable=True)
+        assert client.take() == 6
+
+    @pytest.mark.parametrize(("kind", "offset"), [(ControlType.COMMIT, 9), (ControlType.ABORT, 5)])
+    def test_a_marker_that_is_not_committed_yet_ends_nothing_after_loading(
+        self, kind: ControlType, offset: int
+    ) -> None:
+        world = World()
+        client = Client(world)
+        client.commit(5)
+        client.answers.clear()
+        log = world.log_of("g")
+        record = SimpleRecord(1, *records.offset_commit("g", "t", 0, CommittedOffset(9, -1, "", 1)))
+        log.append(transactional_batch([record], 4))
+        log.append(end_txn_marker(kind, producer_id=4, producer_epoch=0, coordinator_epoch=1, timestamp_ms=1))
+        world.fail_over()
+        assert client.fetched() == 5
+        log.high_watermark = log.log_end_offset
+        assert client.fetched() == offset
+
     def test_a_member_in_mid_join_is_sent_away(self) -> None:
         world = World(group_initial_rebalance_delay_ms=3000)
         client = Client(world)
@@ -377,13 +411,16 @@ class TestMoving:
         record = SimpleRecord(1, *records.offset_commit("g", "t", 0, CommittedOffset(9, -1, "", 1)))
         log.append(transactional_batch([record], 4))
         log.append(end_txn_marker(kind, producer_id=4, producer_epoch=0, coordinator_epoch=1, timestamp_ms=1))
+        log.high_watermark = log.log_end_offset
         world.fail_over()
         assert Client(world).fetched() == offset
 
     def test_an_open_transaction_is_unstable(self) -> None:
         world = World()
         record = SimpleRecord(1, *records.offset_commit("g", "t", 0, CommittedOffset(9, -1, "", 1)))
-        world.log_of("g").append(transactional_batch([record], 4))
+        log = world.log_of("g")
+        log.append(transactional_batch([record], 4))
+        log.high_watermark = log.log_end_offset
         world.fail_over()
         errors: list[ErrorCode] = []
         world.coordinator.fetch_offsets(
