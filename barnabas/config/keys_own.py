@@ -20,6 +20,10 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.metrics.port", INT, -1, HIGH, between(-1, 65535),
         "Port of the /metrics page: 0 for a free one, -1 for none.",
         honoured=True),
+    Key("barnabas.record.validation", STRING, "full", MEDIUM, one_of("full", "header"),
+        "full reads every field of every record that is produced; header trusts what a batch's header says of them, "
+        "unless the topic needs the records (compaction, bounds of timestamps, another compression).",
+        honoured=True),
     Key("allow.everyone.if.no.acl.found", BOOLEAN, False, HIGH, None,
         "Kafka's authorizer lets everyone do what no ACL speaks of; must be true for authorizer.class.name.",
         honoured=True),

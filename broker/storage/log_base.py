@@ -51,7 +51,7 @@ class LogBase:
         loaded: LoadedLog,
         *,
         on_disk_failure: DiskFailureHandler | None = None,
-        always_full_validation: bool = False,
+        full_validation: bool = True,
     ) -> None:
         # Fixed before start
         self.topic_partition = tp
@@ -59,7 +59,7 @@ class LogBase:
         self._clock = clock
         self._scheduler = scheduler
         self._on_disk_failure = on_disk_failure
-        self._always_full = always_full_validation
+        self._full_validation = full_validation
         self._lock = threading.Lock()  # guards the log's state and serialises its writers
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
         # Replaced whole under _lock, read without it

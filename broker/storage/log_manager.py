@@ -60,8 +60,6 @@ class LogManager:
         clock: Clock,
         scheduler: TaskScheduler,
         fs: FileSystem,
-        *,
-        always_full_validation: bool = False,
     ) -> None:
         self.on_directory_failure: DirectoryFailureListener | None = None  # fixed before start
         self.directories = [LogDirectory(fs, os.path.abspath(path)) for path in log_dirs]  # fixed before start
@@ -69,7 +67,6 @@ class LogManager:
         self._clock = clock
         self._scheduler = scheduler
         self._fs = fs
-        self._always_full = always_full_validation
         self._lock = threading.Lock()  # guards the map of logs and the making of new ones
         self._logs: dict[TopicPartition, Log] = {}  # guarded by: _lock; single look-ups without it
         self._to_delete: list[Log] = []  # guarded by: _lock
@@ -215,7 +212,7 @@ class LogManager:
             self._scheduler,
             loaded,
             on_disk_failure=self._on_disk_failure,
-            always_full_validation=self._always_full,
+            full_validation=self._config.barnabas_record_validation == "full",
         )
 
     def start(self) -> None:

@@ -75,7 +75,7 @@ class LogWriter(LogBase):
             origin=origin,
             now_ms=self._clock.wall_ms(),
             request_version=request_version,
-            always_full=self._always_full,
+            full=self._full_validation,
         )
         with self._lock:
             self._check_usable_locked()

@@ -61,7 +61,7 @@ class Bench:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
-        full: bool = False,
+        full: bool = True,
         **settings: Any,
     ) -> Log:
         """Open the log, after a crash unless told otherwise."""
@@ -85,7 +85,7 @@ class Bench:
             self.clock,
             self.scheduler,
             loaded,
-            always_full_validation=full,
+            full_validation=full,
         )
 
     def batch(self, *values: str, **options: Any) -> memoryview:

@@ -252,7 +252,7 @@ def iter_records(batch: Buffer, position: int = 0) -> Iterator[Record]:
     for index in range(header.record_count):
         try:
             record, cursor = _read_record(payload, cursor, header)
-        except (IndexError, UnicodeDecodeError) as error:
+        except IndexError as error:
             raise MalformedMessageError(f"record {index} of a batch is damaged: {error}") from None
         yield record
     if cursor != len(payload):
@@ -277,7 +277,8 @@ def _read_record(payload: bytes, cursor: int, header: BatchHeader) -> tuple[Reco
         if name is None:
             raise MalformedMessageError("a record header without a key")
         content, cursor = _read_bytes(payload, cursor, end)
-        headers.append((name.decode("utf-8"), content))
+        # Why not strictly: the wire promises text, nobody proves it, and Java's clients replace what is none.
+        headers.append((name.decode("utf-8", "replace"), content))
     if cursor != end:
         raise MalformedMessageError(f"a record is {end - cursor} bytes longer than its fields")
     if header.attributes & LOG_APPEND_TIME_BIT:

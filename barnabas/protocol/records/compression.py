@@ -62,7 +62,7 @@ def compress(kind: CompressionType, data: Buffer, level: int | None = None) -> b
     if kind is CompressionType.ZSTD:
         return bytes(cramjam.zstd.compress(data, chosen))
     compressor = cramjam.lz4.Compressor(chosen, False, False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))
     return bytes(compressor.finish())
 
 

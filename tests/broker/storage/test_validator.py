@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from typing import Any
 
@@ -11,6 +12,7 @@ from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import (
     ATTRIBUTES_OFFSET,
+    BASE_TIMESTAMP_OFFSET,
     HEADER_SIZE,
     LAST_OFFSET_DELTA_OFFSET,
     MAX_TIMESTAMP_OFFSET,
@@ -19,17 +21,19 @@ from barnabas.protocol.records.batch import (
     build_batch,
     iter_records,
     read_header,
+    records_payload,
     reseal,
     verify_crc,
 )
 from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.records.walk import VALUE_END, record_spans
 from broker.storage.log_types import AppendOrigin, RecordValidationError
 from broker.storage.validator import ValidBatch, validate_for_leader
 from tests.support.storage_bench import Settings
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("flights", 0)
-COUNTS = [1, 40]  # walked fully, counted
+COUNTS = [1, 40]
 
 
 def made(count: int = 1, **options: Any) -> bytearray:
@@ -49,7 +53,7 @@ def check(
     batch: bytes | bytearray,
     origin: AppendOrigin = AppendOrigin.CLIENT,
     version: int = 13,
-    full: bool = False,
+    full: bool = True,
     **settings: Any,
 ) -> ValidBatch:
     valid = validate_for_leader(
@@ -59,7 +63,7 @@ def check(
         origin=origin,
         now_ms=NOW,
         request_version=version,
-        always_full=full,
+        full=full,
     )
     verify_crc(valid.data, 0, read_header(valid.data))
     return valid
@@ -80,7 +84,7 @@ def test_a_good_batch_is_left_as_it_is(count: int, kind: CompressionType) -> Non
     valid = check(batch)
     assert bytes(valid.data) == before
     assert valid.max_timestamp == NOW
-    assert check(batch, full=True).header == read_header(before)
+    assert check(batch, full=False).header == read_header(before)
 
 
 def test_no_batch_at_all() -> None:
@@ -243,3 +247,93 @@ def test_gaps_in_offsets_are_closed() -> None:
     batch[second + 3] = 9 << 1
     reseal(batch, 0, len(batch))
     assert [record.offset for record in iter_records(check(batch).data)] == [0, 1]
+
+
+def test_mixed_timestamps_are_judged_one_by_one() -> None:
+    hour = 3_600_000
+    records = [SimpleRecord(-1, b"k", b"v"), SimpleRecord(NOW - 2 * hour, b"k", b"v"), SimpleRecord(NOW, b"k", b"v")]
+    error = refused(ErrorCode.INVALID_TIMESTAMP, build_batch(records), message_timestamp_before_max_ms=hour)
+    assert isinstance(error, RecordValidationError)
+    assert [found.batch_index for found in error.record_errors] == [1]
+    check(build_batch([records[0], records[2]]), message_timestamp_before_max_ms=hour)
+
+
+def test_timestamps_beyond_an_int64() -> None:
+    batch = patched(BASE_TIMESTAMP_OFFSET, ">q", 2**63 - 5, bytearray(build_batch([record(NOW), record(NOW + 10)])))
+    refused(ErrorCode.INVALID_TIMESTAMP, batch, message_timestamp_after_max_ms=2**63 - 1)
+
+
+def test_a_client_that_stamps_cannot_hide_timestamps() -> None:
+    batch = build_batch(
+        [record(NOW), record(NOW + 10**9)], timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=NOW
+    )
+    refused(ErrorCode.INVALID_TIMESTAMP, batch)
+
+
+def record(timestamp: int) -> SimpleRecord:
+    return SimpleRecord(timestamp, b"k", b"value")
+
+
+def test_what_the_header_alone_proves() -> None:
+    """`barnabas.record.validation=header`: the records stay unread unless the topic needs them."""
+    batch = made(40, compression=CompressionType.LZ4)
+    batch[HEADER_SIZE:] = b"\x55" * (len(batch) - HEADER_SIZE)
+    reseal(batch, 0, len(batch))
+    assert check(batch, full=False).max_timestamp == NOW
+    for settings in ({"compact": True}, {"message_timestamp_before_max_ms": 5}, {"compression_type": "gzip"}):
+        refused(ErrorCode.INVALID_RECORD, batch, full=False, **settings)
+    refused(ErrorCode.INVALID_RECORD, batch)
+    refused(ErrorCode.INVALID_RECORD, patched(57, ">i", 41), full=False)
+    refused(ErrorCode.INVALID_TIMESTAMP, made(40, timestamp=NOW + 10**9), full=False)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_gets_in_that_cannot_be_read(seed: int) -> None:
+    """Fuzz: damaged batches with a right CRC, into topics of every kind. What is accepted, everybody can read."""
+    chance = random.Random(seed)
+    accepted = 0
+    refusals = set()
+    for _ in range(300):
+        kind = chance.choice(list(CompressionType))
+        count = chance.randint(1, 5)
+        records = [
+            SimpleRecord(NOW + chance.randint(-9, 9), chance.choice([None, b"k"]), b"v" * chance.randint(0, 60))
+            for _ in range(count)
+        ]
+        batch = bytearray(build_batch(records, compression=kind))
+        for _ in range(chance.randint(0, 2)):
+            start = chance.choice([ATTRIBUTES_OFFSET, HEADER_SIZE])
+            batch[chance.randrange(start, len(batch))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
+        reseal(batch, 0, len(batch))
+        settings = {
+            "compact": chance.random() < 0.3,
+            "compression_type": chance.choice(["producer", "producer", "uncompressed", "zstd", "lz4"]),
+            "message_timestamp_type": chance.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
+            "message_timestamp_after_max_ms": chance.choice([10, 2**63 - 1]),
+            "message_timestamp_before_max_ms": chance.choice([10, 2**63 - 1]),
+        }
+        try:
+            valid = check(batch, **settings)
+        except ApiError as error:
+            refusals.add(error.code)
+            continue
+        accepted += 1
+        header = read_header(valid.data)
+        found = list(iter_records(valid.data))
+        assert [r.offset for r in found] == list(range(header.record_count))
+        assert header.last_offset_delta == header.record_count - 1
+        assert valid.max_timestamp == header.max_timestamp == max(-1, *(r.timestamp for r in found))
+        assert not settings["compact"] or all(r.key is not None for r in found)
+        payload = records_payload(valid.data, 0, header)
+        assert [span[VALUE_END] >= 0 for span in record_spans(payload, header.record_count)] == [
+            r.value is not None for r in found
+        ]
+    assert accepted > 50
+    assert refusals <= REFUSALS
+
+
+REFUSALS = {
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+}
