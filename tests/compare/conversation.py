@@ -33,6 +33,23 @@ AnswersByVersion = dict[str, Answer]  # "4-12" or "7" -> the answer that these v
 
 
 @dataclass(slots=True)
+class Later:
+    """A request whose answer is still to come."""
+
+    connection: RawConnection
+    api_key: int
+    version: int
+
+    def answer(self) -> Any:
+        """Wait for the answer, decode it, and close the connection."""
+        with self.connection as connection:
+            answer = connection.receive_frame()
+        assert answer is not None, "the connection was closed instead"
+        _, offset = decode_response_header(answer, self.api_key, self.version)
+        return response_class(self.api_key).decode(answer, self.version, offset)
+
+
+@dataclass(slots=True)
 class Conversation:
     """Questions to one broker, each on a connection of its own."""
 
@@ -43,6 +60,12 @@ class Conversation:
         """The decoded answer, or None if the broker closes the connection instead."""
         frame = encode_request(RequestHeader(request.API_KEY, version, 1, CLIENT_ID), request)
         return self.ask_raw(frame[4:], request.API_KEY, version)
+
+    def ask_later(self, request: Request, version: int) -> Later:
+        """Send a request that is answered only after others were sent."""
+        connection = RawConnection(self.port)
+        connection.send_frame(encode_request(RequestHeader(request.API_KEY, version, 1, CLIENT_ID), request)[4:])
+        return Later(connection, request.API_KEY, version)
 
     def ask_raw(self, payload: bytes, api_key: int, answer_version: int) -> Any:
         """The same for any bytes; the answer is read as that of this API and version."""
