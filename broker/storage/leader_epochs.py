@@ -3,7 +3,14 @@
 A replica that diverged finds with it where to truncate (KIP-101, KIP-279). Kept in memory, stored in
 `leader-epoch-checkpoint`.
 
-Threads: changed by the log under its lock; read by any thread (the two tuples are replaced together, as one).
+Rules
+1. A change is written later, by `flush`: the log has it called soon, and always before its recovery point passes
+   what was appended since. What a crash leaves out of the file or in it wrongly is above the recovery point, where
+   the batches say it (recovery.py). Why not at once, as Kafka does: a broker that becomes leader of a hundred
+   partitions, or hears from a new leader of theirs, would wait for two hundred fsyncs while producers wait for it.
+
+Threads: changed by the log under its lock; flushed by anyone; read by any thread (the two tuples are replaced
+together, as one).
 
 Invariants
 1. Epochs and start offsets both ascend strictly from entry to entry.
@@ -14,7 +21,9 @@ Source: Kafka's LeaderEpochFileCache, 4.3.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 from barnabas.common.files import FileSystem
 from broker.storage.checkpoints import read_epochs, write_epochs
@@ -24,14 +33,30 @@ from broker.storage.log_types import NO_EPOCH, NO_OFFSET
 class LeaderEpochCache:
     """(epoch, start offset) entries of one log."""
 
-    __slots__ = ("_entries", "_fs", "path")
+    __slots__ = ("_entries", "_flush_lock", "_fs", "_is_dirty", "_schedule_flush", "path")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self.path = path  # replaced by renames, under the log's lock
         self._fs = fs
         self._entries: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # replaced whole under the log's lock
+        self._flush_lock = threading.Lock()  # one write at a time; no other lock is taken while it is held
+        self._is_dirty = False  # set after a change of _entries, cleared by `flush` before it reads them
+        self._schedule_flush: Callable[[], object] | None = None  # set once by the log
         for epoch, start_offset in read_epochs(fs, path):
             self._assign(epoch, start_offset)
+
+    def flush_by(self, schedule: Callable[[], object]) -> None:
+        """Have `schedule` called whenever there is something to flush: it arranges for a `flush`."""
+        self._schedule_flush = schedule
+        if self._is_dirty:
+            schedule()
+
+    def flush(self) -> None:
+        """Make the file say what is in memory, if it does not; survives a power cut. Raises OSError."""
+        with self._flush_lock:
+            if self._is_dirty:
+                self._is_dirty = False
+                self._write()
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -55,7 +80,7 @@ class LeaderEpochCache:
         if self._entries[0] and self._entries[0][-1] == epoch:
             return
         if self._assign(epoch, start_offset):
-            self._write()
+            self._changed()
 
     def _assign(self, epoch: int, start_offset: int) -> bool:
         """Add an entry and drop those that it contradicts; tells whether anything changed."""
@@ -101,7 +126,7 @@ class LeaderEpochCache:
         keep = bisect_left(starts, end_offset)
         if end_offset >= 0 and keep < len(epochs):
             self._entries = (epochs[:keep], starts[:keep])
-            self._write()
+            self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the epochs that end before `start_offset`; the one that holds it begins there from now on."""
@@ -113,10 +138,20 @@ class LeaderEpochCache:
         self._entries = (epochs[found - 1 :], (start_offset, *starts[found:]))
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything, in the file too: the log begins anew where no batch could contradict it."""
         if self._entries[0]:
             self._entries = ((), ())
-            self._write()
+            self._is_dirty = True
+            self.flush()
+
+    def _changed(self) -> None:
+        was_dirty, self._is_dirty = self._is_dirty, True
+        if not was_dirty and self._schedule_flush is not None:
+            self._schedule_flush()
 
     def _write(self) -> None:
-        write_epochs(self._fs, self.path, self.entries)
+        try:
+            write_epochs(self._fs, self.path, self.entries)
+        except OSError:
+            self._is_dirty = True
+            raise

@@ -326,6 +326,7 @@ class Log(LogWriter):
                 return
             self._closed = True
             if self._failure is None:
+                self.leader_epoch_cache.flush()
                 self.producer_state.take_snapshot()
                 self._segments.active.become_inactive()
             for segment in self._segments:

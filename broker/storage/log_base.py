@@ -36,6 +36,9 @@ log = logging.getLogger("barnabas.storage.log")
 DiskFailureHandler = Callable[[str, OSError], None]
 """Told the partition's directory and the error."""
 
+EPOCH_FLUSH_DELAY_MS = 1_000
+"""Why not at once: what changes many logs' epochs, an election, has better use for the disk at that moment."""
+
 
 class LogBase:
     """Attributes and offsets of one log."""
@@ -80,6 +83,7 @@ class LogBase:
         # Guarded by: _lock (the epoch cache and the dict below are also read without it)
         self.producer_state = loaded.producer_state
         self.leader_epoch_cache = loaded.leader_epochs
+        self.leader_epoch_cache.flush_by(self._flush_epochs_later)
         self._recent: dict[int, tuple[int, int]] = {}  # base offset of a late batch -> (segment base, position)
         with self._lock:
             self._update_first_unstable_locked()
@@ -228,6 +232,21 @@ class LogBase:
         self._end = LogOffsetMetadata(offset, active.base_offset, active.size)
         if self._high_watermark.offset >= offset:
             self._set_high_watermark_locked(self._end)
+
+    # Leader epochs
+
+    def _flush_epochs_later(self) -> None:
+        name = f"leader-epoch-cache-flush-{self.topic_partition}"
+        self._scheduler.schedule_once(name, self._flush_epochs, EPOCH_FLUSH_DELAY_MS)
+
+    def _flush_epochs(self) -> None:
+        if self._closed or self._failure is not None:
+            return
+        try:
+            self.leader_epoch_cache.flush()
+        except OSError as error:
+            if not self._closed:  # else its directory was renamed, to be deleted
+                raise self._fail(error) from error
 
     # Failing
 

@@ -330,6 +330,7 @@ class LogWriter(LogBase):
                         segment.flush()
                 if any(segment.base_offset >= recovery_point for segment in pending):
                     self._fs.fsync_dir(self.directory)
+                self.leader_epoch_cache.flush()
             with self._lock:
                 self.last_flushed_ms = self._clock.wall_ms()
                 self.recovery_point = max(self.recovery_point, min(offset, self._end.offset))

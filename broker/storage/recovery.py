@@ -229,6 +229,9 @@ class LogLoader:
 
         def take_in(header: BatchHeader, batch: memoryview) -> None:
             epoch = header.partition_leader_epoch
+            known = self._epochs.epoch_for_offset(header.base_offset)
+            if epoch >= 0 and known >= 0 and epoch != known:
+                self._epochs.truncate_from_end(header.base_offset)  # the file is older than a truncation
             if epoch >= 0 and epoch > self._epochs.latest_epoch:
                 self._epochs.assign(epoch, header.base_offset)
             replay(state, header, batch, segment)

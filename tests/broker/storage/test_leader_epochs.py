@@ -26,6 +26,7 @@ def cache(fs: MemoryFileSystem) -> LeaderEpochCache:
 
 
 def test_golden_file(fs: MemoryFileSystem, cache: LeaderEpochCache) -> None:
+    cache.flush()
     assert fs.read_bytes(PATH) == b"0\n3\n2 6\n3 8\n4 11\n"
     assert LeaderEpochCache(fs, PATH).entries == [(2, 6), (3, 8), (4, 11)]
 
@@ -64,6 +65,30 @@ def test_assigning_drops_what_it_contradicts(cache: LeaderEpochCache) -> None:
     assert cache.entries == [(2, 6), (3, 20)]
 
 
+def test_changes_are_written_by_a_flush_that_is_asked_for_once(fs: MemoryFileSystem) -> None:
+    asked: list[None] = []
+    cache = LeaderEpochCache(fs, PATH)
+    cache.flush_by(lambda: asked.append(None))
+    cache.assign(1, 0)
+    cache.assign(2, 5)
+    assert (len(asked), fs.exists(PATH)) == (1, False)
+    cache.flush()
+    assert LeaderEpochCache(fs, PATH).entries == [(1, 0), (2, 5)]
+    before = fs.read_bytes(PATH)
+    fs.unlink(PATH)
+    cache.flush()
+    assert not fs.exists(PATH), "nothing has changed since"
+    cache.truncate_from_end(5)
+    assert len(asked) == 2
+    assert before == b"0\n2\n1 0\n2 5\n"
+
+
+def test_what_was_changed_before_anybody_could_flush_is_asked_for_then(cache: LeaderEpochCache) -> None:
+    asked: list[None] = []
+    cache.flush_by(lambda: asked.append(None))
+    assert len(asked) == 1
+
+
 def test_lookups(cache: LeaderEpochCache) -> None:
     assert [cache.epoch_for_offset(offset) for offset in (5, 6, 7, 8, 11, 99)] == [-1, 2, 2, 3, 4, 4]
     assert [cache.epoch_start(epoch) for epoch in (1, 2, 4, 5)] == [None, 6, 11, None]
@@ -72,6 +97,7 @@ def test_lookups(cache: LeaderEpochCache) -> None:
 
 def test_truncation(fs: MemoryFileSystem, cache: LeaderEpochCache) -> None:
     cache.truncate_from_end(11)
+    cache.flush()
     assert cache.entries == LeaderEpochCache(fs, PATH).entries == [(2, 6), (3, 8)]
     cache.truncate_from_start(7)
     assert cache.entries == [(2, 7), (3, 8)]

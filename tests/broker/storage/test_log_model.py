@@ -116,12 +116,20 @@ class Model:
             assert self.log.log_end_offset >= last
             self.end = self.log.log_end_offset
         assert self.log.log_end_offset == self.end
-        assert [e for e in self.log.leader_epoch_cache.entries if e[1] < self.end] == [
-            e for e in epochs if e[1] < self.end
-        ]
+        assert self.with_records(self.log.leader_epoch_cache.entries) == self.with_records(epochs)
         self.log.update_high_watermark(high_watermark)
         state = self.log.producer_state.entry(1)
         self.sequence = 0 if state is None else state.last_sequence + 1
+
+    def with_records(self, epochs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The epochs that wrote something: of those alone the log knows without the checkpoint."""
+        ends = [start for _, start in epochs[1:]] + [self.end]
+        offsets = [offset for offset, _ in self.visible()]
+        return [
+            entry
+            for entry, end in zip(epochs, ends, strict=False)
+            if any(entry[1] <= offset < end for offset in offsets)
+        ]
 
     def visible(self) -> list[tuple[int, str]]:
         return [record for record in self.records if record[0] >= self.log.log_start_offset]

@@ -195,6 +195,37 @@ def test_a_damaged_epoch_checkpoint_is_rebuilt(bench: Bench, damage: bytes) -> N
     assert again.leader_epoch_cache.entries == [(1, 0), (4, 1)]
 
 
+def test_epochs_that_a_kill_kept_from_the_checkpoint_are_taken_from_the_batches(bench: Bench) -> None:
+    target = bench.open()
+    bench.append(target, "a", leader_epoch=1)
+    bench.append(target, "b", leader_epoch=4)
+    assert not bench.fs.exists("/data/flights-0/leader-epoch-checkpoint")
+    assert bench.open().leader_epoch_cache.entries == [(1, 0), (4, 1)]
+
+
+def test_the_epoch_checkpoint_is_written_before_the_recovery_point_moves(bench: Bench) -> None:
+    target = bench.open()
+    bench.append(target, "a", leader_epoch=1)
+    target.flush()
+    assert bench.fs.read_bytes("/data/flights-0/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+    bench.append(target, "b", leader_epoch=4)
+    bench.clock.advance_ms(1000)
+    bench.scheduler.run_due()
+    assert bench.fs.read_bytes("/data/flights-0/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 1\n"
+
+
+def test_epochs_that_were_truncated_after_the_checkpoint_was_written_do_not_come_back(bench: Bench) -> None:
+    target = bench.open()
+    for value, epoch in (("a", 1), ("b", 1), ("c", 3)):
+        bench.append(target, value, leader_epoch=epoch)
+    target.flush()  # the file says: 3 from 2 on
+    target.truncate_to(2)
+    for value, epoch in (("d", 1), ("e", 4)):  # as its new leader has it
+        bench.append(target, value, leader_epoch=epoch)
+    again = bench.open(recovery_point=target.recovery_point)
+    assert again.leader_epoch_cache.entries == target.leader_epoch_cache.entries == [(1, 0), (4, 3)]
+
+
 def test_producers_are_rebuilt_from_the_log_when_snapshots_are_damaged(bench: Bench) -> None:
     filled(bench, 30, **SETTINGS)
     for entry in bench.fs.listdir("/data/flights-0"):
