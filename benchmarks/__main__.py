@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -23,13 +21,11 @@ from rich.console import Console
 from barnabas.common.clock import SystemClock
 from benchmarks.load_generator import LoadGenerator, LoadGeneratorError
 from benchmarks.measurements import FULL, MANY, MEASUREMENTS, ONE, QUICK, Bench, Samples
-from benchmarks.report import print_table, rows, save
+from benchmarks.report import publish, rows
 from benchmarks.systems import Apache, Barnabas, System
-from tests.support.kafka_jars import KAFKA_VERSION, KafkaRuntimeError, kafka_runtime
+from tests.support.kafka_jars import KafkaRuntimeError, kafka_runtime
 
 WARM_UP_ROUNDS = 2
-TABLE_WIDTH = 140  # where there is no terminal to ask
-RESULTS = Path(__file__).parent / "results"
 Measure = Callable[[Bench, System], Samples]
 
 
@@ -61,10 +57,7 @@ def main(rounds: int, only: tuple[str, ...], systems: str, quick: bool, check: b
             stack.callback(system.stop)
         measures = {name: MEASUREMENTS[name] for name in only or MEASUREMENTS}
         results = _measure(bench, chosen, measures, rounds, console)
-    print_table(results, Console(width=None if sys.stdout.isatty() else TABLE_WIDTH))
-    now = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC)
-    path = RESULTS / f"{now:%Y%m%d-%H%M%S}.json"
-    save(results, {**_about(), "rounds": rounds, "quick": quick, "at": now.isoformat()}, path)
+    path = publish(results, {"rounds": rounds, "quick": quick}, clock)
     console.print(f"samples in {os.path.relpath(path)}")
     if check and any(row.is_met is False for row in rows(results)):
         sys.exit("a target was missed")
@@ -86,15 +79,6 @@ def _measure(
                     for figure, value in samples.items():
                         results[figure][system.name].append(value)
     return results
-
-
-def _about() -> dict[str, object]:
-    """What the samples were measured with."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    python = ".".join(map(str, sys.version_info[:3]))
-    load = [round(value, 2) for value in os.getloadavg()]
-    versions = {"commit": commit.stdout.strip(), "apache_kafka": KAFKA_VERSION, "python": python}
-    return {**versions, "cpus": os.cpu_count(), "load_average_afterwards": load}
 
 
 if __name__ == "__main__":

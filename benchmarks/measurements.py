@@ -39,6 +39,7 @@ class Figure:
     unit: str
     more_is_better: bool
     ratio_min: float | None = None  # Barnabas / Apache Kafka must reach it
+    ratio_max: float | None = None  # Barnabas / Apache Kafka must not exceed it
     own_max: float | None = None  # Barnabas's own value must not exceed it
 
 
@@ -60,6 +61,9 @@ FIGURES = {
         Figure("idle memory, broker", "MB", False, own_max=60.0),
         Figure("idle memory, controller", "MB", False, own_max=60.0),
         Figure("idle memory, supervisor", "MB", False, own_max=60.0),
+        Figure("interruption: none", "ms", False),
+        Figure("interruption: kill -9", "ms", False, ratio_max=1.0),
+        Figure("interruption: controlled shutdown", "ms", False, own_max=200.0),
     )
 }
 Samples = dict[str, float]

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from barnabas.common.clock import Clock
 from benchmarks.measurements import FIGURES, Figure
+from tests.support.kafka_jars import KAFKA_VERSION
 
 OURS, THEIRS = "Barnabas", "Apache Kafka"
+RESULTS = Path(__file__).parent / "results"
+TABLE_WIDTH = 140  # where there is no terminal to ask
 # figure -> system -> one sample a round
 Results = Mapping[str, Mapping[str, Sequence[float]]]
 
@@ -36,6 +44,8 @@ class Row:
         """Whether the median meets the target; None without a target or a sample."""
         if self.figure.ratio_min is not None and self.ratios:
             return statistics.median(self.ratios) >= self.figure.ratio_min
+        if self.figure.ratio_max is not None and self.ratios:
+            return statistics.median(self.ratios) <= self.figure.ratio_max
         if self.figure.own_max is not None and self.ours:
             return statistics.median(self.ours) <= self.figure.own_max
         return None
@@ -48,6 +58,24 @@ def rows(results: Results) -> list[Row]:
         for name, figure in FIGURES.items()
         if name in results
     ]
+
+
+def publish(results: Results, about: Mapping[str, object], clock: Clock) -> Path:
+    """Print the table, and keep all samples in a file of their own; return its path."""
+    print_table(results, Console(width=None if sys.stdout.isatty() else TABLE_WIDTH))
+    now = datetime.fromtimestamp(clock.wall_ms() / 1000, UTC)
+    path = RESULTS / f"{now:%Y%m%d-%H%M%S}.json"
+    save(results, {**_machine(), **about, "at": now.isoformat()}, path)
+    return path
+
+
+def _machine() -> dict[str, object]:
+    """What the samples were measured with."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    python = ".".join(map(str, sys.version_info[:3]))
+    load = [round(value, 2) for value in os.getloadavg()]
+    versions = {"commit": commit.stdout.strip(), "apache_kafka": KAFKA_VERSION, "python": python}
+    return {**versions, "cpus": os.cpu_count(), "load_average_afterwards": load}
 
 
 def print_table(results: Results, console: Console) -> None:
@@ -81,9 +109,11 @@ def _short(value: float) -> str:
 
 
 def _target(row: Row) -> str:
-    bound = row.figure.ratio_min if row.figure.ratio_min is not None else row.figure.own_max
+    figure = row.figure
+    bound = next((b for b in (figure.ratio_min, figure.ratio_max, figure.own_max) if b is not None), None)
     if bound is None or row.is_met is None:
         return ""
-    sign = ">=" if row.figure.ratio_min is not None else "<="
+    sign = ">=" if figure.ratio_min is not None else "<="
+    unit = f" {figure.unit}" if bound is figure.own_max else ""
     colour = "green" if row.is_met else "red"
-    return f"[{colour}]{sign} {bound:g} {'met' if row.is_met else 'missed'}[/{colour}]"
+    return f"[{colour}]{sign} {bound:g}{unit} {'met' if row.is_met else 'missed'}[/{colour}]"

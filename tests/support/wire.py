@@ -68,9 +68,14 @@ def request_header(api_key: int, api_version: int, correlation_id: int = 1) -> b
 
 def is_serving(port: int) -> bool:
     """Whether the broker on this port answers Metadata and lists at least one broker."""
+    return listed_brokers(port) > 0
+
+
+def listed_brokers(port: int) -> int:
+    """How many brokers the one on this port lists in its answer to Metadata; 0 while it does not answer."""
     try:
         with RawConnection(port) as connection:
             answer = connection.request(request_header(_METADATA_KEY, _METADATA_VERSION) + _NO_TOPICS)
     except OSError:
-        return False
-    return answer is not None and struct.unpack_from(">i", answer, 4)[0] > 0
+        return 0
+    return 0 if answer is None else int(struct.unpack_from(">i", answer, 4)[0])
