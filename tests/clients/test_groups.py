@@ -11,11 +11,18 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from barnabas.common.clock import SystemClock
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from tests.compare.conversation import Conversation
+from tests.compare.group_life_questions import Member
 from tests.support.cluster import Target
 from tests.support.waiting import eventually
 
 PARTITIONS = 4
 TIMEOUT_S = 20
+JOIN_TO_ASSIGNMENT_MS = 50
+UNKNOWN_MEMBER_ID = ErrorCode.UNKNOWN_MEMBER_ID
 MakeConsumer = Callable[..., Consumer]
 
 
@@ -175,3 +182,20 @@ def test_an_aiokafka_group_consumes_and_commits(target: Target, create_topic: Ca
     values, positions = asyncio.run(asyncio.wait_for(consume(), TIMEOUT_S))
     assert sorted(values, key=int) == [str(number) for number in range(20)]
     assert positions == [5] * PARTITIONS
+
+
+def test_a_new_group_of_one_has_its_assignment_at_once(target: Target, create_topic: Callable[..., str]) -> None:
+    """JoinGroup for a member id, JoinGroup, SyncGroup: under 50 ms when there is no initial delay to wait for."""
+    topic = create_topic()
+    conversation = Conversation(int(target.bootstrap.rpartition(":")[2]))
+    eventually("a coordinator", lambda: conversation.ask(FindCoordinatorRequest(key=topic), 2).error_code == 0)
+    eventually("it has loaded", lambda: Member(conversation, topic, topic).heartbeat().error_code == UNKNOWN_MEMBER_ID)
+    clock, times_ms = SystemClock(), []
+    for number in range(10):
+        member = Member(conversation, f"{topic}-{number}", topic)
+        started_ms = clock.monotonic_ms()
+        member.join()
+        member.join()
+        assert member.sync().assignment == b"all"
+        times_ms.append(clock.monotonic_ms() - started_ms)
+    assert min(times_ms) < JOIN_TO_ASSIGNMENT_MS, times_ms
