@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +26,7 @@ from broker.features import FinalizedFeatures
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
+    from barnabas.protocol.metadata_records import RegisterBrokerRecord
 
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
@@ -67,6 +68,15 @@ class BrokerInfo(NamedTuple):
         return None if endpoint is None else Node(self.id, endpoint.host, endpoint.port, self.rack)
 
 
+class Registration(NamedTuple):
+    """What the controller's log knows of a registered broker beside `BrokerInfo`, fenced ones included."""
+
+    broker: BrokerInfo
+    epoch: int
+    is_fenced: bool
+    in_controlled_shutdown: bool
+
+
 class PartitionInfo(NamedTuple):
     """What the controller last said of a partition; `leader` is NO_LEADER when there is none."""
 
@@ -100,6 +110,7 @@ class MetadataSnapshot:
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id
     controller_id: int = -1
+    registrations: Mapping[int, Registration] = field(default_factory=dict)  # as the controller's tag 10000 tells
 
     def topic_id(self, name: str) -> bytes:
         """The topic's id, or ZERO_UUID if unknown."""
@@ -133,6 +144,21 @@ class MetadataSnapshot:
     def is_alive(self, broker_id: int) -> bool:
         """Whether the broker is registered and unfenced."""
         return broker_id in self.brokers
+
+    def is_isr_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the controller would accept the broker into an ISR: alive, not about to leave, and the incarnation
+        whose fetches the leader has seen (-1: they do not say).
+        """
+        if broker_id not in self.brokers:
+            return False
+        known = self.registrations.get(broker_id)
+        return known is None or (not known.in_controlled_shutdown and broker_epoch in (-1, known.epoch))
+
+    def fenced_nodes(self, listener_name: str) -> list[Node]:
+        """Every registered broker that is not alive and has the listener, by id."""
+        fenced = [self.registrations[id_].broker for id_ in sorted(self.registrations) if id_ not in self.brokers]
+        found = (broker.node(listener_name) for broker in fenced)
+        return [node for node in found if node is not None]
 
     def random_broker_id(self) -> int:
         """A live broker to name as "controller" to clients, as KRaft brokers do; -1 if none is alive."""
@@ -170,8 +196,12 @@ class MetadataCache:
             self.offset = -1
         self.finalized_features = FinalizedFeatures()  # replaced whole by whoever applies a FeatureLevelRecord
 
-    def apply_update_metadata(self, request: UpdateMetadataRequest) -> set[str]:
+    def apply_update_metadata(
+        self, request: UpdateMetadataRequest, registrations: Sequence[RegisterBrokerRecord] = ()
+    ) -> set[str]:
         """Replace the snapshot by one that includes the push; returns the topics that appeared, changed or vanished.
+
+        `registrations`: all there are now; none if the push does not tell.
 
         A FULL push forgets every topic that it does not name; a partition whose leader is LEADER_DURING_DELETE is
         removed, and its topic with the last partition.
@@ -195,6 +225,7 @@ class MetadataCache:
                 topics=topics,
                 topic_names={topic.id: name for name, topic in topics.items() if topic.id != ZERO_UUID},
                 controller_id=request.controller_id,
+                registrations={r.broker_id: _registration(r) for r in registrations} or old.registrations,
             )
             return changed
 
@@ -208,6 +239,12 @@ class MetadataCache:
 def _broker_info(broker) -> BrokerInfo:  # type: ignore[no-untyped-def]
     endpoints = {e.listener: Endpoint(e.host, e.port, e.security_protocol) for e in broker.endpoints}
     return BrokerInfo(broker.id, broker.rack, endpoints)
+
+
+def _registration(record: RegisterBrokerRecord) -> Registration:
+    endpoints = {e.name: Endpoint(e.host, e.port, e.security_protocol) for e in record.end_points}
+    broker = BrokerInfo(record.broker_id, record.rack, endpoints)
+    return Registration(broker, record.broker_epoch, record.fenced, record.in_controlled_shutdown)
 
 
 def _is_deletion_of_another(topic: TopicInfo | None, state) -> bool:  # type: ignore[no-untyped-def]

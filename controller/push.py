@@ -6,13 +6,15 @@ the cluster, and a push that is sent twice says the same or newer things.
 
 Order of a push: the live brokers, if they changed (an UpdateMetadata with nothing else: a leader that loses a follower
 must not go on waiting for it, and judges by them); StopReplica for topics that exist again under another id;
-LeaderAndIsr; UpdateMetadata; StopReplica for the rest. LeaderAndIsr, or else UpdateMetadata, carries tag 10000;
-UpdateMetadata, which is always there, tag 10001.
+LeaderAndIsr; UpdateMetadata; StopReplica for the rest. LeaderAndIsr, or else UpdateMetadata, carries configs and
+features in tag 10000; UpdateMetadata, which is always there, carries registrations in it, and tag 10001.
 
 Format of the two tags (our extension; Kafka's own brokers would skip them):
 
     10000   sequence of: unsigned varint length, metadata record in its frame (version 1, type, version, payload):
-            ConfigRecord (value null = removed) and FeatureLevelRecord. In a FULL push they are all there are.
+            ConfigRecord (value null = removed) and FeatureLevelRecord; in a FULL push they are all there are. And
+            RegisterBrokerRecords, of all registered brokers or of none: they tell what Kafka's push does not, who is
+            fenced, who is shutting down, and the brokers' epochs.
     10001   int64, big endian: metadata offset, inclusive, up to which this push tells everything
 
 Threads: none; `Pending` belongs to whoever holds the sender's lock, `build` is pure.
@@ -29,7 +31,13 @@ from typing import Any, Final, NamedTuple
 from barnabas.protocol.messages import k04_leader_and_isr as leader_wire
 from barnabas.protocol.messages import k05_stop_replica as stop_wire
 from barnabas.protocol.messages import k06_update_metadata as metadata_wire
-from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, encode_record
+from barnabas.protocol.metadata_records import (
+    BrokerEndpoint,
+    ConfigRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    encode_record,
+)
 from barnabas.protocol.primitives import encode_uvarint
 from controller.image import Broker, ConfigKey, Delta, Endpoint, Image, Partition, PartitionKey, Topic
 
@@ -180,10 +188,13 @@ def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Req
     """The requests that tell a broker what is pending, as the image has it."""
     leader_and_isr = _leader_and_isr(sender, broker, image, pending)
     update_metadata = _update_metadata(sender, broker, image, pending)
-    records = _tag_records(image, pending)
-    if records:
-        carrier = update_metadata if leader_and_isr is None else leader_and_isr
-        carrier.unknown_tagged_fields = ((TAG_RECORDS, records),)
+    records = _config_records(image, pending)
+    registrations = _registrations(image) if pending.has_brokers or pending.is_full else []
+    if leader_and_isr is not None:
+        _attach(leader_and_isr, records)
+        _attach(update_metadata, registrations)
+    else:
+        _attach(update_metadata, [*registrations, *records])
     offset = (TAG_OFFSET, image.offset.to_bytes(8, "big", signed=True))
     update_metadata.unknown_tagged_fields = (*update_metadata.unknown_tagged_fields, offset)
     again = {
@@ -192,9 +203,12 @@ def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Req
         if stop.topic in image.topic_ids and image.topic_ids[stop.topic] != key.topic_id
     }
     rest = {key: stop for key, stop in pending.stops.items() if key not in again}
-    is_live_first = leader_and_isr is not None and pending.has_brokers and not pending.is_full
+    live_brokers = None
+    if leader_and_isr is not None and pending.has_brokers and not pending.is_full:
+        live_brokers = _update_metadata(sender, broker, image, Pending())
+        _attach(live_brokers, registrations)
     return Requests(
-        _update_metadata(sender, broker, image, Pending()) if is_live_first else None,
+        live_brokers,
         _stop_replica(sender, broker, image, again),
         leader_and_isr,
         update_metadata,
@@ -366,7 +380,7 @@ def _stop_replica(
     )
 
 
-def _tag_records(image: Image, pending: Pending) -> bytes:
+def _config_records(image: Image, pending: Pending) -> list[Any]:
     records: list[Any] = []
     if pending.is_full:
         configs = {(r.type, r.name, key) for r, entries in image.configs.items() for key in entries}
@@ -377,8 +391,35 @@ def _tag_records(image: Image, pending: Pending) -> bytes:
     for resource_type, name, key in sorted(configs):
         value = image.configs.get(ConfigKey(resource_type, name), {}).get(key)
         records.append(ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value))
+    return records
+
+
+def _registrations(image: Image) -> list[Any]:
+    """What the log knows of every registered broker."""
+    return [
+        RegisterBrokerRecord(
+            broker_id=b.id,
+            incarnation_id=b.incarnation_id,
+            broker_epoch=b.epoch,
+            end_points=[
+                BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in b.endpoints
+            ],
+            rack=b.rack,
+            fenced=b.is_fenced,
+            in_controlled_shutdown=b.in_controlled_shutdown,
+            log_dirs=list(b.log_dirs),
+        )
+        for b in image.brokers.values()
+    ]
+
+
+def _attach(message: Any, records: Iterable[Any]) -> None:
+    """Have the message carry these records in tag 10000."""
     frames = [encode_record(record) for record in records]
-    return b"".join(encode_uvarint(len(frame)) + frame for frame in frames)
+    if frames:
+        data = b"".join(encode_uvarint(len(frame)) + frame for frame in frames)
+        message.unknown_tagged_fields = ((TAG_RECORDS, data),)
 
 
 def _by_topic(image: Image, keys: Iterable[PartitionKey]) -> Iterator[tuple[Topic, list[tuple[int, Partition]]]]:

@@ -23,7 +23,7 @@ from barnabas.protocol.messages.k04_leader_and_isr import (
 )
 from broker.answers import Answer, Reply
 from broker.apis.api import Api
-from broker.apis.push import apply_config_records
+from broker.apis.push import apply_records
 from broker.replication.leadership import TYPE_FULL, PartitionErrors, TopicState
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def handle(services: Services, request: Request) -> Answer:
     error = services.leadership.check_epochs(message.broker_epoch, message.controller_epoch)
     if error:
         return Reply(LeaderAndIsrResponse(error_code=error))
-    apply_config_records(services, message)
+    apply_records(services, message)
     topics = _topics(message, request.version)
     leaders = {leader.broker_id: (leader.host_name, leader.port) for leader in message.live_leaders}
     errors = services.leadership.apply(topics, is_full=message.type == TYPE_FULL, leaders=leaders)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from broker.answers import Answer, Reply
 from broker.apis.api import Api
-from broker.apis.push import apply_config_records, metadata_offset
+from broker.apis.push import apply_records, metadata_offset
 
 if TYPE_CHECKING:
     from broker.apis.services import Services
@@ -29,8 +29,8 @@ def handle(services: Services, request: Request) -> Answer:
     error = services.leadership.check_epochs(message.broker_epoch, message.controller_epoch)
     if error:
         return Reply(UpdateMetadataResponse(error_code=error))
-    apply_config_records(services, message)
-    changed = services.metadata_cache.apply_update_metadata(message)
+    registrations = apply_records(services, message)
+    changed = services.metadata_cache.apply_update_metadata(message, registrations)
     offset = metadata_offset(message)
     if offset is not None:
         services.metadata_cache.note_offset(offset)

@@ -3,13 +3,10 @@
 Behaviour: the cluster's id, its live brokers as the request's listener knows them, and some live broker as
 "controller".
 
-Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): fenced brokers may be
-asked
-for.
+Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): brokers that are registered
+but fenced may be asked for too.
 
 Errors: UNSUPPORTED_ENDPOINT_TYPE, MISMATCHED_ENDPOINT_TYPE (INVALID_REQUEST in v0).
-
-Different from Apache Kafka: the controller tells brokers of live brokers only, so none is ever shown as fenced.
 """
 
 from __future__ import annotations
@@ -40,6 +37,9 @@ def handle(services: Services, request: Request) -> Answer:
         return Reply(_refusal(message.endpoint_type, request.version))
     snapshot = services.metadata_cache.snapshot
     nodes = snapshot.nodes(request.listener_name)
+    told = [(node, False) for node in nodes]
+    if message.include_fenced_brokers:
+        told += [(node, True) for node in snapshot.fenced_nodes(request.listener_name)]
     controller_id = snapshot.random_broker_id()
     return Reply(
         DescribeClusterResponse(
@@ -47,8 +47,10 @@ def handle(services: Services, request: Request) -> Answer:
             endpoint_type=BROKERS,
             controller_id=controller_id if any(node.id == controller_id for node in nodes) else -1,
             brokers=[
-                DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port, rack=node.rack)
-                for node in nodes
+                DescribeClusterBroker(
+                    broker_id=node.id, host=node.host, port=node.port, rack=node.rack, is_fenced=is_fenced
+                )
+                for node, is_fenced in told
             ],
             cluster_authorized_operations=(
                 CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_ASKED

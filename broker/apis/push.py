@@ -1,7 +1,8 @@
 """The controller's extension of the push: two tagged fields on LeaderAndIsr and UpdateMetadata.
 
     10000   metadata records (unsigned varint length, then the record in its frame): ConfigRecord (value null = removed)
-            and FeatureLevelRecord; applied before the body. In a FULL push they are all there are.
+            and FeatureLevelRecord; applied before the body. In a FULL push they are all there are. In UpdateMetadata
+            also RegisterBrokerRecords, of all registered brokers or of none; they belong to its body.
     10001   int64, big endian: offset of the metadata log (inclusive) up to which this push tells everything
 
 A broker of Apache Kafka would skip them.
@@ -11,7 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, decode_record
+from barnabas.protocol.metadata_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    decode_record,
+)
 from barnabas.protocol.primitives import read_uvarint
 
 if TYPE_CHECKING:
@@ -43,16 +49,20 @@ def metadata_offset(message: Message) -> int | None:
     return None if raw is None else int.from_bytes(raw, "big", signed=True)
 
 
-def apply_config_records(services: Services, message: Any) -> None:
-    """Apply the configs and features that a push carries."""
+def apply_records(services: Services, message: Any) -> list[RegisterBrokerRecord]:
+    """Apply the configs and features that a push carries; returns the registrations, none if it does not tell."""
     records = tagged_records(message)
     if records is None:
-        return
+        return []
+    registrations = [record for record in records if isinstance(record, RegisterBrokerRecord)]
+    if len(registrations) == len(records):
+        return registrations
     configs = [record for record in records if isinstance(record, ConfigRecord)]
     services.dynamic_config.apply_records(configs, is_full=message.type == TYPE_FULL)
     features = {r.name: r.feature_level for r in records if isinstance(r, FeatureLevelRecord)}
     if features:
         services.metadata_cache.note_features(features)
+    return registrations
 
 
 def _tag(message: Message, tag: int) -> bytes | None:

@@ -155,7 +155,8 @@ class Leadership:
             partition = Partition(
                 tp, topic_id, manager.broker_id, manager.clock,
                 replica_lag_time_max_ms=manager.config.replica_lag_time_max_ms,
-                is_eligible=lambda broker_id: manager.metadata_cache.snapshot.is_alive(broker_id),
+                is_alive=lambda id_: manager.metadata_cache.snapshot.is_alive(id_),
+                is_eligible=lambda id_, epoch: manager.metadata_cache.snapshot.is_isr_eligible(id_, epoch),
             )  # fmt: skip
         change = _change_of(state)
         try:

@@ -69,7 +69,11 @@ ISR_GIVEN_UP = frozenset(
 )
 
 
-def _always_eligible(_broker_id: int) -> bool:
+def _always_alive(_broker_id: int) -> bool:
+    return True
+
+
+def _always_eligible(_broker_id: int, _broker_epoch: int) -> bool:
     return True
 
 
@@ -79,6 +83,7 @@ class Partition:
     __slots__ = (
         "_clock",
         "_followers",
+        "_is_alive",
         "_is_eligible",
         "_lag_max_ms",
         "_local_id",
@@ -97,14 +102,16 @@ class Partition:
         clock: Clock,
         *,
         replica_lag_time_max_ms: int = 30_000,
-        is_eligible: Callable[[int], bool] = _always_eligible,
+        is_alive: Callable[[int], bool] = _always_alive,
+        is_eligible: Callable[[int, int], bool] = _always_eligible,
     ) -> None:
         self.tp = tp  # fixed before start
         self.topic_id = topic_id  # fixed before start: another id is another Partition
         self._local_id = local_id  # fixed before start
         self._clock = clock  # fixed before start
         self._lag_max_ms = replica_lag_time_max_ms  # fixed before start
-        self._is_eligible = is_eligible  # may this broker be in an ISR (alive, unfenced)?
+        self._is_alive = is_alive  # is this broker unfenced?
+        self._is_eligible = is_eligible  # may this broker, in this epoch of it, be in an ISR?
         self._lock = threading.RLock()  # before the log's lock
         self.role = Role()  # replaced whole under _lock
         self.log: Log | None = None  # set once under _lock, by the first make_leader or make_follower
@@ -252,7 +259,7 @@ class Partition:
     def low_watermark(self) -> int:
         """The least log start offset of all live replicas."""
         log = self.leader_log()
-        starts = [f.log_start_offset for f in self._followers.values() if self._is_eligible(f.broker_id)]
+        starts = [f.log_start_offset for f in self._followers.values() if self._is_alive(f.broker_id)]
         return min([log.log_start_offset, *starts])
 
     # Reading
@@ -515,7 +522,7 @@ class Partition:
                 leader_log_end_offset=log_end_offset,
                 followers=followers,
                 maximal_isr=role.maximal_isr,
-                joining=frozenset(filter(self._is_eligible, joining)),
+                joining=[id_ for id_ in joining if self._is_eligible(id_, self._followers[id_].broker_epoch)],
             )
         assert target >= current, "the high watermark never goes back"
         return target > current and log.update_high_watermark(target)
@@ -530,7 +537,7 @@ class Partition:
             leader_epoch_start_offset=role.leader_epoch_start_offset,
         ):
             return None
-        if not self._is_eligible(follower.broker_id):
+        if not self._is_eligible(follower.broker_id, follower.broker_epoch):
             return None
         isr = role.isr | {follower.broker_id}
         self.role = replace(role, maximal_isr=isr, is_isr_change_in_flight=True)

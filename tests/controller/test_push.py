@@ -9,7 +9,12 @@ from barnabas.protocol.messages import k44_incremental_alter_configs as config_w
 from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.k05_stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
-from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, decode_record
+from barnabas.protocol.metadata_records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    decode_record,
+)
 from barnabas.protocol.primitives import read_uvarint
 from controller.configs import incremental_alter_configs
 from controller.push import FULL, INCREMENTAL, LEADER_DURING_DELETE, TAG_OFFSET, TAG_RECORDS
@@ -210,7 +215,7 @@ def test_a_leader_hears_of_a_dead_follower_before_its_new_isr() -> None:
     rig.push()
     live, leader_and_isr, update = rig.brokers[0].take()
     assert isinstance(live, UpdateMetadataRequest)
-    assert ([b.id for b in live.live_brokers], live.topic_states, live.unknown_tagged_fields) == ([0], [], ())
+    assert ([b.id for b in live.live_brokers], live.topic_states, tag(live, TAG_OFFSET)) == ([0], [], None)
     assert leader_and_isr.topic_states[0].partition_states[0].isr == [0]
     assert update.topic_states[0].partition_states[0].isr == [0]
 
@@ -277,3 +282,39 @@ def test_tags_survive_the_wire() -> None:
     assert offset_of(decoded) == rig.image.offset
     (record,) = records_of(LeaderAndIsrRequest.decode(leader_and_isr.encode(7), 7))
     assert isinstance(record, ConfigRecord)
+
+
+def registrations_of(message: Any) -> list[tuple[int, int, bool, bool]]:
+    found = [r for r in records_of(message) if isinstance(r, RegisterBrokerRecord)]
+    return [(r.broker_id, r.broker_epoch, r.fenced, r.in_controlled_shutdown) for r in found]
+
+
+def test_leaders_hear_first_that_a_broker_shuts_down() -> None:
+    rig = settled(0, 1)
+    rig.create("t", [[1, 0]])
+    rig.push()
+    rig.brokers[0].take()
+    rig.heartbeat(1, want_shut_down=True)
+    rig.push()
+    first, leader_and_isr, last = rig.brokers[0].take()
+    epochs = [rig.image.brokers[id_].epoch for id_ in (0, 1)]
+    assert registrations_of(first) == [(0, epochs[0], False, False), (1, epochs[1], False, True)]
+    assert [s.partition_states[0].leader for s in leader_and_isr.topic_states] == [0]
+    assert registrations_of(leader_and_isr) == []
+    assert registrations_of(last) == registrations_of(first)
+
+
+def test_a_fenced_broker_is_told_as_registered() -> None:
+    rig = settled(0)
+    rig.register(1)
+    rig.push()
+    *_, update = rig.brokers[0].take()
+    assert [broker.id for broker in update.live_brokers] == [0]
+    assert [(r[0], r[2]) for r in registrations_of(update)] == [(0, False), (1, True)]
+
+
+def test_registrations_are_told_only_when_they_change() -> None:
+    rig = settled(0)
+    rig.create("t", [[0]])
+    rig.push()
+    assert not any(registrations_of(message) for message in rig.brokers[0].take())

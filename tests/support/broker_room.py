@@ -19,6 +19,8 @@ from barnabas.protocol.messages import k01_fetch as fetch_wire
 from barnabas.protocol.messages import k04_leader_and_isr as leader_wire
 from barnabas.protocol.messages import k05_stop_replica as stop_wire
 from barnabas.protocol.messages import k06_update_metadata as metadata_wire
+from barnabas.protocol.metadata_records import BrokerEndpoint, RegisterBrokerRecord, encode_record
+from barnabas.protocol.primitives import encode_uvarint
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.schema import Message
 from broker.answers import Close, NoReply, Park, Reply
@@ -255,6 +257,7 @@ class BrokerRoom:
         type_: int = INCREMENTAL,
         brokers: Iterable[int] = (1, 2, 3),
         incarnation: int = 0,
+        registrations: Iterable[RegisterBrokerRecord] = (),
     ) -> metadata_wire.UpdateMetadataRequest:
         request = metadata_wire.UpdateMetadataRequest(
             controller_id=100,
@@ -282,7 +285,9 @@ class BrokerRoom:
                 for id_ in brokers
             ],
         )
-        request.unknown_tagged_fields = ((10001, (20).to_bytes(8, "big")),)
+        frames = [encode_record(record) for record in registrations]
+        records = b"".join(encode_uvarint(len(frame)) + frame for frame in frames)
+        request.unknown_tagged_fields = ((10000, records), (10001, (20).to_bytes(8, "big")))
         return request
 
     def stop_replica(self, tp: TopicPartition, *, leader_epoch: int, delete: bool) -> Any:
@@ -328,6 +333,19 @@ def state(leader: int, replicas: Iterable[int] = (1,), isr: Iterable[int] | None
         "isr": replicas if isr is None else list(isr),
         **more,
     }
+
+
+def registration(broker_id: int, *, epoch: int = 33, fenced: bool = False, leaving: bool = False) -> Any:
+    """What tag 10000 tells of a broker."""
+    return RegisterBrokerRecord(
+        broker_id=broker_id,
+        incarnation_id=bytes(16),
+        broker_epoch=epoch,
+        end_points=[BrokerEndpoint(name=LISTENER, host=f"b{broker_id}", port=9092, security_protocol=0)],
+        rack=f"r{broker_id}",
+        fenced=fenced,
+        in_controlled_shutdown=leaving,
+    )
 
 
 def _metadata_state(index: int, s: dict[str, Any]) -> metadata_wire.UpdateMetadataPartitionState:

@@ -12,7 +12,7 @@ from barnabas.protocol.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from tests.support.broker_room import CLUSTER_ID, BrokerRoom, state, topic_id
+from tests.support.broker_room import CLUSTER_ID, BrokerRoom, registration, state, topic_id
 
 
 @pytest.fixture
@@ -89,6 +89,21 @@ def test_authorized_operations_only_when_asked_for(room):
     assert (told.topics[0].topic_authorized_operations, told.cluster_authorized_operations) == (3576, 8096)
     silent = ask(room, 9, ["t"])
     assert silent.topics[0].topic_authorized_operations == silent.cluster_authorized_operations == -(1 << 31)
+
+
+def test_describe_cluster_tells_fenced_brokers_when_asked_to(room):
+    told = [registration(1), registration(2), registration(4, fenced=True)]
+    room.answer(room.update_metadata({}, brokers=(1, 2), registrations=told), 8)
+
+    def described(version, **asked):
+        answer = room.answer(DescribeClusterRequest(**asked), version)
+        return [(b.broker_id, b.host, b.rack, b.is_fenced) for b in answer.brokers]
+
+    alive = [(1, "b1", "r1", False), (2, "b2", "r2", False)]
+    assert described(2) == alive
+    assert described(2, include_fenced_brokers=True) == [*alive, (4, "b4", "r4", True)]
+    room.answer(room.update_metadata({}, brokers=(1, 2), registrations=told[:2]), 8)
+    assert described(2, include_fenced_brokers=True) == alive  # 4 was unregistered
 
 
 def test_describe_cluster(room):

@@ -7,7 +7,7 @@ import pytest
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.replication.role import IsrOutcome
-from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
+from tests.support.broker_room import BrokerRoom, batch, fetch, produce, registration, state
 
 TP = TopicPartition("t", 0)
 
@@ -188,3 +188,36 @@ def test_an_older_partition_epoch_is_ignored(room):
     room.push({"t": [state(1, (1, 2), leader_epoch=1, partition_epoch=5)]})
     room.push({"t": [state(2, (1, 2), leader_epoch=1, partition_epoch=4)]})
     assert room.manager.partition(TP).is_leader
+
+
+def tell_of_brokers(room, *registrations):
+    """What the controller pushes when brokers come, go or are about to."""
+    room.answer(room.update_metadata({}, registrations=registrations), 8)
+
+
+def test_a_broker_that_shuts_down_is_not_proposed_for_the_isr(room):
+    room.push({"t": [state(1, (1, 2), (1,))]})
+    tell_of_brokers(room, registration(2, leaving=True))
+    room.answer(follower_fetch(0), 17)
+    assert room.isr_changes.submitted == []
+    tell_of_brokers(room, registration(2))
+    room.answer(follower_fetch(0), 17)
+    assert [proposal.isr for _, proposal, _ in room.isr_changes.submitted] == [((1, -1), (2, 33))]
+
+
+def test_the_fetches_of_an_earlier_incarnation_admit_nobody(room):
+    room.push({"t": [state(1, (1, 2), (1,))]})
+    tell_of_brokers(room, registration(2, epoch=44))
+    room.answer(follower_fetch(0), 17)
+    assert room.isr_changes.submitted == []
+
+
+def test_the_watermark_does_not_wait_for_a_broker_that_shuts_down(room):
+    room.push({"t": [state(1, (1, 2, 3), (1, 3))]})
+    tell_of_brokers(room, registration(2), registration(3))
+    room.answer(follower_fetch(0), 17)
+    room.isr_changes.submitted[0][2](IsrOutcome(ErrorCode.INELIGIBLE_REPLICA))
+    room.answer(produce(batch(b"a")), 9)
+    tell_of_brokers(room, registration(2, leaving=True), registration(3))
+    room.answer(follower_fetch(1, replica=3), 17)
+    assert room.manager.partition(TP).high_watermark == 1
