@@ -332,23 +332,28 @@ class Log(LogWriter):
             for segment in self._segments:
                 segment.release()
 
-    def rename_for_delete(self) -> str:
-        """Move the directory to a name that marks it for deletion; returns the new path.
-
-        Readers that have files open go on.
-        """
+    def rename(self, name: str) -> None:
+        """Move the directory to another name in the same log directory; readers that have files open go on."""
         with self._lock, self._disk_errors():
-            parent = self.directory.rpartition("/")[0]
-            target = f"{parent}/{delete_dir_name(self.topic_partition)}"
-            self._fs.rename(self.directory, target)
-            self._fs.fsync_dir(parent)
-            self.directory = target
-            for segment in self._segments:
-                segment.move_to(target)
-            self.producer_state.directory = target
-            self.leader_epoch_cache.path = f"{target}/{LEADER_EPOCH_FILE}"
+            self._rename_locked(name)
+
+    def rename_for_delete(self) -> str:
+        """Move the directory to a name that marks it for deletion; returns the new path."""
+        with self._lock, self._disk_errors():
+            self._rename_locked(delete_dir_name(self.topic_partition))
             self._closed = True
-            return target
+            return self.directory
+
+    def _rename_locked(self, name: str) -> None:
+        parent = self.directory.rpartition("/")[0]
+        target = f"{parent}/{name}"
+        self._fs.rename(self.directory, target)
+        self._fs.fsync_dir(parent)
+        self.directory = target
+        for segment in self._segments:
+            segment.move_to(target)
+        self.producer_state.directory = target
+        self.leader_epoch_cache.path = f"{target}/{LEADER_EPOCH_FILE}"
 
     def delete(self) -> None:
         """Remove the directory and all in it."""

@@ -10,6 +10,7 @@ Threads: opened and closed by the one that starts and stops the broker; checkpoi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from barnabas.common.files import DirectoryLock, FileSystem
@@ -29,6 +30,8 @@ from broker.storage.names import (
     META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
 )
+
+log = logging.getLogger("barnabas.storage.log_manager")
 
 
 class LogDirectoryError(Exception):
@@ -54,7 +57,10 @@ class LogDirectory:
         return self.failure is not None
 
     def open(self, node_id: int) -> None:
-        """Make the directory if needed, lock it and read who it belongs to; raises LogDirectoryError."""
+        """Make the directory if needed, lock it and read whose it is; offline afterwards if its disk fails.
+
+        Raises LogDirectoryError if another process uses it, or it is another node's.
+        """
         try:
             self._fs.mkdir(self.path)
             self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
@@ -65,7 +71,9 @@ class LogDirectory:
             ) from None
         except OSError as error:
             self.close()
-            raise LogDirectoryError(f"cannot use the log directory {self.path}: {error.strerror or error}") from None
+            self.failure = error
+            log.error("cannot use the log directory %s: %s", self.path, error)
+            return
         if properties is not None:
             self._adopt(properties, node_id)
 

@@ -38,7 +38,7 @@ CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 METADATA_LOG_DIR = "__cluster_metadata-0"
 NAME_LENGTH_MAX = 255
 
-_DELETE_DIR = re.compile(r"^(\S+)-(\S+)\.(\S+)-delete$")
+_MARKED_DIR = re.compile(r"^(\S+)-(\d+)\.(\S+)-(delete|future)$")
 _DIR = re.compile(r"^(.+)-(\d+)$")
 
 
@@ -64,19 +64,26 @@ def delete_dir_name(tp: TopicPartition) -> str:
     return tp.topic[: NAME_LENGTH_MAX - len(suffix)] + suffix
 
 
+def future_dir_name(tp: TopicPartition) -> str:
+    """Draw a name for the directory of a partition's log on its way to another log directory."""
+    return f"{tp.topic}-{tp.partition}.{uuid.uuid4().hex}{FUTURE_DIR_SUFFIX}"
+
+
 def is_delete_dir(name: str) -> bool:
     """Tell whether a directory waits to be deleted."""
-    return _DELETE_DIR.match(name) is not None
+    return name.endswith(DELETE_DIR_SUFFIX) and _MARKED_DIR.match(name) is not None
+
+
+def is_future_dir(name: str) -> bool:
+    """Tell whether a directory holds a log on its way here from another one."""
+    return name.endswith(FUTURE_DIR_SUFFIX) and _MARKED_DIR.match(name) is not None
 
 
 def parse_dir_name(name: str) -> TopicPartition | None:
     """Return the partition that a directory belongs to; None if the name is no partition's."""
-    if name.endswith(DELETE_DIR_SUFFIX):
-        match = _DELETE_DIR.match(name)
-        if match is None or not match.group(2).isdigit():
-            return None
-        return TopicPartition(match.group(1), int(match.group(2)))
-    match = _DIR.match(name)
+    match = _MARKED_DIR.match(name)
+    if match is None and not name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX)):
+        match = _DIR.match(name)
     return TopicPartition(match.group(1), int(match.group(2))) if match else None
 
 

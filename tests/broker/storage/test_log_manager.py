@@ -4,6 +4,7 @@ directories.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -14,7 +15,7 @@ from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from broker.storage.log import Log
+from broker.storage.log import FetchIsolation, Log
 from broker.storage.log_manager import LogDirectoryError, LogManager
 from broker.storage.scheduler import ManualScheduler
 from tests.support.storage_bench import LONG_MAX, Settings, contents
@@ -248,3 +249,134 @@ def test_no_directory_left() -> None:
     with pytest.raises(ApiError) as caught:
         node.log(TPS[0])
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def directories_of(node: Node, path: str) -> list[str]:
+    """The names of partitions' directories, without what was drawn at random."""
+    return sorted(re.sub(r"\.\w+", "", entry.name) for entry in node.fs.listdir(path) if entry.is_dir)
+
+
+def test_a_directory_that_is_broken_at_start_is_offline() -> None:
+    fs = MemoryFileSystem()
+    Node(fs, ("/a", "/b")).start().manager.shutdown()
+    fs.write_bytes("/b/meta.properties", b"version=9\n", sync=True)
+    node = Node(fs, ("/a", "/b")).start()
+    assert [directory.is_offline for directory in node.manager.directories] == [False, True]
+    assert node.log(TPS[0]).directory.startswith("/a/")
+    node.manager.shutdown()
+    fs.write_bytes("/a/meta.properties", b"version=9\n", sync=True)
+    with pytest.raises(LogDirectoryError, match="no log directory can be used"):
+        Node(fs, ("/a", "/b")).start()
+
+
+def test_the_logs_of_a_failed_directory_are_forgotten() -> None:
+    node = Node(dirs=("/a", "/b")).start()
+    for tp in TPS:
+        node.append(node.log(tp), "x")
+    failed = node.manager.directories[0]
+    node.manager.fail_directory(failed, OSError("gone"))
+    lost = node.manager.forget_directory(failed)
+    assert len(lost) == 2
+    assert all(node.manager.get_log(tp) is None for tp in lost)
+    kept = [found.topic_partition for found in node.manager.all_logs()]
+    assert sorted([*lost, *kept]) == TPS
+    with pytest.raises(ApiError) as caught:
+        node.manager.get_or_create_log(lost[0], TOPIC_ID, Settings())
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert node.log(lost[0]).directory.startswith("/b/"), "a new topic's log may be made where there is a disk"
+
+
+def moving(node: Node) -> tuple[Log, Log]:
+    """A log in /a, and its copy on the way to /b, which has all but the last record."""
+    current = node.log(TPS[0])
+    there = node.manager.directories[1] if current.directory.startswith("/a") else node.manager.directories[0]
+    for number in range(5):
+        node.append(current, f"v{number}")
+    future = node.manager.create_future_log(TPS[0], there)
+    copy(current, future)
+    node.append(current, "v5")
+    return current, future
+
+
+def copy(source: Log, target: Log) -> None:
+    while target.log_end_offset < source.log_end_offset:
+        data = source.read(target.log_end_offset, 100, isolation=FetchIsolation.LOG_END, min_one_message=True)
+        assert data.slice is not None
+        target.append_as_follower(memoryview(data.slice.read()))
+
+
+def test_a_log_moves_to_another_directory() -> None:
+    node = Node(dirs=("/a", "/b")).start()
+    current, future = moving(node)
+    assert node.manager.future_log(TPS[0]) is future
+    assert node.manager.create_future_log(TPS[0], node.manager.directories[1]) is future
+    assert directories_of(node, "/b") == ["flights-0-future"]
+    current.assign_epoch_start_offset(7, current.log_end_offset)
+    copy(current, future)
+    assert node.manager.swap_in_future(TPS[0]) is future is node.manager.get_log(TPS[0])
+    assert node.manager.future_log(TPS[0]) is None
+    assert (future.high_watermark, future.latest_epoch, future.topic_id) == (6, 7, TOPIC_ID)
+    assert directories_of(node, "/b") == ["flights-0"]
+    assert directories_of(node, "/a") == ["flights-0-delete"]
+    node.append(future, "v6")
+    node.clock.advance_ms(60_000)
+    node.scheduler.run_due()
+    assert directories_of(node, "/a") == []
+    node.manager.shutdown()
+    again = Node(node.fs, ("/a", "/b")).start()
+    assert [value for _, value in contents(again.log(TPS[0]))] == [f"v{n}" for n in range(7)]
+
+
+def test_a_move_goes_on_after_a_restart() -> None:
+    node = Node(dirs=("/a", "/b")).start()
+    moving(node)
+    node.manager.shutdown()
+    again = Node(node.fs, ("/a", "/b")).start()
+    current, future = again.manager.get_log(TPS[0]), again.manager.future_log(TPS[0])
+    assert current is not None
+    assert future is not None
+    assert (current.log_end_offset, future.log_end_offset) == (6, 5)
+    again.manager.drop_future_log(TPS[0])
+    assert directories_of(again, "/b") == ["flights-0-delete"]
+    assert again.manager.future_log(TPS[0]) is None
+
+
+def test_a_deleted_partition_takes_its_copy_along() -> None:
+    node = Node(dirs=("/a", "/b")).start()
+    moving(node)
+    node.manager.delete_log(TPS[0])
+    assert [directories_of(node, path) for path in ("/a", "/b")] == [["flights-0-delete"]] * 2
+
+
+def test_two_current_logs_after_a_crash_within_the_swap() -> None:
+    node = Node(dirs=("/a", "/b")).start()
+    current, future = moving(node)
+    copy(current, future)
+    future.rename("flights-0")  # the crash comes before the old one is marked for deletion
+    node.append(future, "v6")
+    assert isinstance(node.fs, MemoryFileSystem)
+    again = Node(node.fs.kill(), ("/a", "/b")).start()
+    assert [value for _, value in contents(again.log(TPS[0]))] == [f"v{n}" for n in range(7)]
+    assert directories_of(again, "/a") == ["flights-0-delete"]
+
+
+def test_a_log_is_made_where_it_was_asked_for() -> None:
+    node = Node(dirs=("/a", "/b")).start()
+    for tp in TPS[:3]:
+        node.manager.prefer_directory(tp, node.manager.directories[1])
+        assert node.log(tp).directory.startswith("/b/")
+    node.manager.prefer_directory(TPS[0], node.manager.directories[1])
+    node.manager.delete_log(TPS[0])
+    assert node.log(TPS[0], b"\x09" * 16).directory.startswith("/a/"), "it lay there already: nothing was noted"
+
+
+def test_a_failed_directory_ends_moves_into_it() -> None:
+    node = Node(dirs=("/a", "/b", "/c")).start()
+    moving(node)
+    target = node.manager.directories[1]
+    node.manager.fail_directory(target, OSError("gone"))
+    assert node.manager.forget_directory(target) == []
+    assert node.manager.future_log(TPS[0]) is None
+    with pytest.raises(ApiError) as caught:
+        node.manager.create_future_log(TPS[0], node.manager.directories[2])
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR, "the copy might lie on the failed one"
