@@ -141,8 +141,8 @@ class Dispatcher:
             return api.handle(self._services, request)
         except ApiError as error:
             return self._error_answer(request, error)
-        except Exception as error:
-            return self._mistake_answer(request, error)
+        except Exception as mistake:
+            return self._mistake_answer(request, mistake)
 
     def _error_answer(self, request: Request, error: ApiError) -> Reply | Close:
         api, header = request.api, request.header
@@ -182,8 +182,8 @@ class Dispatcher:
             answer = outcome if isinstance(outcome, (Reply, NoReply, Close)) else Reply(outcome)
         except ApiError as error:
             answer = self._error_answer(request, error)
-        except Exception as error:
-            answer = self._mistake_answer(request, error)
+        except Exception as mistake:
+            answer = self._mistake_answer(request, mistake)
         self._reply(request, answer)
 
     def _reply(
@@ -344,7 +344,7 @@ class HandlerPool:
             try:
                 return self._requests.get(timeout=IDLE_REPORT_S)
             except queue.Empty:
-                continue  # Why a timeout: idle time is to be seen while it lasts.
+                pass  # Why a timeout: idle time is to be seen while it lasts.
             finally:
                 idle_ns = self._clock.monotonic_ns() - started_ns
                 self._idle.mark(idle_ns // max(1, self._count))

@@ -117,7 +117,7 @@ class Processor:
         self.responses = ResponseQueue(self._selector.wake)
         self.inbox: queue.Queue[Accepted] = queue.Queue(INBOX_SIZE)
         self._owner = ThreadOwner()
-        self._thread = ServiceThread(thread_name, f"net-{settings.listener_name[:8]}-{processor_id}", self.run)
+        self._service = ServiceThread(thread_name, f"net-{settings.listener_name[:8]}-{processor_id}", self.run)
         # Set by others.
         self._is_running = True  # cleared by `begin_shutdown`
         self._is_reading = True  # cleared by `stop_reading`
@@ -133,7 +133,7 @@ class Processor:
     # Called by any thread
 
     def start(self) -> None:
-        self._thread.start()
+        self._service.start()
 
     def offer(self, accepted: Accepted, timeout_s: float = 0) -> bool:
         """Hand an accepted socket over; false when the inbox is full and stays so for `timeout_s`."""
@@ -156,8 +156,8 @@ class Processor:
 
     def join(self) -> None:
         """Wait for the end after `begin_shutdown`; a processor that never started is closed here."""
-        if self._thread.ident is not None:
-            self._thread.join()
+        if self._service.ident is not None:
+            self._service.join()
         else:
             self._close_all()
 
@@ -354,8 +354,11 @@ class Processor:
             log.warning("closing connection %s: %s", connection.context.connection_id, error)
             self._close(connection, "")
             return
-        except (EOFError, OSError) as error:
-            self._close(connection, "" if isinstance(error, EOFError) else str(error))
+        except EOFError:
+            self._close(connection, "")
+            return
+        except OSError as failure:
+            self._close(connection, str(failure))
             return
         connection.last_active_ns = now_ns = self._now_ns()
         if frame is None:

@@ -18,10 +18,6 @@ _JOIN_BYTES_MAX = 8192
 _BUFFERS_MAX = 256  # well below IOV_MAX
 
 
-class TruncatedFileError(OSError):
-    """A file ended before the bytes that a response promised of it."""
-
-
 class Transport(Protocol):
     """Reads and writes without blocking."""
 
@@ -136,7 +132,7 @@ class PlainTransport:
         if sent == region.size:
             return parts[1:], False
         if sent == 0:
-            raise TruncatedFileError(f"the file ends {region.size} bytes before the slice to be sent")
+            raise OSError(f"the file ends {region.size} bytes before the slice to be sent")
         # Why not full: a socket with room left may still have taken less than asked of a file.
         return [FileRemainder(region, sent), *parts[1:]], False
 

@@ -64,8 +64,8 @@ def decode_request_header(buffer: bytes | memoryview, offset: int = 0) -> tuple[
     """
     try:
         return _decode_request_header(buffer, offset)
-    except KeyError as error:
-        raise MalformedMessageError(f"unknown API key {error}") from None
+    except KeyError as unknown:
+        raise MalformedMessageError(f"unknown API key {unknown}") from None
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessageError(f"request header is cut short or damaged: {error}") from None
 

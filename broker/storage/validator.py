@@ -143,8 +143,8 @@ def _first_header(records: memoryview, tp: TopicPartition) -> BatchHeader:
         raise ApiError(ErrorCode.INVALID_RECORD, f"Record batch in append to {tp} has no batches at all")
     try:
         header = read_header(records)
-    except LegacyMagicError as error:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"{error}, in append to {tp}") from None
+    except LegacyMagicError as legacy:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"{legacy}, in append to {tp}") from None
     except MalformedMessageError as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in append to {tp}") from None
     rest = size - header.batch_length - LOG_OVERHEAD
