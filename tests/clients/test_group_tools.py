@@ -57,7 +57,7 @@ def groups(tools: KafkaTools, target: Target) -> Groups:
 @pytest.fixture
 def topic(target: Target, create_topic: Callable[..., str]) -> str:
     """A topic with ten records in each of two partitions, a second apart."""
-    name = create_topic(partitions=PARTITIONS)
+    name = create_topic(partitions=PARTITIONS, retention_ms="-1")  # the records are old
     producer = Producer({"bootstrap.servers": target.bootstrap})
     for number in range(RECORDS):
         for partition in range(PARTITIONS):
