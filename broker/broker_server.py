@@ -2,8 +2,8 @@
 
 Start: log directories (locked, recovered) -> purgatories, scheduler, coordinators -> channels to the controller ->
 handlers -> listeners -> registration; ready when the controller has unfenced the broker.
-Stop (SIGTERM): leaders move away (controlled shutdown) -> no new requests -> handlers -> coordinators -> fetchers ->
-watermarks checkpointed -> logs flushed, marked clean -> connections closed.
+Stop (SIGTERM): leaders move away (controlled shutdown) -> no new requests -> handlers -> connections closed ->
+coordinators -> fetchers -> watermarks checkpointed -> logs flushed, marked clean.
 
 Source: Kafka's BrokerServer (4.3).
 """
@@ -208,6 +208,8 @@ class BrokerServer:
         self.lifecycle.shutdown()
         self.sockets.begin_shutdown()
         self.handlers.shutdown()
+        # Why not last: a client whose request was not read any more waits for it until its connection is closed.
+        self.sockets.shutdown()
         self.group_coordinator.shutdown()
         self.fetchers.shutdown()
         self.alter_partition.shutdown()
@@ -217,7 +219,6 @@ class BrokerServer:
         self.high_watermarks.write(self.replica_manager)
         self._scheduler.shutdown()
         self.log_manager.shutdown(self.lifecycle.epoch)
-        self.sockets.shutdown()
         self.page.stop()
 
     def close(self) -> None:
