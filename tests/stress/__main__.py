@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.stress.cluster import StressCluster, node_ids
+from tests.stress.broken import BROKEN
+from tests.stress.cluster import ApacheStressCluster, StressCluster, node_ids
 from tests.stress.network import Network, enter, is_inside, is_possible
-from tests.stress.run import StressRun
+from tests.stress.run import StressRun, Workload
+from tests.support.kafka_jars import KafkaRuntimeError, kafka_runtime
 
 
 def main() -> int:
@@ -25,36 +28,56 @@ def main() -> int:
         default="auto",
         help="with `loopback` no links are cut; `auto` takes namespaces where the kernel lets it",
     )
+    parser.add_argument(
+        "--system",
+        choices=("barnabas", "apache"),
+        default="barnabas",
+        help="`apache`: processes only, no links are cut",
+    )
+    parser.add_argument("--broken", choices=list(BROKEN), default=None, help="break the brokers: it must be noticed")
+    parser.add_argument("--java", type=int, default=2, help="how many Java producers, five requests in flight")
+    parser.add_argument("--librdkafka", type=int, default=1, help="how many producers of librdkafka")
+    parser.add_argument("--librdkafka-in-flight", type=int, default=1, help="their requests in flight")
     arguments = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
+    if arguments.seed is None:
+        arguments.seed = random.SystemRandom().randrange(1 << 32)
+    if arguments.system == "apache":
+        arguments.network = "loopback"
     wants_network = arguments.network == "namespaces" or (arguments.network == "auto" and is_possible())
     if wants_network and not is_inside():
-        enter(["-m", "tests.stress", *options(arguments, seed)])
+        enter(["-m", "tests.stress", *sys.argv[1:], "--seed", str(arguments.seed), "--network", "namespaces"])
     network = Network(node_ids()) if wants_network else None
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="barnabas-stress-"))
-    return stress(directory, network, arguments.faults, seed)
+    return stress(directory, network, arguments)
 
 
-def options(arguments: argparse.Namespace, seed: int) -> list[str]:
-    """The command line for the same run with everything decided."""
-    directory = [] if arguments.directory is None else ["--directory", str(arguments.directory.resolve())]
-    return ["--faults", str(arguments.faults), "--seed", str(seed), "--network", "namespaces", *directory]
-
-
-def stress(directory: Path, network: Network | None, faults: int, seed: int) -> int:
+def stress(directory: Path, network: Network | None, arguments: argparse.Namespace) -> int:
     """Run; the data stays where it is if anything was wrong."""
     links = "every node in a network of its own" if network else "no links are cut: all nodes are on loopback"
-    say(f"{faults} faults of seed {seed} ({links}; data in {directory})")
+    what = f"{arguments.faults} faults of seed {arguments.seed}"
+    say(f"{what} ({links}; data in {directory})")
+    try:
+        runtime = kafka_runtime()
+    except KafkaRuntimeError as error:
+        sys.exit(str(error))
     if network is not None:
         network.start()
+    workload = Workload(arguments.java, arguments.librdkafka, arguments.librdkafka_in_flight)
+    cluster: ApacheStressCluster | StressCluster
+    if arguments.system == "apache":
+        cluster = ApacheStressCluster(runtime, directory)
+    else:
+        cluster = StressCluster(directory, network, arguments.broken)
     try:
-        cluster = StressCluster(directory, network)
         with cluster:
-            StressRun(cluster, seed, say).execute(faults)
+            StressRun(cluster, runtime, workload, arguments.seed, say).execute(arguments.faults)
     except AssertionError as error:
-        say(f"FAILED\n{error}\nagain with: python -m tests.stress --faults {faults} --seed {seed}")
+        again = [*sys.argv[1:], "--seed", str(arguments.seed)]
+        say(f"FAILED\n{error}\nagain with: python -m tests.stress {' '.join(again)}")
         return 1
-    say(f"{faults} faults of seed {seed}: nothing lost, duplicated, reordered or taken back; replicas identical")
+    say(f"{what}: nothing lost, duplicated, reordered or taken back; replicas identical")
+    if arguments.directory is None:
+        shutil.rmtree(directory)
     return 0
 
 

@@ -1,18 +1,17 @@
-"""The clients under stress: producers, readers and a watcher, each a thread that writes all it does to the history.
+"""Those who look on under stress: readers and a watcher, each a thread that writes all it sees to the history.
 
-Producers and readers are confluent-kafka, as applications use it. The watcher speaks the protocol itself: it wants to
-know what exactly a broker says of its watermarks, and under which leader epoch, without a client's memory in between.
+Readers are confluent-kafka, as applications use it. The watcher speaks the protocol itself: it wants to know what
+exactly a broker says of its watermarks, and under which leader epoch, without a client's memory in between.
 Like any client that knows KIP-320 it does not go back to an older epoch once it has seen a newer one.
 """
 
 from __future__ import annotations
 
-import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.messages import k01_fetch as fetch_wire
@@ -23,13 +22,6 @@ from tests.stress.history import History, Record
 from tests.support.history import RECONNECT, Worker
 
 TURN_S = 0.02
-RECORDS_PER_TURN = (0, 0, 1, 3)  # a partition; batches differ in size
-UNACKNOWLEDGED_MAX = 600
-RECORDS_PER_CLIENT = 4_000  # then a producer begins a new idempotent session
-PADDING_MAX = 1_500
-BIG_PADDING = 20_000
-BIG_SHARE = 0.01
-FLUSH_TIMEOUT_S = 120
 WATCH_TIMEOUT_MS = 400
 FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 7
@@ -45,101 +37,6 @@ class SharedHistory:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.history = History()  # guarded by: lock
-
-
-class StressProducer(Worker):
-    """Sends its records to every partition, a few at a time, idempotent and with acks=all."""
-
-    def __init__(self, bootstrap: str, shared: SharedHistory, number: int, seed: int) -> None:
-        super().__init__(f"producer-{number}")
-        self._bootstrap = bootstrap
-        self._shared = shared
-        self._number = number
-        self._random = random.Random(seed)
-        self._sent_by_client = 0  # owner: its thread
-        self.unacknowledged = 0  # owner: its thread
-        self.acknowledged = 0  # owner: its thread; others read it as a measure of progress
-        self.errors: list[str] = []  # owner: its thread; others look whether there are any
-        self._outcomes: list[tuple[KafkaError | None, Message, int, Record]] = []  # owner: its thread
-        self._producer = self._new_producer()
-
-    def _new_producer(self) -> Producer:
-        settings = {
-            "enable.idempotence": True,
-            "acks": "all",
-            "message.timeout.ms": 900_000,
-            # Why: with several requests on their way, the last may reach a new leader once it is leader, and those
-            # before it sooner. These are refused with NOT_LEADER_OR_FOLLOWER, that with
-            # OUT_OF_ORDER_SEQUENCE_NUMBER, as by Kafka; librdkafka then sends all of them again under a new
-            # producer epoch, under which nobody can know a record again that the former leader had written before
-            # it was deposed.
-            "max.in.flight.requests.per.connection": 1,
-        }
-        return Producer({"bootstrap.servers": self._bootstrap, **settings, **SETTINGS})
-
-    def _turn(self) -> None:
-        if self.errors:
-            self._stopping.wait(TURN_S)  # the rest of the run is to see what happened
-            return
-        if self._sent_by_client >= RECORDS_PER_CLIENT:
-            self._begin_anew()
-        elif self.unacknowledged < UNACKNOWLEDGED_MAX:
-            for partition in range(PARTITIONS):
-                for _ in range(self._random.choice(RECORDS_PER_TURN)):
-                    self._send(partition)
-        self._serve(lambda: self._producer.poll(0))
-        self._stopping.wait(TURN_S)
-
-    def _begin_anew(self) -> None:
-        """As soon as everything is acknowledged, so that the order of the records goes on over it."""
-        if self.unacknowledged == 0:
-            self._producer = self._new_producer()
-            self._sent_by_client = 0
-
-    def _send(self, partition: int) -> None:
-        with self._shared.lock:
-            record = self._shared.history.send(partition, self._number)
-        is_big = self._random.random() < BIG_SHARE
-        padding = BIG_PADDING if is_big else self._random.randrange(PADDING_MAX)
-        self.unacknowledged += 1
-        self._sent_by_client += 1
-        self._producer.produce(
-            TOPIC,
-            f"{record.producer} {record.number} {'x' * padding}",
-            partition=partition,
-            on_delivery=lambda error, message: self._outcomes.append((error, message, partition, record)),
-        )
-
-    def _serve(self, call: Callable[[], object]) -> None:
-        """Let the client deliver outcomes, and note them.
-
-        Why not in its callback: the client calls it with an exception of a fatal error pending, and the first call that
-        the callback makes comes back with that exception. It had better not be the one that takes a lock.
-        """
-        try:
-            call()
-        except (KafkaException, SystemError) as failure:
-            self.errors.append(f"producer {self._number}: {failure.__cause__ or failure}")
-        outcomes, self._outcomes = self._outcomes, []
-        for error, message, partition, record in outcomes:
-            self._note(error, message, partition, record)
-
-    def _note(self, error: KafkaError | None, message: Message, partition: int, record: Record) -> None:
-        self.unacknowledged -= 1
-        with self._shared.lock:
-            if error is not None:
-                self._shared.history.refuse(partition, record)
-                self.errors.append(f"{record} to partition {partition}: {error}")
-                return
-            offset = message.offset()
-            # No offset: the broker said that it had the record already, and no longer knew where.
-            self._shared.history.acknowledge(partition, record, offset if offset is not None and offset >= 0 else None)
-        self.acknowledged += 1
-
-    def _close(self) -> None:
-        self._serve(lambda: self._producer.flush(1 if self.errors or self.has_failed else FLUSH_TIMEOUT_S))
-        if self.unacknowledged:
-            self.errors.append(f"producer {self._number}: {self.unacknowledged} records were never acknowledged")
 
 
 class StressReader(Worker):

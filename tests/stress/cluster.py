@@ -1,12 +1,20 @@
-"""The cluster under stress: three brokers that suspect each other quickly, each on a network of its own if possible."""
+"""The cluster under stress: three brokers that suspect each other quickly, each on a network of its own if possible.
+
+It may also be one of Apache Kafka's, on the loopback interface: to see what the clients and the checker make of that.
+"""
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
+from typing import Protocol
 
 from barnabas.cluster import CONTROLLER_ID, Node
 from tests.stress.network import Network
+from tests.support.apache_cluster import ApacheCluster
 from tests.support.cluster import BarnabasCluster
+from tests.support.kafka_jars import KafkaRuntime
 
 BROKERS = 3
 TOPIC = "history"
@@ -21,27 +29,65 @@ CONFIG = {
     "leader.imbalance.check.interval.seconds": "5",
     "default.replication.factor": str(BROKERS),
     "min.insync.replicas": "2",
-    "barnabas.metrics.port": "-1",
 }
+NO_METRICS = {"barnabas.metrics.port": "-1"}
+BROKEN = Path(__file__).with_name("broken.py")
+
+
+class StressTarget(Protocol):
+    """What a run needs to know of a cluster, and does to it."""
+
+    network: Network | None
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def nodes(self) -> dict[int, Node]: ...
+    @property
+    def brokers(self) -> list[Node]: ...
+    def start_node(self, node: Node) -> None: ...
+    def stop_node(self, node: Node, number: signal.Signals) -> None: ...
+    def signal_node(self, node: Node, number: signal.Signals) -> None: ...
+    def partition_directory(self, broker_id: int, partition: int) -> Path:
+        """Where a broker keeps its replica of a partition of the topic."""
 
 
 class StressCluster(BarnabasCluster):
-    """`network` None: all nodes on the loopback interface, where no link can be cut."""
+    """`network` None: all nodes on the loopback interface, where no link can be cut. `broken`: see `broken.py`."""
 
-    def __init__(self, directory: Path, network: Network | None) -> None:
-        super().__init__(directory, broker_count=BROKERS, first_port=0, config=CONFIG)
+    def __init__(self, directory: Path, network: Network | None, broken: str | None) -> None:
+        super().__init__(directory, broker_count=BROKERS, first_port=0, config={**CONFIG, **NO_METRICS})
         self.network = network  # fixed before start
+        self._broken = broken  # fixed before start
 
     def _host(self, node_id: int) -> str:
         return super()._host(node_id) if self.network is None else self.network.host(node_id)
 
     def _command(self, node: Node) -> list[str]:
         command = super()._command(node)
+        if self._broken is not None and node.role == "broker":
+            command = [sys.executable, "-P", str(BROKEN), self._broken, *command[-1:]]
         return command if self.network is None else self.network.command(node.node_id, command)
 
     def partition_directory(self, broker_id: int, partition: int) -> Path:
         """Where a broker keeps its replica of a partition of the topic."""
-        return self.nodes[broker_id].directory / "data" / f"{TOPIC}-{partition}"
+        return _partition_directory(self.nodes[broker_id], partition)
+
+
+class ApacheStressCluster(ApacheCluster):
+    """Apache Kafka in Barnabas's place."""
+
+    def __init__(self, runtime: KafkaRuntime, directory: Path) -> None:
+        super().__init__(runtime, directory, CONFIG, BROKERS)
+        self.network = None
+
+    def partition_directory(self, broker_id: int, partition: int) -> Path:
+        """Where a broker keeps its replica of a partition of the topic."""
+        return _partition_directory(self.nodes[broker_id], partition)
+
+
+def _partition_directory(node: Node, partition: int) -> Path:
+    return node.directory / "data" / f"{TOPIC}-{partition}"
 
 
 def node_ids() -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.cluster import CONTROLLER_ID
-from tests.stress.cluster import BROKERS, PARTITIONS, StressCluster
+from tests.stress.cluster import BROKERS, PARTITIONS, StressTarget
 
 HOLD_MS = (100, 4_500)  # around both session timeout and replica.lag.time.max.ms
 Link = tuple[int, int]  # from, to
@@ -32,7 +32,7 @@ class Fault:
 class Faults:
     """Chooses faults for a cluster. `leader_of` tells who leads a partition now."""
 
-    def __init__(self, cluster: StressCluster, choice: random.Random, leader_of: Callable[[int], int]) -> None:
+    def __init__(self, cluster: StressTarget, choice: random.Random, leader_of: Callable[[int], int]) -> None:
         self._cluster = cluster
         self._random = choice
         self._leader_of = leader_of

@@ -6,6 +6,8 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from operator import ge
 from pathlib import Path
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -13,15 +15,16 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import SystemClock
-from tests.stress.clients import SharedHistory, StressProducer, StressReader, Watcher, describe
-from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, TOPIC_CONFIG, StressCluster
+from tests.stress.clients import SharedHistory, StressReader, Watcher, describe
+from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, TOPIC_CONFIG, StressTarget
 from tests.stress.faults import Fault, Faults
 from tests.stress.history import Content, summary
+from tests.stress.producers import JavaProducers, LibrdkafkaProducer
 from tests.stress.replicas import differences, read_log
 from tests.support.history import Worker
+from tests.support.kafka_jars import KafkaRuntime
 from tests.support.waiting import eventually
 
-PRODUCERS = 3
 PROGRESS_TIMEOUT_MS = 60_000
 HEAL_TIMEOUT_MS = 60_000
 SECOND_FAULT_SHARE = 0.3
@@ -34,10 +37,21 @@ class StressError(AssertionError):
     """The cluster did something that it must not."""
 
 
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Who produces. Java's clients are pipelined; why librdkafka's are not by default: tests/stress/producers.py."""
+
+    java_producers: int = 2
+    librdkafka_producers: int = 1
+    librdkafka_in_flight: int = 1
+
+
 class StressRun:
     """The parts of a run. Owner: the thread that calls `execute`."""
 
-    def __init__(self, cluster: StressCluster, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, cluster: StressTarget, runtime: KafkaRuntime, workload: Workload, seed: int, say: Callable[[str], None]
+    ) -> None:
         self._cluster = cluster
         self._random = random.Random(seed)
         self._say = say
@@ -47,7 +61,15 @@ class StressRun:
         self._shared = SharedHistory()
         bootstrap = cluster.bootstrap
         self._create_topic()
-        self._producers = [StressProducer(bootstrap, self._shared, n, seed + n) for n in range(PRODUCERS)]
+        self._producers: list[JavaProducers | LibrdkafkaProducer] = [
+            LibrdkafkaProducer(bootstrap, self._shared, n, seed + n, workload.librdkafka_in_flight)
+            for n in range(workload.librdkafka_producers)
+        ]
+        if workload.java_producers:
+            first = workload.librdkafka_producers
+            self._producers.append(
+                JavaProducers(runtime, bootstrap, self._shared, first, workload.java_producers, seed + first)
+            )
         self._readers = [
             StressReader(bootstrap, self._shared, f"{isolation} reader", isolation)
             for isolation in ("read_uncommitted", "read_committed")
@@ -120,16 +142,20 @@ class StressRun:
 
     def _await_progress(self, count: int) -> None:
         """Until every producer had so many more acknowledgements."""
-        goals = [(producer, producer.acknowledged + count) for producer in self._producers]
+        goals = [done + count for done in self._progress()]
 
         def is_reached() -> bool:
-            return self._has_trouble() or all(producer.acknowledged >= goal for producer, goal in goals)
+            return self._has_trouble() or all(map(ge, self._progress(), goals))
 
         before_ms = self._clock.monotonic_ms()
         eventually(f"{count} more acknowledgements of each producer", is_reached, PROGRESS_TIMEOUT_MS)
         waited_ms = self._clock.monotonic_ms() - before_ms
         if waited_ms > 5_000:
             self._tell(f"        {count} acknowledgements of each producer took {waited_ms} ms")
+
+    def _progress(self) -> list[int]:
+        """Acknowledgements of every producer so far."""
+        return [acknowledged for worker in self._producers for acknowledged in worker.progress()]
 
     def _await_whole_isr(self) -> None:
         """Until every broker says that every partition has all its replicas in sync."""

@@ -1,0 +1,34 @@
+"""A Barnabas that is broken on purpose: what the checker must find. `python -m tests.stress --broken NAME`.
+
+Run in place of `broker.main`: puts one wrong thing into the broker's code, then starts it.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+
+
+def acknowledge_before_replication() -> None:
+    """acks=all is answered as soon as the leader has the records, as if every replica had them."""
+    from barnabas.protocol.errors import ErrorCode
+    from broker.replication.delayed_produce import DelayedProduce
+
+    DelayedProduce._look_at = lambda *_: (True, ErrorCode.NONE)  # type: ignore[method-assign]
+
+
+BROKEN: dict[str, Callable[[], None]] = {
+    "acknowledge-before-replication": acknowledge_before_replication,
+}
+
+
+def main() -> None:
+    """`broken.py NAME FILE`: a broker with this fault."""
+    name = sys.argv.pop(1)
+    BROKEN[name]()
+    runpy.run_module("broker.main", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
