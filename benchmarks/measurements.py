@@ -57,10 +57,12 @@ FIGURES = {
         Figure("small requests 1x1", "1/s", True),
         Figure("small requests 1x1, p50", "ms", False),
         Figure("small requests 1x1, p99", "ms", False),
-        Figure("start to usable", "s", False, own_max=1.0),
+        Figure("start to usable, 1 broker", "s", False, own_max=1.0),
         Figure("idle memory, broker", "MB", False, own_max=60.0),
         Figure("idle memory, controller", "MB", False, own_max=60.0),
         Figure("idle memory, supervisor", "MB", False, own_max=60.0),
+        Figure("start to usable, 3 brokers", "s", False, own_max=2.0),
+        Figure("idle memory, 3 brokers, all processes", "MB", False, own_max=200.0),
         Figure("interruption: none", "ms", False),
         Figure("interruption: kill -9", "ms", False, ratio_max=1.0),
         Figure("interruption: controlled shutdown", "ms", False, own_max=200.0),
@@ -157,16 +159,37 @@ def _closed_loop(bench: Bench, system: System, name: str, loop: Loop) -> Samples
     return {name: result.requests_per_second, f"{name}, p50": result.p50_ms, f"{name}, p99": result.p99_ms}
 
 
-def start_and_idle(bench: Bench, system: System) -> Samples:
-    """Start-up to the first answer that lists a broker; then the memory of each process when nothing happens."""
+def start_one(bench: Bench, system: System) -> Samples:
+    """Start-up to the first answer that lists the broker; then the memory of each process when nothing happens."""
+    measured = _start(bench, system, 1)
+    assert measured is not None, "one broker is always measured"
+    seconds, memory = measured
+    return {
+        "start to usable, 1 broker": seconds,
+        **{f"idle memory, {process.split()[0]}": value for process, value in memory.items()},
+    }
+
+
+def start_three(bench: Bench, system: System) -> Samples:
+    """The same with three brokers, until each lists all of them; the memory of all processes together."""
+    measured = _start(bench, system, 3)
+    if measured is None:
+        return {}
+    seconds, memory = measured
+    return {"start to usable, 3 brokers": seconds, "idle memory, 3 brokers, all processes": sum(memory.values())}
+
+
+def _start(bench: Bench, system: System, brokers: int) -> tuple[float, dict[str, float]] | None:
+    """Seconds to usable, and the resident MB of each process."""
     try:
-        start = system.timed_start(bench.clock)
+        start = system.timed_start(bench.clock, brokers)
+        if start is None:
+            return None
         end_ms = bench.clock.monotonic_ms() + IDLE_SETTLE_MS
         eventually("it has settled", lambda: bench.clock.monotonic_ms() >= end_ms)
-        memory = {f"idle memory, {role}": resident_bytes(pid) / 1e6 for role, pid in start.pids.items()}
+        return start.seconds, {process: resident_bytes(pid) / 1e6 for process, pid in start.pids.items()}
     finally:
         system.end_timed_start()
-    return {"start to usable": start.seconds, **memory}
 
 
 MEASUREMENTS: dict[str, Callable[[Bench, System], Samples]] = {
@@ -174,5 +197,6 @@ MEASUREMENTS: dict[str, Callable[[Bench, System], Samples]] = {
     "produce-100": produce_100,
     "small-32x2": small_requests_32x2,
     "small-1x1": small_requests_1x1,
-    "start": start_and_idle,
+    "start": start_one,
+    "start-3": start_three,
 }

@@ -12,12 +12,14 @@ from typing import Protocol
 
 from barnabas.cluster import HOST, LocalCluster, free_ports, read_cluster_file
 from barnabas.common.clock import Clock
+from barnabas.common.ports import is_free
 from tests.support.apache_kafka import SERVER_JVM, ApacheKafka
 from tests.support.kafka_jars import KafkaRuntime
 from tests.support.processes import cpu_seconds, end_process, tied_to_parent
 from tests.support.waiting import eventually
-from tests.support.wire import is_serving
+from tests.support.wire import is_serving, listed_brokers
 
+FREE_PORTS_ASKED = 20  # one of them has free ports behind it
 SETTINGS = {
     "num.partitions": "6",
     "num.network.threads": "3",
@@ -33,7 +35,7 @@ class Start:
     """One start of a system: how long until a client could use it, and the processes that then ran."""
 
     seconds: float
-    pids: dict[str, int]  # what the process is -> its id
+    pids: dict[str, int]  # "broker 0", "controller 100", "supervisor" -> process id
 
 
 class System(Protocol):
@@ -54,8 +56,10 @@ class System(Protocol):
     def broker_cpu_seconds(self) -> float:
         """The CPU time that the broker's process has used."""
 
-    def timed_start(self, clock: Clock) -> Start:
-        """Start a second one as a user would, beside the one that runs; `end_timed_start` ends it."""
+    def timed_start(self, clock: Clock, brokers: int) -> Start | None:
+        """Start a second one as a user would, beside the one that runs; `end_timed_start` ends it. None: not measured
+        with so many brokers.
+        """
 
     def end_timed_start(self) -> None:
         """End what `timed_start` started."""
@@ -93,27 +97,28 @@ class Barnabas:
         assert child is not None
         return cpu_seconds(child.pid)
 
-    def timed_start(self, clock: Clock) -> Start:
-        """Run `barnabas up --brokers 1` until a client could use it."""
-        (port,) = free_ports(1)
+    def timed_start(self, clock: Clock, brokers: int) -> Start:
+        """Run `barnabas up` until each broker lists all of them to a client."""
         data = self.directory / "barnabas-up"
         shutil.rmtree(data, ignore_errors=True)
-        up = [str(Path(sys.executable).with_name("barnabas")), "up", "--brokers", "1", "--port", str(port)]
+        first = _free_range(brokers)
+        up = [str(Path(sys.executable).with_name("barnabas")), "up", "--brokers", str(brokers), "--port", str(first)]
         start_ns = clock.monotonic_ns()
         self._supervisor = subprocess.Popen([*tied_to_parent(up), "--data-dir", str(data)], stdout=subprocess.DEVNULL)
-        eventually("barnabas up is usable", lambda: self._is_usable(port))
+        for port in range(first, first + brokers):
+            eventually("barnabas up is usable", lambda port=port: self._is_usable(port, brokers))  # type: ignore[misc]
         seconds = (clock.monotonic_ns() - start_ns) / 1e9
         content = read_cluster_file(data)
         assert content is not None
         processes = content["processes"]
         assert isinstance(processes, list)
-        pids = {str(process["role"]): int(process["pid"]) for process in processes}
+        pids = {f"{process['role']} {process['id']}": int(process["pid"]) for process in processes}
         return Start(seconds, {**pids, "supervisor": self._supervisor.pid})
 
-    def _is_usable(self, port: int) -> bool:
+    def _is_usable(self, port: int, brokers: int) -> bool:
         assert self._supervisor is not None
         assert self._supervisor.poll() is None, "barnabas up ended"
-        return is_serving(port)
+        return listed_brokers(port) == brokers
 
     def end_timed_start(self) -> None:
         """End what `timed_start` started."""
@@ -154,8 +159,10 @@ class Apache:
         """The CPU time that the broker's process has used."""
         return cpu_seconds(self._node.pid)
 
-    def timed_start(self, clock: Clock) -> Start:
+    def timed_start(self, clock: Clock, brokers: int) -> Start | None:
         """Start a freshly formatted node until a client could use it (formatting is not counted)."""
+        if brokers > 1:
+            return None
         directory = self.directory / "apache-start"
         shutil.rmtree(directory, ignore_errors=True)
         node = self._second = ApacheKafka(self.runtime, directory, SETTINGS, SERVER_JVM)
@@ -163,13 +170,20 @@ class Apache:
         start_ns = clock.monotonic_ns()
         node.launch()
         eventually("Apache Kafka is usable", lambda: is_serving(node.port), 60_000)
-        return Start((clock.monotonic_ns() - start_ns) / 1e9, {"broker": node.pid})
+        return Start((clock.monotonic_ns() - start_ns) / 1e9, {"broker 0": node.pid})
 
     def end_timed_start(self) -> None:
         """End what `timed_start` started."""
         if self._second is not None:
             self._second.stop()
             self._second = None
+
+
+def _free_range(count: int) -> int:
+    """The first of so many free ports in a row."""
+    return next(
+        port for port in free_ports(FREE_PORTS_ASKED) if all(is_free(port + number, HOST) for number in range(count))
+    )
 
 
 def bootstrap(system: System) -> str:
