@@ -10,7 +10,7 @@ Source: Kafka's DelayedProduce (4.3).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.purgatory import DelayedOperation
@@ -67,3 +67,29 @@ class DelayedProduce(DelayedOperation):
         """Count the partitions that did not make it."""
         for tp in self._pending:
             self._manager.count_produce_expiration(tp)
+
+
+class DelayedAppend(DelayedProduce):
+    """The wait of an append that no request made: `on_done(error)` when it is safe, or failed."""
+
+    __slots__ = ("_on_done", "_tp")
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        tp: TopicPartition,
+        required: int,
+        delay_ms: int,
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        super().__init__(manager, [(tp, required)], delay_ms, lambda _errors: _never_sent())
+        self._tp = tp  # fixed before start
+        self._on_done = on_done  # fixed before start
+
+    def on_complete(self) -> None:
+        late = ErrorCode.REQUEST_TIMED_OUT if self._tp in self._pending else ErrorCode.NONE
+        self._on_done(self._errors.get(self._tp, late))
+
+
+def _never_sent() -> Any:
+    raise AssertionError("an internal append has no response")
