@@ -15,10 +15,11 @@ from barnabas.common.clock import Clock
 from barnabas.common.ports import is_free
 from tests.support.apache_kafka import SERVER_JVM, ApacheKafka
 from tests.support.kafka_jars import KafkaRuntime
-from tests.support.processes import cpu_seconds, end_process, tied_to_parent
+from tests.support.processes import cpu_seconds, tied_to_parent
 from tests.support.waiting import eventually
 from tests.support.wire import is_serving, listed_brokers
 
+END_TIMEOUT_S = 30
 FREE_PORTS_ASKED = 20  # one of them has free ports behind it
 SETTINGS = {
     "num.partitions": "6",
@@ -124,7 +125,7 @@ class Barnabas:
         """End what `timed_start` started."""
         if self._supervisor is not None:
             self._supervisor.send_signal(signal.SIGINT)
-            end_process(self._supervisor)
+            self._supervisor.wait(END_TIMEOUT_S)
             self._supervisor = None
 
 
