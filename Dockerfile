@@ -11,10 +11,12 @@ ARG PIP_FIND_LINKS
 ARG PIP_TRUSTED_HOST
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv --without-pip /opt/barnabas
+# For the modules that are compiled (setup.py).
+RUN command -v gcc || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
 WORKDIR /source
 # The dependencies first, in a layer of their own: a change of the source does not fetch them again.
-COPY setup.cfg pyproject.toml README.md LICENSE ./
-RUN pip --python /opt/barnabas/bin/python install . && pip --python /opt/barnabas/bin/python uninstall --yes barnabas
+COPY setup.cfg pyproject.toml setup.py README.md LICENSE ./
+RUN BARNABAS_PURE=1 pip --python /opt/barnabas/bin/python install . && pip --python /opt/barnabas/bin/python uninstall --yes barnabas
 COPY barnabas barnabas
 COPY broker broker
 COPY controller controller

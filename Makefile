@@ -10,7 +10,7 @@ FAULTS ?= 200
 WORK_DIR ?= data/run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java test-tools run up test lint types unit clients crash stress-short stress pipeline-test \
+.PHONY: help setup java test-tools run up test lint types unit compiled clients crash stress-short stress pipeline-test \
 	compose-test dashboards bench golden format clean
 
 help: ## list the targets
@@ -18,11 +18,20 @@ help: ## list the targets
 
 setup: $(VENV)/installed $(VENV)/connector ## the virtual environment with every dependency, and Spark's Kafka connector
 
-$(VENV)/installed: setup.cfg pyproject.toml
+# The packages are installed, not linked to: what runs is compiled where it can be (setup.py), and the tests import the
+# checkout, which is not.
+$(VENV)/installed: $(VENV)/dependencies setup.py $(shell find barnabas broker controller metrics -name '*.py')
+	@./tools/ensure gcc:gcc || echo 'without a C compiler, Barnabas runs uncompiled: as well, but slower'
+	rm -rf build/lib* build/bdist*
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall .
+	$(BIN)/barnabas --version
+	touch $@
+
+$(VENV)/dependencies: setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Barnabas needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test,dev,pipeline]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel
+	BARNABAS_PURE=1 $(BIN)/pip install --quiet --disable-pip-version-check '.[test,dev,pipeline]'
 	touch $@
 
 # Resolved once and before any job: two jobs that resolve at the same time would race for the same cache.
@@ -43,7 +52,7 @@ run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAO
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
 
-test: lint types unit clients crash stress-short pipeline-test ## everything that must pass
+test: lint types unit compiled clients crash stress-short pipeline-test ## everything that must pass
 
 lint: $(VENV)/installed ## style, imports between packages, bans
 	$(BIN)/ruff check .
@@ -55,6 +64,11 @@ types: $(VENV)/installed ## strict static types
 unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 	$(BIN)/pytest -q tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
 		--ignore tests/stress/test_stress.py --ignore tests/compose
+
+# From a directory without sources, `broker` and the others are those that were installed.
+compiled: $(VENV)/installed ## the same of what is compiled, run compiled
+	mkdir -p build/compiled && ln -sfn ../../tests build/compiled/tests && cp setup.cfg build/compiled/
+	cd build/compiled && ../../$(BIN)/python -P -m pytest -q tests/broker tests/metrics tests/barnabas/protocol
 
 clients: $(VENV)/installed test-tools ## real clients and Apache Kafka's own tools against a real cluster
 	$(BIN)/pytest -q tests/clients

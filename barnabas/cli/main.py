@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import errno
 import importlib
+import importlib.metadata
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -62,8 +64,25 @@ class LazyGroup(click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
+def print_version(context: click.Context, _parameter: click.Parameter, is_asked: bool) -> None:
+    """Print the version, and whether the modules that setup.py lists were compiled; then end."""
+    if not is_asked or context.resilient_parsing:
+        return
+    hot = importlib.util.find_spec("barnabas.protocol.headers")
+    how = "not compiled" if hot is None or str(hot.origin).endswith(".py") else "compiled"
+    click.echo(f"barnabas, version {importlib.metadata.version('barnabas')}, {how}")
+    context.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="barnabas")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
+    help="Show the version and exit.",
+)
 def cli() -> None:
     """A Kafka broker cluster in Python. Start one with `barnabas up`, then point any Kafka client at it."""
 

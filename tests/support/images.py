@@ -29,7 +29,7 @@ PYTHON_IMAGE = "python:3.11-slim-bookworm"
 PULL_TIMEOUT_S = 180
 
 _MIRROR = "http://deb.debian.org/debian"
-_PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
+_PACKAGES = "python3,python3-venv,python3-pip,python3-dev,gcc,libc6-dev,ca-certificates"
 
 
 def pull(engine: Engine, image: str) -> bool:
@@ -117,7 +117,7 @@ def _fetch_wheels(directory: Path) -> None:
     for release in ("2014", "_2_27", "_2_28", "_2_34"):
         command += ["--platform", f"manylinux{release}_{machine}"]
     shutil.rmtree(directory, ignore_errors=True)
-    subprocess.run([*command, "setuptools", "wheel", *wanted], check=True, timeout=300)
+    subprocess.run([*command, "setuptools", "wheel", "mypy", *wanted], check=True, timeout=300)
 
 
 def _require(program: str, package: str) -> str:

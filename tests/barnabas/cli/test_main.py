@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,8 @@ def test_the_commands_that_start_processes_load_no_client_and_no_tables() -> Non
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"confluent_kafka", "rich", "ctypes", "barnabas.protocol", "barnabas.config"}.isdisjoint(loaded)
+
+
+def test_the_version_says_whether_it_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--version"]) == 0
+    assert re.fullmatch(r"barnabas, version [\d.]+, (not )?compiled\n", capsys.readouterr().out)
