@@ -1,0 +1,97 @@
+"""Who looks on: asks brokers about groups, in the protocol itself, and writes the offsets that it is told down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.cluster import Node
+from barnabas.protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from barnabas.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from tests.churn.members import PARTITIONS, TOPIC, Group
+from tests.support.history import Worker
+
+TIMEOUT_MS = 1_000
+TURN_S = 0.05
+FIND_VERSION, FETCH_VERSION, DESCRIBE_VERSION = 3, 9, 6
+
+
+class Asker:
+    """Asks the coordinator of a group; no answer is a fact of life. Used by one thread."""
+
+    def __init__(self, brokers: Sequence[Node]) -> None:
+        self._brokers = brokers
+
+    def coordinator_of(self, group: str) -> Node | None:
+        """The broker that coordinates the group, according to the first broker that answers."""
+        for broker in self._brokers:
+            answer = _ask(broker, FindCoordinatorRequest(key=group), FIND_VERSION) if not broker.paused else None
+            if answer is not None and not answer.error_code:
+                return next(node for node in self._brokers if node.node_id == answer.node_id)
+        return None
+
+    def offsets(self, group: str) -> dict[int, int] | None:
+        """The committed offsets of all partitions, -1 where there is none; None without an answer."""
+        topic = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[topic])])
+        answer = self._ask_coordinator(group, request, FETCH_VERSION)
+        if answer is None or answer.groups[0].error_code:
+            return None
+        return {row.partition_index: row.committed_offset for row in answer.groups[0].topics[0].partitions}
+
+    def describe(self, group: str) -> tuple[str, list[str]]:
+        """The group's state and its members' client ids; ("", []) without an answer."""
+        answer = self._ask_coordinator(group, DescribeGroupsRequest(groups=[group]), DESCRIBE_VERSION)
+        if answer is None or answer.groups[0].error_code:
+            return "", []
+        return answer.groups[0].group_state, [member.client_id for member in answer.groups[0].members]
+
+    def _ask_coordinator(self, group: str, request: Any, version: int) -> Any:
+        coordinator = self.coordinator_of(group)
+        # A broker that stood still may answer, for a moment, what it knew before: so does Apache Kafka's.
+        if coordinator is None or coordinator.paused:
+            return None
+        answer = _ask(coordinator, request, version)
+        return None if coordinator.paused or self.coordinator_of(group) is not coordinator else answer
+
+
+def _ask(node: Node, request: Any, version: int) -> Any:
+    with NodeConnection(node.host, node.port, timeout_ms=TIMEOUT_MS) as connection:
+        try:
+            return connection.send(request, version)
+        except NodeConnectionError:
+            return None
+
+
+class Onlooker(Worker):
+    """Asks for the committed offsets of all groups, again and again."""
+
+    def __init__(self, brokers: Sequence[Node], groups: Sequence[Group]) -> None:
+        super().__init__("onlooker")
+        self._asker = Asker(brokers)
+        self._groups = groups
+        self.answers = 0  # owner: the worker's thread
+
+    def _turn(self) -> None:
+        for group in self._groups:
+            if not self._stopping.wait(TURN_S):
+                self.ask(group)
+
+    def _close(self) -> None:
+        """Nothing is kept open between two questions."""
+
+    def ask(self, group: Group) -> bool:
+        """Ask once; false if there was no answer."""
+        since = group.known()
+        offsets = self._asker.offsets(group.name)
+        if offsets is None:
+            return False
+        group.told(since, offsets)
+        self.answers += 1
+        return True

@@ -1,0 +1,15 @@
+"""A short run of churn as part of the tests; `make churn` is the long one. The seed is always printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.churn.run import run
+
+
+def test_groups_of_real_clients_survive_churn_and_failovers(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    deeds, seed = request.config.getoption("deeds"), request.config.getoption("seed")
+    print(f"{deeds} deeds of seed {seed}")
+    run(tmp_path / "cluster", deeds, seed, print)
