@@ -7,10 +7,12 @@ BROKERS ?= 3
 PORT ?= 9092
 MONTHS ?= 12
 FAULTS ?= 200
+DEEDS ?= 200
 WORK_DIR ?= data/run
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java test-tools run up test lint types unit compiled clients crash stress-short stress pipeline-test \
+.PHONY: help setup java test-tools run up test lint types unit compiled clients crash stress-short stress \
+	churn-short churn pipeline-test \
 	compose-test dashboards bench golden format clean
 
 help: ## list the targets
@@ -52,7 +54,7 @@ run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAO
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
 
-test: lint types unit compiled clients crash stress-short pipeline-test ## everything that must pass
+test: lint types unit compiled clients crash stress-short churn-short pipeline-test ## everything that must pass
 
 lint: $(VENV)/installed ## style, imports between packages, bans
 	$(BIN)/ruff check .
@@ -63,7 +65,7 @@ types: $(VENV)/installed ## strict static types
 
 unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 	$(BIN)/pytest -q tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
-		--ignore tests/stress/test_stress.py --ignore tests/compose
+		--ignore tests/stress/test_stress.py --ignore tests/churn/test_churn.py --ignore tests/compose
 
 # From a directory without sources, `broker` and the others are those that were installed.
 compiled: $(VENV)/installed ## the same of what is compiled, run compiled
@@ -81,6 +83,12 @@ stress-short: $(VENV)/installed test-tools ## a few faults of every kind in a th
 
 stress: $(VENV)/installed test-tools ## many faults (FAULTS, SEED), then the proof that nothing acknowledged was lost
 	$(BIN)/python -m tests.stress --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
+
+churn-short: $(VENV)/installed ## groups of real clients join, leave, die and lose their coordinators, a few times
+	$(BIN)/pytest -q tests/churn/test_churn.py
+
+churn: $(VENV)/installed ## many such deeds (DEEDS, SEED), then the proof: one owner a generation, no offset went back
+	$(BIN)/python -m tests.churn --deeds $(DEEDS) $(if $(SEED),--seed $(SEED))
 
 pipeline-test: setup ## the Spark pipeline, killed half-way and started again
 	$(BIN)/pytest -q tests/pipeline
