@@ -19,9 +19,8 @@ from typing import Any
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k56_alter_partition as wire
-from controller.broker_registry import check_broker_epoch
-from controller.decision import Decision, View
-from controller.elections import Election, Target, leader_acceptor, next_partition
+from controller.decision import Decision, View, check_broker_epoch
+from controller.elections import Election, Target, change_partition, default_directory
 from controller.image import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Image, Partition, PartitionKey, Topic
 
 log = logging.getLogger("barnabas.controller.alter_partition")
@@ -68,8 +67,9 @@ def _alter_one(view: View, broker_id: int, topic: Topic, asked: Any, version: in
         isr=tuple(replica for replica, _ in isr),
         recovery_state=asked.leader_recovery_state,
         election=Election.UNCLEAN if unclean else Election.ONLINE,
+        directories=_moved_directories(view.image, partition, [replica for replica, _ in isr]),
     )
-    record = next_partition(key, partition, target, leader_acceptor(view.image, partition))
+    record = change_partition(view.image, key, partition, target)
     if record is not None:
         records.append(record)
         partition = partition.merge(record)
@@ -77,6 +77,17 @@ def _alter_one(view: View, broker_id: int, topic: Topic, asked: Any, version: in
             log.info("The new ISR of %s-%d completed a reassignment and moved its leader", topic.name, key.partition)
             return _failed(asked.partition_index, ErrorCode.NEW_LEADER_ELECTED)
     return _succeeded(asked.partition_index, partition)
+
+
+def _moved_directories(image: Image, partition: Partition, members: list[int]) -> dict[int, bytes]:
+    """The directories of members that were known to lie in one their broker no longer has: they copied the data."""
+    return {
+        replica: default_directory(image, replica)
+        for replica in members
+        if replica not in partition.isr
+        and replica in image.brokers
+        and not image.brokers[replica].has_online_dir(partition.directory(replica))
+    }
 
 
 def proposed_isr(asked: Any, version: int) -> list[tuple[int, int]]:

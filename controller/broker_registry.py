@@ -43,7 +43,8 @@ from barnabas.protocol.metadata_records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from controller.decision import Decision, View
+from controller.decision import Decision, View, check_broker_epoch
+from controller.directories import directory_failures
 from controller.elections import leader_and_isr_updates, leaderless_partitions, partitions_with_isr_member
 from controller.image import RESERVED_DIRECTORIES, Broker, Image
 
@@ -157,19 +158,6 @@ class Sessions:
         """Time since the last heartbeat, for a metric."""
         session = self._by_id.get(broker_id)
         return 0 if session is None else now_ms - session.last_contact_ms
-
-
-def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> Broker:
-    """The registration that a broker's request speaks for; raises STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED."""
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
-    if broker.epoch != broker_epoch:
-        raise ApiError(
-            ErrorCode.STALE_BROKER_EPOCH,
-            f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}",
-        )
-    return broker
 
 
 # -- registration
@@ -352,7 +340,7 @@ def process_heartbeat(
     if state is not current:
         log.info("Broker %d goes from %s to %s", broker.id, current.value, state.value)
         records = _transition_records(view, broker, state)
-    records += _offline_dir_records(view, broker, request)
+    records += directory_failures(view, broker, request.offline_log_dirs)
     reply = HeartbeatReply(_reached(session, request) >= broker.epoch, state)
     sessions.touch(broker.id, now_ms, is_fenced=state.is_fenced, metadata_offset=request.current_metadata_offset)
     if state is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset == NO_OFFSET:
@@ -394,20 +382,3 @@ def _change(broker: Broker, *, fenced: int = 0, in_controlled_shutdown: int = 0)
         fenced=fenced,
         in_controlled_shutdown=in_controlled_shutdown,
     )
-
-
-def _offline_dir_records(view: View, broker: Broker, request: BrokerHeartbeatRequest) -> list[Any]:
-    """Strike failed log directories from the registration and take their replicas out of the ISRs."""
-    offline = [directory for directory in request.offline_log_dirs if directory in broker.log_dirs]
-    if not offline:
-        return []
-    keys = [
-        key
-        for key in partitions_with_isr_member(view.image, broker.id)
-        if view.image.topics[key.topic_id].partitions[key.partition].directory(broker.id) in offline
-    ]
-    records: list[Any] = list(leader_and_isr_updates(view, keys, broker_to_remove=broker.id))
-    record = _change(broker)
-    record.log_dirs = [directory for directory in broker.log_dirs if directory not in offline]
-    log.warning("Broker %d reports %d log directories offline", broker.id, len(offline))
-    return [*records, record]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
+from controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Image
 
 R = TypeVar("R")
 
@@ -58,6 +58,19 @@ class View:
         if value is None:
             return bool(self.config.unclean_leader_election_enable)
         return value.strip().lower() == "true"
+
+
+def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> Broker:
+    """The registration that a broker's request speaks for; raises STALE_BROKER_EPOCH."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+    if broker.epoch != broker_epoch:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}",
+        )
+    return broker
 
 
 class Failure(NamedTuple):

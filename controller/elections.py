@@ -3,12 +3,16 @@
 Rules
 1. A clean election takes a leader from the target ISR only, and keeps the current leader while it is acceptable.
 2. PREFERRED takes the first replica of the assignment if that is possible, else acts like rule 1.
-3. UNCLEAN takes, when rule 1 finds nobody, the first acceptable replica; the ISR becomes that replica alone and the
-   partition is marked RECOVERING: records that only others had are lost.
+3. UNCLEAN takes, when rule 1 finds nobody, the first acceptable replica, or else one whose log directory is gone and
+   whose broker has another now; the ISR becomes that replica alone and the partition is marked RECOVERING: records
+   that only others had are lost.
 4. The ISR never becomes empty: when its last member goes, the partition is leaderless and that member stays in the
    ISR, for it alone has every acknowledged record.
 5. Naming a leader (even the same one) starts a new leader epoch; so does a replica's removal from the assignment.
 6. A reassignment is complete once every remaining replica is in the ISR.
+7. A replica in a directory that its broker does not have (it failed, or was replaced) is not acceptable, even as the
+   last member of the ISR: an emptied disk must not pass for the data. Its directory changes when the broker says so
+   (directories.py), or when it joins the ISR again, which proves that it has the data.
 
 Threads: none; pure functions.
 
@@ -21,7 +25,7 @@ Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationContro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -62,6 +66,7 @@ class Target:
     adding: tuple[int, ...] | None = None
     recovery_state: int | None = None
     election: Election = Election.ONLINE
+    directories: Mapping[int, bytes] | None = None  # of some replicas; the others keep theirs
 
 
 @dataclass(slots=True)
@@ -85,8 +90,48 @@ def leader_acceptor(image: Image, partition: Partition, is_acceptable: Acceptabl
     return test
 
 
+def last_resort(image: Image, is_acceptable: Acceptable | None = None) -> Acceptable:
+    """Whom an unclean election may take when nobody's directory is there: brokers that have a single, other one."""
+    acceptable = image.is_active if is_acceptable is None else is_acceptable
+
+    def test(broker_id: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        return broker is not None and acceptable(broker_id) and len(broker.log_dirs) == 1
+
+    return test
+
+
+def change_partition(
+    image: Image, key: PartitionKey, partition: Partition, target: Target, is_acceptable: Acceptable | None = None
+) -> PartitionChangeRecord | None:
+    """`next_partition` with the brokers of the image; `is_acceptable` says who is active if the image does not."""
+    record = next_partition(
+        key,
+        partition,
+        target,
+        leader_acceptor(image, partition, is_acceptable),
+        last_resort(image, is_acceptable),
+    )
+    leader = NO_LEADER if record is None else record.leader
+    broker = image.brokers.get(leader)
+    if record is not None and broker is not None and not broker.has_online_dir(partition.directory(leader)):
+        directories = {**(target.directories or {}), leader: default_directory(image, leader)}
+        record.directories = _directories(partition, target.replicas or partition.replicas, directories)
+    return record
+
+
+def default_directory(image: Image, broker_id: int) -> bytes:
+    """Where a replica is that nobody has told of: in the broker's only directory, else unassigned."""
+    broker = image.brokers.get(broker_id)
+    return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+
+
 def next_partition(
-    key: PartitionKey, partition: Partition, target: Target, is_acceptable: Acceptable
+    key: PartitionKey,
+    partition: Partition,
+    target: Target,
+    is_acceptable: Acceptable,
+    is_last_resort: Acceptable = lambda _: False,
 ) -> PartitionChangeRecord | None:
     """The record that moves `partition` to `target`, electing a leader if one is needed; None when nothing changes."""
     plan = _completed(
@@ -98,7 +143,7 @@ def next_partition(
         )
     )
     record = PartitionChangeRecord(partition_id=key.partition, topic_id=key.topic_id)
-    leader, is_unclean = elect(partition, plan.isr, plan.replicas, target.election, is_acceptable)
+    leader, is_unclean = elect(partition, plan.isr, plan.replicas, target.election, is_acceptable, is_last_resort)
     if leader != partition.leader:
         record.leader = leader
         if is_unclean:
@@ -109,7 +154,7 @@ def next_partition(
         record.leader = partition.leader  # rule 5
     if record.isr is None and plan.isr and plan.isr != partition.isr:  # rule 4
         record.isr = list(plan.isr)
-    _set_assignment(record, partition, plan)
+    _set_assignment(record, partition, plan, target.directories or {})
     if target.recovery_state is not None and target.recovery_state != partition.recovery_state:
         record.leader_recovery_state = target.recovery_state
     return None if _is_nothing(record) else record
@@ -121,6 +166,7 @@ def elect(
     replicas: tuple[int, ...],
     election: Election,
     is_acceptable: Acceptable,
+    is_last_resort: Acceptable = lambda _: False,
 ) -> tuple[int, bool]:
     """The leader to have (NO_LEADER if there can be none), and whether taking it loses data (rules 1 to 3)."""
 
@@ -135,9 +181,10 @@ def elect(
         if is_clean(replica):
             return replica, False
     if election is Election.UNCLEAN:
-        for replica in replicas:
-            if is_acceptable(replica):
-                return replica, True
+        for is_possible in (is_acceptable, is_last_resort):
+            for replica in replicas:
+                if is_possible(replica):
+                    return replica, True
     return NO_LEADER, False
 
 
@@ -152,17 +199,24 @@ def _completed(plan: _Plan) -> _Plan:
     return _Plan(isr, replicas, (), ())
 
 
-def _set_assignment(record: PartitionChangeRecord, partition: Partition, plan: _Plan) -> None:
+def _set_assignment(
+    record: PartitionChangeRecord, partition: Partition, plan: _Plan, directories: Mapping[int, bytes]
+) -> None:
     if plan.replicas != partition.replicas:
         record.replicas = list(plan.replicas)
-        if partition.directories:
-            record.directories = [
-                partition.directory(r) if r in partition.replicas else UNASSIGNED_DIRECTORY for r in plan.replicas
-            ]
+    if partition.directories or directories:
+        current = [partition.directory(replica) for replica in partition.replicas]
+        wanted = _directories(partition, plan.replicas, directories)
+        if wanted != current:
+            record.directories = wanted
     if plan.removing != partition.removing:
         record.removing_replicas = list(plan.removing)
     if plan.adding != partition.adding:
         record.adding_replicas = list(plan.adding)
+
+
+def _directories(partition: Partition, replicas: Iterable[int], changed: Mapping[int, bytes]) -> list[bytes]:
+    return [changed.get(replica, partition.directory(replica)) for replica in replicas]
 
 
 def _is_nothing(record: PartitionChangeRecord) -> bool:
@@ -213,7 +267,7 @@ def leader_and_isr_updates(
             isr=tuple(r for r in partition.isr if r != broker_to_remove),
             election=Election.UNCLEAN if unclean else Election.ONLINE,
         )
-        record = next_partition(key, partition, target, leader_acceptor(image, partition, is_acceptable))
+        record = change_partition(image, key, partition, target, is_acceptable)
         if record is not None:
             records.append(record)
     return records
@@ -226,9 +280,7 @@ def preferred_leader_updates(view: View, max_elections: int) -> list[PartitionCh
         if len(records) >= max_elections:
             break
         partition = view.image.topics[key.topic_id].partitions[key.partition]
-        record = next_partition(
-            key, partition, Target(election=Election.PREFERRED), leader_acceptor(view.image, partition)
-        )
+        record = change_partition(view.image, key, partition, Target(election=Election.PREFERRED))
         if record is not None:
             records.append(record)
     return records
@@ -244,9 +296,7 @@ def unclean_updates(view: View, max_elections: int) -> list[PartitionChangeRecor
         if not view.unclean_election_enabled(topic.name):
             continue
         partition = topic.partitions[key.partition]
-        record = next_partition(
-            key, partition, Target(election=Election.UNCLEAN), leader_acceptor(view.image, partition)
-        )
+        record = change_partition(view.image, key, partition, Target(election=Election.UNCLEAN))
         if record is not None:
             records.append(record)
     return records

@@ -12,7 +12,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k43_elect_leaders as wire
 from barnabas.protocol.metadata_records import PartitionChangeRecord
 from controller.decision import Decision, Failure, View, check_batch_size
-from controller.elections import Election, Target, leader_acceptor, next_partition
+from controller.elections import Election, Target, change_partition
 from controller.image import NO_LEADER, PartitionKey
 
 PREFERRED: Final = 0
@@ -59,7 +59,7 @@ def _elect_one(view: View, name: str, index: int, election_type: int) -> tuple[F
         return Failure(ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message), None
     target = Target(election=Election.UNCLEAN if is_unclean else Election.PREFERRED)
     key = PartitionKey(topic.id, index)
-    record = next_partition(key, partition, target, leader_acceptor(view.image, partition))
+    record = change_partition(view.image, key, partition, target)
     if record is not None:
         return Failure(ErrorCode.NONE), record
     code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if is_unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

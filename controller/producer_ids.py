@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.metadata_records import ProducerIdsRecord
-from controller.broker_registry import check_broker_epoch
-from controller.decision import Decision, View
+from controller.decision import Decision, View, check_broker_epoch
 
 BLOCK_SIZE: Final = 1000
 _MAX_ID: Final = 2**63 - 1

@@ -317,8 +317,13 @@ def _metadata_state(sender: Sender, image: Image, index: int, partition: Partiti
         isr=list(partition.isr),
         zk_version=partition.partition_epoch,
         replicas=list(partition.replicas),
-        offline_replicas=[replica for replica in partition.replicas if not image.is_alive(replica)],
+        offline_replicas=[replica for replica in partition.replicas if not _is_online(image, partition, replica)],
     )
+
+
+def _is_online(image: Image, partition: Partition, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.is_fenced and broker.has_online_dir(partition.directory(broker_id))
 
 
 def _deleted_state(sender: Sender, topic: Topic) -> Any:

@@ -29,7 +29,6 @@ from barnabas.protocol.metadata_records import FeatureLevelRecord, NoOpRecord
 from controller.broker_registry import (
     HeartbeatReply,
     Sessions,
-    check_broker_epoch,
     fence_stale_broker,
     process_heartbeat,
     register_broker,
@@ -37,7 +36,7 @@ from controller.broker_registry import (
 )
 from controller.channel_manager import ChannelManager, Connect
 from controller.controller_metrics import ControllerMetrics
-from controller.decision import Decision, View
+from controller.decision import Decision, View, check_broker_epoch
 from controller.elections import (
     imbalanced_partitions,
     leaderless_partitions,

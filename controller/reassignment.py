@@ -20,7 +20,7 @@ from barnabas.protocol.messages import k45_alter_partition_reassignments as alte
 from barnabas.protocol.messages import k46_list_partition_reassignments as list_wire
 from barnabas.protocol.metadata_records import PartitionChangeRecord
 from controller.decision import Decision, Failure, View, check_batch_size
-from controller.elections import Election, Target, leader_acceptor, next_partition
+from controller.elections import Election, Target, change_partition, default_directory
 from controller.image import Image, Partition, PartitionKey, Topic
 from controller.topics import check_manual_assignment
 
@@ -85,8 +85,9 @@ def _start(
         replicas=wanted + removing,
         removing=removing or None,
         adding=adding or None,
+        directories={replica: default_directory(view.image, replica) for replica in adding},
     )
-    return next_partition(key, partition, target, leader_acceptor(view.image, partition))
+    return change_partition(view.image, key, partition, target)
 
 
 def original_replicas(partition: Partition) -> tuple[int, ...]:
@@ -121,7 +122,7 @@ def _cancel(view: View, topic: Topic, key: PartitionKey, partition: Partition) -
         adding=(),
         election=Election.UNCLEAN if unclean_allowed else Election.ONLINE,
     )
-    return next_partition(key, partition, target, leader_acceptor(view.image, partition))
+    return change_partition(view.image, key, partition, target)
 
 
 def list_reassignments(

@@ -23,6 +23,7 @@ from barnabas.protocol.messages import k37_create_partitions as partitions_wire
 from barnabas.protocol.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from controller import configs
 from controller.decision import Decision, Failure, View, check_batch_size, first_duplicates
+from controller.elections import default_directory
 from controller.image import Image, Partition, Topic
 from controller.placement import UsableBroker, place_replicas
 from controller.topic_names import CLUSTER_METADATA_TOPIC, check_collision, check_name
@@ -150,7 +151,12 @@ def _placed_partition(image: Image, replicas: tuple[int, ...]) -> Partition:
             f"Unable to replicate the partition {len(replicas)} time(s): All brokers are currently fenced or in "
             "controlled shutdown.",
         )
-    return Partition(replicas=replicas, isr=isr, leader=isr[0])
+    return _new_partition(image, replicas, isr)
+
+
+def _new_partition(image: Image, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Partition:
+    directories = tuple(default_directory(image, replica) for replica in replicas)
+    return Partition(replicas=replicas, isr=isr, leader=isr[0], directories=directories)
 
 
 def _manual_assignment(view: View, topic: Any) -> list[Partition]:
@@ -194,7 +200,7 @@ def manual_partition(image: Image, index: int, replicas: Sequence[int], factor: 
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
             "controlled shutdown.",
         )
-    return Partition(replicas=tuple(replicas), isr=isr, leader=isr[0])
+    return _new_partition(image, tuple(replicas), isr)
 
 
 def check_manual_assignment(image: Image, replicas: Sequence[int], factor: int | None) -> None:

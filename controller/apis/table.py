@@ -20,6 +20,7 @@ from controller.apis import (
     k63_broker_heartbeat,
     k64_unregister_broker,
     k67_allocate_producer_ids,
+    k73_assign_replicas_to_dirs,
 )
 
 TABLE = make_table(
@@ -39,4 +40,5 @@ TABLE = make_table(
     k63_broker_heartbeat.API,
     k64_unregister_broker.API,
     k67_allocate_producer_ids.API,
+    k73_assign_replicas_to_dirs.API,
 )

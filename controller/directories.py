@@ -1,0 +1,102 @@
+"""Log directories: brokers tell in which each replica lies, and which of them failed (KIP-858).
+
+Rules
+1. A directory fails with its replicas: they leave their ISRs and leaderships, the broker's other ones stay.
+2. A broker that tells of a replica in a directory that has failed already is believed, and rule 1 holds for it.
+3. A replica that is the last of its ISR, and whose directory its broker no longer has, keeps that directory: what the
+   broker holds of it now, elsewhere, is not the data. When the directory comes back, so does the leader.
+
+Threads: none; pure.
+
+Source: ReplicationControlManager.handleAssignReplicasToDirs, handleDirectoriesOffline (Kafka 4.3), which have no
+rule 3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import k73_assign_replicas_to_dirs as wire
+from barnabas.protocol.metadata_records import BrokerRegistrationChangeRecord
+from controller.decision import Decision, View, check_broker_epoch
+from controller.elections import Target, change_partition, leader_and_isr_updates
+from controller.image import NO_LEADER, Broker, Partition, PartitionKey, Topic, with_records
+
+log = logging.getLogger("barnabas.controller.directories")
+
+
+def assign_replicas_to_dirs(
+    view: View, request: wire.AssignReplicasToDirsRequest
+) -> Decision[wire.AssignReplicasToDirsResponse]:
+    """Note where a broker's replicas lie; raises STALE_BROKER_EPOCH for the request as a whole."""
+    broker = check_broker_epoch(view.image, request.broker_id, request.broker_epoch)
+    records: list[Any] = []
+    failed: list[PartitionKey] = []
+    response = wire.AssignReplicasToDirsResponse()
+    for directory in request.directories:
+        told = wire.ResponseDirectoryData(id=directory.id, topics=[])
+        for asked in directory.topics:
+            topic = view.image.topics.get(asked.topic_id)
+            answers = []
+            for index in (p.partition_index for p in asked.partitions):
+                error = _error(broker, topic, index)
+                if topic is not None and error is ErrorCode.NONE:
+                    records += _assign(view, broker, PartitionKey(topic.id, index), directory.id)
+                    if not broker.has_online_dir(directory.id):
+                        failed.append(PartitionKey(topic.id, index))
+                answers.append(wire.ResponsePartitionData(partition_index=index, error_code=error))
+            told.topics.append(wire.ResponseTopicData(topic_id=asked.topic_id, partitions=answers))
+        response.directories.append(told)
+    if failed:
+        ahead = View(with_records(view.image, records), view.config, view.rng)
+        records += leader_and_isr_updates(ahead, failed, broker_to_remove=broker.id)
+    return Decision(records, response)
+
+
+def _error(broker: Broker, topic: Topic | None, index: int) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if broker.id in partition.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _assign(view: View, broker: Broker, key: PartitionKey, directory: bytes) -> Sequence[Any]:
+    partition = view.image.topics[key.topic_id].partitions[key.partition]
+    if is_lost(broker, partition):
+        log.warning(
+            "Broker %d holds another log of %s-%d, which only its lost directory %s had whole",
+            broker.id, view.image.topics[key.topic_id].name, key.partition, partition.directory(broker.id).hex(),
+        )  # fmt: skip
+        return []
+    record = change_partition(view.image, key, partition, Target(directories={broker.id: directory}))
+    return [] if record is None else [record]
+
+
+def is_lost(broker: Broker, partition: Partition) -> bool:
+    """Whether the broker alone has had the partition's data, in a directory that it does not have now (rule 3)."""
+    is_last = partition.leader == NO_LEADER and partition.isr == (broker.id,)
+    return is_last and not broker.has_online_dir(partition.directory(broker.id))
+
+
+def directory_failures(view: View, broker: Broker, reported: Sequence[bytes]) -> list[Any]:
+    """Strike failed log directories from the registration and take their replicas out of the ISRs (rule 1)."""
+    offline = [directory for directory in reported if directory in broker.log_dirs]
+    if not offline:
+        return []
+    keys = [
+        PartitionKey(topic.id, index)
+        for topic, index, partition in view.image.each_partition()
+        if broker.id in partition.replicas and partition.directory(broker.id) in offline
+    ]
+    log.warning("Broker %d reports %d log directories offline", broker.id, len(offline))
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        log_dirs=[directory for directory in broker.log_dirs if directory not in offline],
+    )
+    return [*leader_and_isr_updates(view, keys, broker_to_remove=broker.id), change]
