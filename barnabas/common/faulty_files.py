@@ -173,6 +173,10 @@ class MemoryFileSystem:
         with self._lock:
             return self._inode(path).mtime_ms
 
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        with self._lock:
+            self._inode(path).mtime_ms = mtime_ms
+
     def listdir(self, path: str) -> list[Entry]:
         with self._lock:
             if path not in self._dirs:
@@ -348,6 +352,10 @@ class FaultyFileSystem:
 
     def mtime_ms(self, path: str) -> int:
         return self.inner.mtime_ms(path)
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        self.step("set_mtime", path)
+        self.inner.set_mtime_ms(path, mtime_ms)
 
     def listdir(self, path: str) -> list[Entry]:
         return self.inner.listdir(path)

@@ -115,6 +115,9 @@ class FileSystem(Protocol):
     def mtime_ms(self, path: str) -> int:
         """Return the last modification time in milliseconds since the epoch."""
 
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        """Set the last modification time."""
+
     def listdir(self, path: str) -> list[Entry]:
         """Return what a directory holds, sorted by name."""
 
@@ -296,6 +299,9 @@ class OsFileSystem:
 
     def mtime_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
 
     def listdir(self, path: str) -> list[Entry]:
         entries = []

@@ -26,12 +26,12 @@ Source: Kafka's UnifiedLog and LocalLog, 4.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from broker.storage.checkpoints import write_partition_metadata
 from broker.storage.log_producers import rebuild_producer_state
 from broker.storage.log_reader import Found, aborted_transactions, find
+from broker.storage.log_segments import LogSegmentKeeper
 from broker.storage.log_types import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -54,7 +54,7 @@ from broker.storage.log_types import (
     RecordValidationError,
     TimestampOffset,
 )
-from broker.storage.log_writer import LogWriter, UnexpectedAppendOffsetError
+from broker.storage.log_writer import UnexpectedAppendOffsetError
 from broker.storage.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, delete_dir_name
 from broker.storage.segment import LogSegment
 from broker.storage.segments import SegmentList
@@ -77,7 +77,7 @@ __all__ = [
 log = logging.getLogger("barnabas.storage.log")
 
 
-class Log(LogWriter):
+class Log(LogSegmentKeeper):
     """One partition's log; see the module's header."""
 
     # Reading
@@ -106,10 +106,10 @@ class Log(LogWriter):
                 if isolation is FetchIsolation.TXN_COMMITTED
                 else None
             )
-        except MalformedMessageError as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in {self.topic_partition}") from None
-        except OSError as error:
-            raise self._fail(error) from error
+        except (MalformedMessageError, OSError) as error:
+            if self._segments is not segments:  # taken away under this reader: compacted, or too old
+                return self.read(fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message)
+            raise self._read_error(error) from error
         return FetchData(
             fetch_offset,
             None if found is None else found.slice,
@@ -120,6 +120,11 @@ class Log(LogWriter):
             self._end.offset,
             aborted,
         )
+
+    def _read_error(self, error: MalformedMessageError | OSError) -> ApiError:
+        if isinstance(error, OSError):
+            return self._fail(error)
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in {self.topic_partition}")
 
     def _aborted(
         self, segments: SegmentList, found: Found | None, fetch_offset: int, limit: LogOffsetMetadata
@@ -151,20 +156,21 @@ class Log(LogWriter):
             return TimestampOffset(NO_TIMESTAMP, self._end.offset, epochs.latest_epoch)
         if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
             return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_EPOCH)  # nothing is tiered
+        segments = self._segments
         try:
             if timestamp == MAX_TIMESTAMP:
-                newest = max(self._segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
+                newest = max(segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
                 return newest.find_max_timestamp()
-            for segment in self._segments:
+            for segment in segments:
                 if segment.largest_timestamp >= timestamp:
                     # Why go on if none: all of the segment's records may lie below the log's start.
                     found = segment.find_by_timestamp(timestamp, self.log_start_offset)
                     if found is not None:
                         return found
-        except MalformedMessageError as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in {self.topic_partition}") from None
-        except OSError as error:
-            raise self._fail(error) from error
+        except (MalformedMessageError, OSError) as error:
+            if self._segments is not segments:
+                return self.fetch_offset_by_timestamp(timestamp)
+            raise self._read_error(error) from error
         return None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -189,16 +195,26 @@ class Log(LogWriter):
             log.info("Truncating %s to offset %d", self.topic_partition, offset)
             if offset < self._segments.first.base_offset:
                 self._restart_locked(offset)
-                return True
-            self._recent = {}
-            gone = [segment for segment in self._segments if segment.base_offset > offset]
-            self._remove_segments_locked(gone)
-            self._segments.active.truncate_to(offset)
-            self.recovery_point = min(self.recovery_point, offset)
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self._set_end_locked(offset)
-            self._reload_producers_locked(offset)
-            return True
+            else:
+                self._cut_locked(offset)
+        self._tell_truncated(offset)
+        return True
+
+    def _cut_locked(self, offset: int) -> None:
+        self._recent = {}
+        self.truncation_count += 1
+        gone = [segment for segment in self._segments if segment.base_offset > offset]
+        self._remove_segments_locked(gone)
+        self._segments.active.truncate_to(offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._set_end_locked(offset)
+        self._reload_producers_locked(offset)
+
+    def _tell_truncated(self, offset: int) -> None:
+        if self._on_truncated is not None:
+            with self._disk_errors():
+                self._on_truncated(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything; the next record gets `offset`."""
@@ -206,9 +222,11 @@ class Log(LogWriter):
             self._check_usable_locked()
             log.info("Truncating %s fully, to start at offset %d", self.topic_partition, offset)
             self._restart_locked(offset, log_start_offset)
+        self._tell_truncated(offset)
 
     def _restart_locked(self, offset: int, log_start_offset: int | None = None) -> None:
         self._recent = {}
+        self.truncation_count += 1
         old = self._segments.all
         for segment in old:
             segment.mark_deleted()
@@ -229,70 +247,6 @@ class Log(LogWriter):
         )
         self._first_unstable = None
         self._update_first_unstable_locked()
-
-    # Deleting old segments
-
-    def deletable_segments(self, predicate: Callable[[LogSegment, int | None], bool]) -> list[LogSegment]:
-        """Return the oldest segments for which `predicate(segment, next base offset)` holds, none that reaches
-        above the high watermark.
-        """
-        segments = self._segments
-        found: list[LogSegment] = []
-        for index, segment in enumerate(segments.all):
-            next_base = segments.next_base(index)
-            upper_bound = self._end.offset if next_base is None else next_base
-            is_last_and_empty = next_base is None and segment.size == 0
-            if self._high_watermark.offset < upper_bound or is_last_and_empty or not predicate(segment, next_base):
-                break
-            found.append(segment)
-        return found
-
-    def delete_segments(self, segments: Sequence[LogSegment], reason: str) -> int:
-        """Delete segments from the log's beginning, moving its start; rolls first if the active one is among them."""
-        if not segments:
-            return 0
-        with self._lock, self._disk_errors():
-            self._check_usable_locked()
-            current = {id(segment) for segment in self._segments}
-            doomed = [segment for segment in segments if id(segment) in current]
-            if not doomed:
-                return 0
-            if self._segments.active in doomed:
-                self._roll_locked(0)
-            index = self._segments.floor_index(doomed[-1].base_offset)
-            start = self._segments.next_base(index)
-            assert start is not None
-            if start > self.log_start_offset:
-                self._set_log_start_locked(start)
-                self.leader_epoch_cache.truncate_from_start(start)
-                self.producer_state.on_log_start_offset(start)
-                self._update_first_unstable_locked()
-            log.info("Deleting %d segments of %s due to %s", len(doomed), self.topic_partition, reason)
-            self._remove_segments_locked(doomed)
-            return len(doomed)
-
-    def _remove_segments_locked(self, gone: Sequence[LogSegment]) -> None:
-        """Take segments out of the log, rename their files now and remove them after file.delete.delay.ms."""
-        if not gone:
-            return
-        self._segments = self._segments.without(gone)
-        snapshots = []
-        for segment in gone:
-            segment.mark_deleted()
-            marked = self.producer_state.mark_snapshot_deleted(segment.base_offset)
-            if marked is not None:
-                snapshots.append(marked)
-        self._delete_later(gone, snapshots)
-
-    def _delete_later(self, gone: Sequence[LogSegment], paths: Sequence[str] = ()) -> None:
-        def delete() -> None:
-            with self._disk_errors():
-                for segment in gone:
-                    segment.delete()
-                for path in paths:
-                    self._fs.unlink(path)
-
-        self._scheduler.schedule_once("delete-file", delete, self.config.file_delete_delay_ms)
 
     # Settings, identity, end of life
 
@@ -335,6 +289,7 @@ class Log(LogWriter):
     def rename(self, name: str) -> None:
         """Move the directory to another name in the same log directory; readers that have files open go on."""
         with self._lock, self._disk_errors():
+            self._check_usable_locked()
             self._rename_locked(name)
 
     def rename_for_delete(self) -> str:

@@ -36,6 +36,9 @@ log = logging.getLogger("barnabas.storage.log")
 DiskFailureHandler = Callable[[str, OSError], None]
 """Told the partition's directory and the error."""
 
+TruncationListener = Callable[["LogBase", int], None]
+"""Told the log and the offset that it was truncated to, without the log's lock."""
+
 EPOCH_FLUSH_DELAY_MS = 1_000
 """Why not at once: what changes many logs' epochs, an election, has better use for the disk at that moment."""
 
@@ -54,6 +57,7 @@ class LogBase:
         loaded: LoadedLog,
         *,
         on_disk_failure: DiskFailureHandler | None = None,
+        on_truncated: TruncationListener | None = None,
         full_validation: bool = True,
     ) -> None:
         # Fixed before start
@@ -62,6 +66,7 @@ class LogBase:
         self._clock = clock
         self._scheduler = scheduler
         self._on_disk_failure = on_disk_failure
+        self._on_truncated = on_truncated
         self._full_validation = full_validation
         self._lock = threading.Lock()  # guards the log's state and serialises its writers
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
@@ -79,6 +84,7 @@ class LogBase:
         self._first_unstable: LogOffsetMetadata | None = None
         self._failure: OSError | None = None  # set once
         self._closed = False
+        self.truncation_count = 0  # what the cleaner read before it grew is no longer the log
         self.last_flushed_ms = clock.wall_ms()
         # Guarded by: _lock (the epoch cache and the dict below are also read without it)
         self.producer_state = loaded.producer_state
@@ -141,6 +147,11 @@ class LogBase:
     @property
     def is_offline(self) -> bool:
         return self._failure is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the log was closed, or given up for deletion."""
+        return self._closed
 
     def locate(self, offset: int) -> LogOffsetMetadata:
         """Return `offset` with its position, so that bytes between two offsets of a segment can be counted."""
@@ -268,6 +279,10 @@ class LogBase:
             yield
         except OSError as error:
             raise self._fail(error) from error
+
+    def fail(self, error: OSError) -> None:
+        """Take note that the disk failed under this log, in work done on it from outside (the cleaner's)."""
+        self._fail(error)
 
     def _fail(self, error: OSError) -> ApiError:
         self.mark_offline(error)

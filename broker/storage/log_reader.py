@@ -86,7 +86,8 @@ def _end_in(segments: SegmentList, index: int, limit: LogOffsetMetadata) -> int:
     segment = segments.all[index]
     if limit.position != UNKNOWN_POSITION:
         if limit.segment_base_offset == segment.base_offset:
-            return limit.position
+            # Why min: the limit may speak of the segment as it was before the cleaner made it smaller.
+            return min(limit.position, segment.size)
         return segment.size if segment.base_offset < limit.segment_base_offset else 0
     next_base = segments.next_base(index)
     if next_base is not None and next_base <= limit.offset:

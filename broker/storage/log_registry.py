@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
@@ -18,6 +18,7 @@ from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.storage import log_upkeep
 from broker.storage.log import Log, LogConfig
+from broker.storage.log_base import LogBase
 from broker.storage.log_directory import LogDirectory
 from broker.storage.log_loading import Found
 from broker.storage.names import partition_dir_name
@@ -27,6 +28,16 @@ from broker.storage.scheduler import TaskScheduler
 log = logging.getLogger("barnabas.storage.log_manager")
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
+
+
+class LogWatcher(Protocol):
+    """Who keeps notes of logs that must follow what happens to them: the cleaner."""
+
+    def on_truncated(self, target: LogBase, offset: int) -> None:
+        """A log was cut off at an offset."""
+
+    def on_removed(self, tp: TopicPartition, directory: str) -> None:
+        """A partition lies in this log directory no more."""
 
 
 class LogRegistry:
@@ -45,6 +56,7 @@ class LogRegistry:
         fs: FileSystem,
     ) -> None:
         self.on_directory_failure: DirectoryFailureListener | None = None  # fixed before start
+        self.watcher: LogWatcher | None = None  # fixed before start
         self.directories = [LogDirectory(fs, os.path.abspath(path)) for path in log_dirs]  # fixed before start
         self._config = config
         self._clock = clock
@@ -172,8 +184,13 @@ class LogRegistry:
             self._scheduler,
             loaded,
             on_disk_failure=self._on_disk_failure,
+            on_truncated=self._on_truncated,
             full_validation=self._config.barnabas_record_validation == "full",
         )
+
+    def _on_truncated(self, target: LogBase, offset: int) -> None:
+        if self.watcher is not None:
+            self.watcher.on_truncated(target, offset)
 
     # Failing
 

@@ -78,6 +78,13 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
+class LastRecord(NamedTuple):
+    """What the cleaner must keep of a producer: its last data batch, else (offset -1) a marker of this epoch."""
+
+    data_offset: int
+    producer_epoch: int
+
+
 class AbortedTransaction(NamedTuple):
     """A transaction whose records a read_committed consumer must drop."""
 
@@ -147,6 +154,14 @@ class LogConfig(Protocol):
     def compact(self) -> bool: ...
     @property
     def delete(self) -> bool: ...
+    @property
+    def min_cleanable_dirty_ratio(self) -> float: ...
+    @property
+    def min_compaction_lag_ms(self) -> int: ...
+    @property
+    def max_compaction_lag_ms(self) -> int: ...
+    @property
+    def delete_retention_ms(self) -> int: ...
     @property
     def compression_type(self) -> str: ...
     @property

@@ -35,8 +35,10 @@ def scan_headers(file: FileHandle, position: int, end: int) -> Iterator[tuple[in
         position += header.size_in_bytes
 
 
-def scan_batches(file: FileHandle, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield (position, header, batch) of each whole batch in [position, end).
+def scan_batches(
+    file: FileHandle, position: int, end: int, chunk_size: int = BATCH_CHUNK_SIZE
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield (position, header, batch) of each whole batch in [position, end), reading `chunk_size` bytes at a time.
 
     Raises MalformedMessageError at a cut one.
     """
@@ -45,13 +47,13 @@ def scan_batches(file: FileHandle, position: int, end: int) -> Iterator[tuple[in
     while position < end:
         at = position - chunk_start
         if at + HEADER_SIZE > len(chunk):
-            chunk, chunk_start, at = _read_chunk(file, position, BATCH_CHUNK_SIZE, end), position, 0
+            chunk, chunk_start, at = _read_chunk(file, position, max(chunk_size, HEADER_SIZE), end), position, 0
         header = read_header(chunk, at)
         size = header.size_in_bytes
         if size > end - position:
             raise MalformedMessageError(f"the batch at {position} is cut short")
         if at + size > len(chunk):
-            chunk, chunk_start, at = _read_chunk(file, position, max(size, BATCH_CHUNK_SIZE), end), position, 0
+            chunk, chunk_start, at = _read_chunk(file, position, max(size, chunk_size), end), position, 0
             if size > len(chunk):
                 raise MalformedMessageError(f"the batch at {position} is cut short")
         yield position, header, chunk[at : at + size]

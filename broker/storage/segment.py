@@ -148,14 +148,20 @@ class LogSegment:
         except FileNotFoundError:
             return self.created_ms
 
-    def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
-        """Return how long the segment has been filling: by its records' clock if they have one, else by ours."""
+    @property
+    def first_batch_timestamp(self) -> int | None:
+        """The greatest timestamp of the first batch; None if there is no batch."""
         if self._rolling_timestamp is None and self.size:
             for _, header in scan_headers(self.file, 0, self.size):
                 self._rolling_timestamp = header.max_timestamp
                 break
-        if self._rolling_timestamp is not None and self._rolling_timestamp >= 0:
-            return message_timestamp - self._rolling_timestamp
+        return self._rolling_timestamp
+
+    def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
+        """Return how long the segment has been filling: by its records' clock if they have one, else by ours."""
+        began_ms = self.first_batch_timestamp
+        if began_ms is not None and began_ms >= 0:
+            return message_timestamp - began_ms
         return now_ms - self.created_ms
 
     def should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig) -> bool:
@@ -207,6 +213,8 @@ class LogSegment:
         return start
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
+        if self.offset_index.is_full or self.time_index.is_full:
+            return  # an append rolls before that; the cleaner copies into what segments of other settings have left
         self.offset_index.append(last_offset, position)
         newest = self.max_timestamp_so_far
         self.time_index.maybe_append(newest.timestamp, newest.offset)
@@ -314,7 +322,7 @@ class LogSegment:
     def _index_recovered(self, position: int, header: BatchHeader) -> None:
         if header.max_timestamp > self.max_timestamp_so_far.timestamp:
             self._max_timestamp = TimestampOffset(header.max_timestamp, header.last_offset)
-        if self._bytes_since_index > self.index_interval_bytes and not self.offset_index.is_full:
+        if self._bytes_since_index > self.index_interval_bytes:
             self._add_index_entries(header.last_offset, position)
         self._bytes_since_index += header.size_in_bytes
 
@@ -391,6 +399,10 @@ class LogSegment:
         self.offset_index.rename(self._path(INDEX_SUFFIX))
         self.time_index.rename(self._path(TIME_INDEX_SUFFIX))
         self.txn_index.rename(self._path(TXN_INDEX_SUFFIX))
+
+    def has_suffix(self, suffix: str) -> bool:
+        """Tell whether the files' names end like this (`.cleaned`, `.swap`, `.deleted`)."""
+        return self._suffix == suffix
 
     def mark_deleted(self) -> None:
         """Rename the files for deletion: they are then gone for a start, though readers may still hold them."""

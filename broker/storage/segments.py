@@ -42,6 +42,10 @@ class SegmentList:
     def with_added(self, segment: LogSegment) -> SegmentList:
         return SegmentList((*self.all, segment))
 
+    def with_inserted(self, segment: LogSegment) -> SegmentList:
+        index = self.floor_index(segment.base_offset) + 1
+        return SegmentList((*self.all[:index], segment, *self.all[index:]))
+
     def without(self, removed: Sequence[LogSegment]) -> SegmentList:
         gone = {id(segment) for segment in removed}
         return SegmentList([segment for segment in self.all if id(segment) not in gone])

@@ -35,6 +35,10 @@ class Settings:
     max_message_bytes: int = 1024 * 1024 + 12
     compact: bool = False
     delete: bool = True
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    delete_retention_ms: int = 86_400_000
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
