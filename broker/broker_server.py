@@ -87,7 +87,7 @@ class BrokerServer:
     def _build(self, fs: FileSystem, known_cluster_id: str | None) -> None:
         config, clock, registry = self.config, self._clock, self.registry
         self.channel = RequestChannel(config.queued_max_requests)
-        request_log = RequestLog(RequestMetrics(registry))
+        request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
         self.sockets = SocketServer(
             config.listeners_parsed,
             config,

@@ -98,6 +98,8 @@ class Dispatcher:
         except (RefusedError, MalformedMessageError, UnsupportedVersionError) as error:
             self._refuse(request, str(error))
             return
+        if self._request_log.wants(api.key):
+            self._request_log.received(request)
         if to_wake and api.key not in QUICK_KEYS:
             wake_all(to_wake)
         answer = self._dispatch(api, request)
@@ -222,6 +224,7 @@ class Dispatcher:
     def _encode(self, request: Request, reply: Reply) -> None:
         parts = headers.response_parts(request.header, reply.message)
         request.parts = parts
+        request.response_size_bytes = headers.frame_size(parts)
         request.action = _SEND_AND_CLOSE if reply.close_after else _SEND
         self._request_log.replied(request, reply.message)
 
@@ -270,6 +273,12 @@ class HandlerPool:
         self._requests = channel.requests
         self._dispatcher = Dispatcher(table, services, request_log, clock)
         self._idle = registry.meter(catalogue.REQUEST_HANDLER_AVG_IDLE_PERCENT)
+        own_idle = catalogue.BROKER_REQUEST_HANDLER_AVG_IDLE_PERCENT
+        if thread_prefix == "controller":
+            own_idle = catalogue.CONTROLLER_REQUEST_HANDLER_AVG_IDLE_PERCENT
+        registry.meter_of(own_idle, lambda: self._idle.count)
+        registry.gauge(catalogue.REQUEST_HANDLER_COUNT, lambda: len(self._threads))
+        registry.gauge(catalogue.SLEEPING_REQUEST_HANDLER_COUNT, channel.requests.sleeping_handlers)
         self._clock = clock
         self._thread_prefix = thread_prefix
         self._lock = threading.Lock()  # serialises resizes

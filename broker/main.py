@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         arguments = parse_arguments(BROKER, argv)
         logs.configure()
         config = Config.load(arguments.file, role=BROKER, overrides=arguments.overrides, environment=environment)
+        logs.use_format(config.barnabas_log_format)
         server = BrokerServer(config, SystemClock(), OsFileSystem(), ending.ask)
     except (ConfigError, LogDirectoryError, StartError, OSError) as error:
         print(f"broker: {error}", file=sys.stderr)

@@ -9,16 +9,33 @@ import threading
 from typing import TYPE_CHECKING
 
 from barnabas.common.clock import NS_PER_S, Clock
-from metrics import catalogue
+from metrics import catalogue as c
 
 if TYPE_CHECKING:
     from metrics.registry import Registry
+    from metrics.request_metrics import RequestMetrics, ThreadUse
 
 _WINDOW_NS = 30 * NS_PER_S
 
 Software = tuple[str, str]
 
 UNKNOWN_SOFTWARE: Software = ("unknown", "unknown")
+#: What a processor registers under its listener and number.
+PROCESSOR_ROWS = (
+    c.CONNECTION_CREATION,
+    c.CONNECTION_CLOSE,
+    c.CONNECTION_COUNT,
+    c.CONNECTIONS,
+    c.EXPIRED_CONNECTIONS,
+    c.IO_RATIO,
+    c.IO_WAIT_RATIO,
+    c.IO_WAIT_TIME_NS,
+    c.REQUEST,
+    c.RESPONSE,
+    c.NETWORK_IO,
+    c.INCOMING_BYTE,
+    c.OUTGOING_BYTE,
+)
 
 
 class IdleMeter:
@@ -42,11 +59,15 @@ class IdleMeter:
         self._idle_ns += now_ns - self._since_ns
         self._since_ns = 0
 
+    def total_ns(self) -> int:
+        """Return how long it has slept in all; from any thread."""
+        since_ns = self._since_ns
+        return self._idle_ns + (self._clock.monotonic_ns() - since_ns if since_ns else 0)
+
     def share(self) -> float:
         """Return the share, 0 to 1; from any thread."""
         now_ns = self._clock.monotonic_ns()
-        since_ns = self._since_ns
-        idle_ns = self._idle_ns + (now_ns - since_ns if since_ns else 0)
+        idle_ns = self.total_ns()
         with self._lock:
             begin_ns, idle_then_ns = self._marks[0]
             if now_ns - self._marks[1][0] >= _WINDOW_NS:
@@ -56,28 +77,60 @@ class IdleMeter:
 
 
 class ProcessorMetrics:
-    """The instruments of one processor."""
+    """The instruments of one processor. What requests weigh is asked of `RequestMetrics`, where the processor's thread
+    records them.
+    """
 
-    def __init__(self, registry: Registry, clock: Clock, listener: str, processor_id: int) -> None:
+    def __init__(
+        self, registry: Registry, clock: Clock, listener: str, processor_id: int, requests: RequestMetrics
+    ) -> None:
         self.idle = IdleMeter(clock)
         self.expired_count = 0  # owner: processor; sessions that had to authenticate again and did not
-        self._registry = registry
-        self._labels = {"listener": listener, "networkProcessor": processor_id}
-        self._created = registry.counter(catalogue.CONNECTION_CREATION_TOTAL, **self._labels)
-        self._closed = registry.counter(catalogue.CONNECTION_CLOSE_TOTAL, **self._labels)
-        self._by_software: dict[Software, int] = {}  # owner: processor
         self.connection_count = 0  # owner: processor
-        registry.gauge(catalogue.CONNECTION_COUNT, lambda: self.connection_count, **self._labels)
-        registry.gauge(catalogue.PROCESSOR_IDLE_PERCENT, self.idle.share, networkProcessor=processor_id)
+        self._registry = registry
+        self._requests = requests
+        self._labels = {"listener": listener, "networkProcessor": processor_id}
+        self._thread: int | None = None  # set by the processor's thread when it starts
+        self._created = registry.sensor(c.CONNECTION_CREATION, **self._labels)
+        self._closed = registry.sensor(c.CONNECTION_CLOSE, **self._labels)
+        self._by_software: dict[Software, int] = {}  # owner: processor
+        sensors = {
+            c.REQUEST: lambda: self._use().requests,
+            c.RESPONSE: lambda: self._use().requests,
+            c.NETWORK_IO: lambda: 2 * self._use().requests,
+            c.INCOMING_BYTE: lambda: self._use().request_bytes,
+            c.OUTGOING_BYTE: lambda: self._use().response_bytes,
+        }
+        gauges = {
+            c.CONNECTION_COUNT: lambda: self.connection_count,
+            c.EXPIRED_CONNECTIONS: lambda: self.expired_count,
+            c.IO_WAIT_RATIO: self.idle.share,
+            c.IO_RATIO: lambda: 1 - self.idle.share(),
+            c.IO_WAIT_TIME_NS: self.idle.total_ns,
+        }
+        for row, total in sensors.items():
+            registry.sensor_of(row, total, **self._labels)
+        for row, read in gauges.items():
+            registry.gauge(row, read, **self._labels)
+        registry.gauge(c.PROCESSOR_IDLE_PERCENT, self.idle.share, networkProcessor=processor_id)
+
+    def started(self) -> None:
+        """The processor's thread runs: called by itself."""
+        self._thread = threading.get_ident()
+
+    @property
+    def created_count(self) -> int:
+        """How many connections it was given so far."""
+        return self._created.count
 
     def opened(self) -> None:
         self.connection_count += 1
-        self._created.inc()
+        self._created.record()
         self._add(UNKNOWN_SOFTWARE, 1)
 
     def closed(self, software: Software | None) -> None:
         self.connection_count -= 1
-        self._closed.inc()
+        self._closed.record()
         self._add(software or UNKNOWN_SOFTWARE, -1)
 
     def identified(self, before: Software | None, software: Software) -> None:
@@ -87,14 +140,12 @@ class ProcessorMetrics:
 
     def remove(self) -> None:
         """Forget the instruments of a processor that ended."""
-        for row in (
-            catalogue.CONNECTION_CREATION_TOTAL,
-            catalogue.CONNECTION_CLOSE_TOTAL,
-            catalogue.CONNECTION_COUNT,
-            catalogue.CONNECTIONS,
-        ):
+        for row in PROCESSOR_ROWS:
             self._registry.remove(row, **self._labels)
-        self._registry.remove(catalogue.PROCESSOR_IDLE_PERCENT, networkProcessor=self._labels["networkProcessor"])
+        self._registry.remove(c.PROCESSOR_IDLE_PERCENT, networkProcessor=self._labels["networkProcessor"])
+
+    def _use(self) -> ThreadUse:
+        return self._requests.of_thread(self._thread)
 
     def _add(self, software: Software, change: int) -> None:
         count = self._by_software.get(software, 0) + change
@@ -102,8 +153,8 @@ class ProcessorMetrics:
         if count == 0:
             # Why removed: client software is told by clients, and the page must not grow with what they make up.
             del self._by_software[software]
-            self._registry.remove(catalogue.CONNECTIONS, **labels)
+            self._registry.remove(c.CONNECTIONS, **labels)
             return
         if software not in self._by_software:
-            self._registry.gauge(catalogue.CONNECTIONS, lambda: self._by_software.get(software, 0), **labels)
+            self._registry.gauge(c.CONNECTIONS, lambda: self._by_software.get(software, 0), **labels)
         self._by_software[software] = count

@@ -177,6 +177,7 @@ class Processor:
     def run(self) -> None:
         """Do turns until told to end."""
         self._owner.claim()
+        self.metrics.started()
         try:
             while self._is_running:
                 try:

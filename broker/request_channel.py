@@ -96,6 +96,7 @@ class Request:
         "api_local_done_ns",
         "api_remote_done_ns",
         "api_throttle_ms",
+        "bodies",
         "buffer",
         "client_software_name",
         "client_software_version",
@@ -133,6 +134,7 @@ class Request:
         self.message = None
         self.moved: list[Hashable] = []  # keys whose purgatories the handler wakes once the API has returned
         self.is_follower: bool | None = None  # a Fetch says whose it is: it is counted twice
+        self.bodies: dict[str, Any] | None = None  # request and response as JSON values, if the request log wants them
         self.error_codes: Sequence[int] | None = None  # of the answer, when the API knows them; else they are looked up
         self.client_software_name = ""  # told by ApiVersions
         self.client_software_version = ""

@@ -1,34 +1,50 @@
-"""What is kept of a finished request: metrics, and a line in the request log.
+"""What is kept of a finished request: metrics, a line in the request log, a place among the slow ones.
 
 Rules
 1. A response that carries an error gets a line, `Request 1557 from client=producer_app failed with ...`: at INFO, or at
    DEBUG for the codes by which a client is merely told what to do next (`ROUTINE`).
-2. Every completed request gets a line with its six times when `kafka.request.logger` is set to DEBUG.
-3. Error codes are looked for in the message's fields named `error_code`, by a function made once for each class.
+2. Every completed request gets a line, `Completed request:{...}` in Kafka's JSON, where `kafka.request.logger` is set
+   to DEBUG, or `kafka.request.logger.<API>` for one API only. Its bodies are taken down when it has been decoded and
+   when it is answered (`wants`), since handlers let go of them.
+3. A request slower than `barnabas.slow.request.ms` gets a line at WARN from `kafka.request.slow.logger`. Requests that
+   wait on purpose (`WAITING`) are measured without their wait.
+4. `slow` and `errors` keep the last of both for whoever looks inside; `slow` also the slowest since the last look.
+5. Error codes are looked for in the message's fields named `error_code`, by a function made once for each class.
 
-Threads: `replied` by whoever answers, `completed` by the request's processor; nothing here is locked.
+Threads: `received` and `replied` by whoever handles and answers, `completed` by the request's processor; nothing here
+is locked: the rings are deques, whose `append` is one step.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.common import logs
 from barnabas.common.clock import NS_PER_MS
-from barnabas.common.logs import REQUEST_LOGGER
+from barnabas.common.logs import REQUEST_LOGGER, SLOW_REQUEST_LOGGER
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from broker.error_codes import error_codes_of
+from broker.request_json import completed_json, header_json, message_json
+from metrics import catalogue
 
 if TYPE_CHECKING:
+    from broker.apis.api import Table
     from broker.request_channel import Request
+    from metrics.registry import Registry
     from metrics.request_metrics import RequestMetrics, Times
 
 log = logging.getLogger(REQUEST_LOGGER)
+slow_log = logging.getLogger(SLOW_REQUEST_LOGGER)
 
 NONE = 0
-_STATIONS = ("requestQueue", "local", "remote", "throttle", "responseQueue", "send")
+STATIONS = ("requestQueue", "local", "remote", "throttle", "responseQueue", "send")
+REMOTE = 2
+KEPT = 64
 
 ROUTINE = frozenset(
     {
@@ -39,6 +55,8 @@ ROUTINE = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
+#: APIs whose requests wait until there is something to answer: for bytes, for the other members of a group.
+WAITING = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})
 
 
 _NAMES = {int(code): code.name for code in ErrorCode}
@@ -49,23 +67,107 @@ def error_name(code: int) -> str:
     return _NAMES.get(code) or f"UNKNOWN_CODE_{code}"
 
 
+class SlowRequest(NamedTuple):
+    """A request that took long: who asked what, when its last byte was sent, and its six times."""
+
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: str
+    size_bytes: int
+    received_ns: int
+    sent_ns: int
+    times_ns: Times
+
+    @property
+    def total_ns(self) -> int:
+        """From its last byte to the last byte of its response."""
+        return self.sent_ns - self.received_ns
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as JSON values, times in milliseconds by station."""
+        times = {f"{name}TimeMs": ns / NS_PER_MS for name, ns in zip(STATIONS, self.times_ns, strict=True)}
+        return {
+            "api": self.api,
+            "version": self.version,
+            "correlationId": self.correlation_id,
+            "clientId": self.client_id,
+            "connection": self.connection,
+            "sizeInBytes": self.size_bytes,
+            "totalTimeMs": self.total_ns / NS_PER_MS,
+            **times,
+        }
+
+
+class FailedRequest(NamedTuple):
+    """A response with errors: who asked what, and the names of the codes."""
+
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: str
+    errors: tuple[str, ...]
+
+
 class RequestLog:
     """Records finished requests of one process."""
 
-    def __init__(self, metrics: RequestMetrics) -> None:
-        self._metrics = metrics  # fixed before start
+    def __init__(
+        self, metrics: RequestMetrics, registry: Registry | None = None, slow_ms: int = -1, table: Table | None = None
+    ) -> None:
+        self.metrics = metrics  # fixed before start
+        self._registry = registry  # fixed before start
+        self.slow: deque[SlowRequest] = deque(maxlen=KEPT)  # appended to by processors
+        self.errors: deque[FailedRequest] = deque(maxlen=KEPT)  # appended to by whoever answers
+        self._slow_ns = slow_ms * NS_PER_MS if slow_ms >= 0 else -1  # replaced whole by `set_slow_ms`
+        self._bar_ns = 0  # any processor sets it: which of two slow ones sets it does not matter
+        self._wanted: frozenset[int] = frozenset()  # replaced whole by `refresh`
+        # Made here, so that their levels can be set before the first request (fixed before start).
+        self._loggers = {key: logging.getLogger(logger_name(api.name)) for key, api in (table or {}).items()}
+        logs.on_change(self.refresh)
+        self.refresh()
+
+    # Settings, from any thread
+
+    def refresh(self) -> None:
+        """Find out anew which APIs are logged; called when the level of a logger has changed."""
+        self._wanted = frozenset(key for key, logger in self._loggers.items() if logger.isEnabledFor(logging.DEBUG))
+
+    def set_slow_ms(self, slow_ms: int) -> None:
+        """Call requests slow that take this long; -1: none."""
+        self._slow_ns = slow_ms * NS_PER_MS if slow_ms >= 0 else -1
+
+    def take_slow(self) -> list[SlowRequest]:
+        """Return the slow requests, newest last; from now on the ring takes what is slowest since now."""
+        self._bar_ns = 0
+        return list(self.slow)
+
+    # On the way of a request
+
+    def wants(self, api_key: int) -> bool:
+        """Whether requests of this API are logged."""
+        return api_key in self._wanted
+
+    def received(self, request: Request) -> None:
+        """Take the body of a request down, before its API sees it; call it if `wants` says so."""
+        if request.message is not None:
+            request.bodies = {"request": message_json(request.message, request.header.api_version)}
 
     def replied(self, request: Request, message: Any) -> None:
-        """Count and log the error codes of an answer."""
+        """Count and log the error codes of an answer; take it down if its request was."""
         assert request.api is not None
+        if request.bodies is not None:
+            request.bodies["response"] = message_json(message, min(request.header.api_version, message.MAX_VERSION))
         codes = request.error_codes if request.error_codes is not None else error_codes_of(message)
         name = request.api.name
         if not any(codes):
-            self._metrics.error(name, "NONE", len(codes))
+            self.metrics.error(name, "NONE", len(codes))
             return
         counts = Counter(codes)
         for code, count in counts.items():
-            self._metrics.error(name, error_name(code), count)
+            self.metrics.error(name, error_name(code), count)
         counts.pop(NONE, None)
         if counts:
             self._log_errors(request, counts)
@@ -75,31 +177,114 @@ class RequestLog:
         api = request.api
         if api is None:  # refused before it was understood
             return
+        header = request.header
         times = _times(request)
-        self._metrics.record(api.name, request.header.api_version, times, request.size_bytes, request.is_follower)
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("Completed request: %s", _line(request, times))
+        self.metrics.record(
+            api.name,
+            header.api_version,
+            times,
+            request.size_bytes,
+            request.is_follower,
+            request.response_size_bytes,
+            header.client_id,
+        )
+        if request.sent_ns - request.received_ns > self._bar_ns:
+            self._note_slow(request, times)
+        if request.bodies is not None:
+            self._log_completed(request, times)
 
     def dropped(self, request: Request) -> None:
         """A response found its connection closed."""
         log.debug("dropping the response for connection %s, which is closed", request.context.connection_id)
 
+    # What is written
+
+    def _log_completed(self, request: Request, times: Times) -> None:
+        assert request.bodies is not None
+        node = completed_json(request, times, request.bodies)
+        text = json.dumps(node, separators=(",", ":"), default=str)
+        self._loggers[request.header.api_key].debug("Completed request:%s", text, extra={"fields": {"request": node}})
+
+    def _note_slow(self, request: Request, times: Times) -> None:
+        header, api = request.header, request.api
+        assert api is not None
+        total_ns = request.sent_ns - request.received_ns
+        if header.api_key in WAITING:
+            total_ns -= times[REMOTE]
+            if total_ns <= self._bar_ns:
+                return
+        slow = SlowRequest(
+            api.name,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
+            request.context.connection_id,
+            request.size_bytes,
+            request.received_ns,
+            request.sent_ns,
+            times,
+        )
+        self.slow.append(slow)
+        is_slow = 0 <= self._slow_ns < total_ns
+        # Why not higher: every slow request is logged, only the slowest of the others are kept.
+        self._bar_ns = min(total_ns, self._slow_ns) if self._slow_ns >= 0 else total_ns
+        if is_slow:
+            if self._registry is not None:
+                self._registry.counter(catalogue.SLOW_REQUESTS, request=api.name).inc()
+            slow_log.warning(
+                "Slow request: %s v%d, correlation id %d from client=%s, connection %s: %s",
+                *slow[:5],
+                ", ".join(f"{name}TimeMs={ms:.3f}" for name, ms in _shown(slow)),
+                extra={"fields": slow.describe()},
+            )
+
     def _log_errors(self, request: Request, codes: Iterable[int]) -> None:
         codes = sorted(codes)
-        level = logging.DEBUG if ROUTINE.issuperset(codes) else logging.INFO
+        header, api = request.header, request.api
+        assert api is not None
+        names = tuple(map(error_name, codes))
+        is_routine = ROUTINE.issuperset(codes)
+        if not is_routine:
+            failed = FailedRequest(
+                api.name,
+                header.api_version,
+                header.correlation_id,
+                header.client_id,
+                request.context.connection_id,
+                names,
+            )
+            self.errors.append(failed)
+        level = logging.DEBUG if is_routine else logging.INFO
         if not log.isEnabledFor(level):
             return
-        header = request.header
         log.log(
             level,
             "Request %d from client=%s failed with %s (%s v%d, connection %s)",
             header.correlation_id,
             header.client_id,
-            ", ".join(map(error_name, codes)),
-            request.api.name if request.api is not None else header.api_key,
+            ", ".join(names),
+            api.name,
             header.api_version,
             request.context.connection_id,
+            extra={
+                "fields": {
+                    "requestHeader": header_json(request),
+                    "connection": request.context.connection_id,
+                    "principal": request.context.principal,
+                    "errors": names,
+                }
+            },
         )
+
+
+def logger_name(api_name: str) -> str:
+    """Return the name of the logger of one API's requests."""
+    return f"{REQUEST_LOGGER}.{api_name}"
+
+
+def _shown(slow: SlowRequest) -> list[tuple[str, float]]:
+    named = [*zip(STATIONS, slow.times_ns, strict=True), ("total", slow.total_ns)]
+    return [(name, ns / NS_PER_MS) for name, ns in named]
 
 
 def _times(request: Request) -> Times:
@@ -115,15 +300,4 @@ def _times(request: Request) -> Times:
         request.api_throttle_ms * NS_PER_MS,
         response_dequeued_ns - remote_done_ns,
         request.sent_ns - response_dequeued_ns,
-    )
-
-
-def _line(request: Request, times: Times) -> str:
-    header = request.header
-    named = zip((*_STATIONS, "total"), (*times, request.sent_ns - request.received_ns), strict=True)
-    return (
-        f"{request.api.name if request.api is not None else header.api_key} v{header.api_version} "
-        f"correlationId={header.correlation_id} clientId={header.client_id} "
-        f"connection={request.context.connection_id} listener={request.context.listener_name} "
-        f"principal={request.context.principal} " + " ".join(f"{name}TimeMs={ns / 1e6:.3f}" for name, ns in named)
     )

@@ -166,7 +166,9 @@ class SocketServer:
 
     def _make_processor(self, listener: Listener) -> Processor:
         processor_id = next(self._processor_ids)
-        metrics = ProcessorMetrics(self._registry, self._clock, listener.name, processor_id)
+        metrics = ProcessorMetrics(
+            self._registry, self._clock, listener.name, processor_id, self._request_log.metrics
+        )
         processor = Processor(
             processor_id,
             f"{self._thread_prefix}-kafka-network-thread-{self._config.node_id}-"

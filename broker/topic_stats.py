@@ -1,80 +1,236 @@
 """BrokerTopicMetrics: the meters that exist once for the broker and once more for each topic.
 
-Handles of a topic are made at its first use and kept in a dict until the topic leaves this broker; the hot path costs
-one dict lookup. Threads: any; a race makes the same handle twice, and the registry answers with the same instrument.
+Rules
+1. A topic's counts are one list for each thread: an append or a fetch finds its list once and adds to several numbers.
+2. Beside it lies the thread's list for the whole broker, to which the same is added: topics come and go.
+3. As in Kafka the broker's lines are there from the start, a topic's line from its first event on.
+
+Threads: any; a race makes the same `TopicStats` twice, and `setdefault` keeps one. The scraper reads.
+Source: Kafka's BrokerTopicMetrics, BrokerTopicStats (4.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Final
 
-from metrics import catalogue
+from metrics import catalogue as c
+from metrics.histograms import BOUNDS, CELL_SIZE, SUM, count_sorted
+from metrics.meters import Meter
 
 if TYPE_CHECKING:
-    from metrics.registry import Registry
+    from metrics.catalogue import Metric
+    from metrics.registry import Labels, Registry
 
-Mark = Callable[[int], None]
-
-_ROWS = {
-    "bytes_in": catalogue.BYTES_IN_PER_SEC,
-    "bytes_out": catalogue.BYTES_OUT_PER_SEC,
-    "bytes_rejected": catalogue.BYTES_REJECTED_PER_SEC,
-    "messages_in": catalogue.MESSAGES_IN_PER_SEC,
-    "total_produce": catalogue.TOTAL_PRODUCE_REQUESTS_PER_SEC,
-    "total_fetch": catalogue.TOTAL_FETCH_REQUESTS_PER_SEC,
-    "failed_produce": catalogue.FAILED_PRODUCE_REQUESTS_PER_SEC,
-    "failed_fetch": catalogue.FAILED_FETCH_REQUESTS_PER_SEC,
-    "invalid_magic": catalogue.INVALID_MAGIC_NUMBER_RECORDS_PER_SEC,
-    "invalid_crc": catalogue.INVALID_MESSAGE_CRC_RECORDS_PER_SEC,
-    "invalid_sequence": catalogue.INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC,
-    "replication_bytes_in": catalogue.REPLICATION_BYTES_IN_PER_SEC,
-    "replication_bytes_out": catalogue.REPLICATION_BYTES_OUT_PER_SEC,
-}
-_BROKER_ONLY = ("replication_bytes_in", "replication_bytes_out")
+# What is counted for a topic, by its place in the list.
+_ROWS: Final = (
+    c.TOTAL_PRODUCE_REQUESTS_PER_SEC,
+    c.BYTES_IN_PER_SEC,
+    c.MESSAGES_IN_PER_SEC,
+    c.TOTAL_FETCH_REQUESTS_PER_SEC,
+    c.BYTES_OUT_PER_SEC,
+    c.BYTES_REJECTED_PER_SEC,
+    c.FAILED_PRODUCE_REQUESTS_PER_SEC,
+    c.FAILED_FETCH_REQUESTS_PER_SEC,
+    c.INVALID_MAGIC_NUMBER_RECORDS_PER_SEC,
+    c.INVALID_MESSAGE_CRC_RECORDS_PER_SEC,
+    c.INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC,
+    c.NO_KEY_COMPACTED_TOPIC_RECORDS_PER_SEC,
+    c.FETCH_MESSAGE_CONVERSIONS_PER_SEC,
+    c.PRODUCE_MESSAGE_CONVERSIONS_PER_SEC,
+)
+_PRODUCES: Final = 0
+_BYTES_IN: Final = 1
+_RECORDS_IN: Final = 2
+_FETCHES: Final = 3
+_BYTES_OUT: Final = 4
+BYTES_REJECTED: Final = 5
+FAILED_PRODUCE: Final = 6
+FAILED_FETCH: Final = 7
+INVALID_MAGIC: Final = 8
+INVALID_CRC: Final = 9
+INVALID_SEQUENCE: Final = 10
+NO_KEY: Final = 11
+_BROKER_ROWS: Final = (
+    c.REPLICATION_BYTES_IN_PER_SEC,
+    c.REPLICATION_BYTES_OUT_PER_SEC,
+    c.REASSIGNMENT_BYTES_IN_PER_SEC,
+    c.REASSIGNMENT_BYTES_OUT_PER_SEC,
+)
+_SIZES_KEPT: Final = 512
 
 
 class TopicStats:
-    """The meters of one topic, or of the whole broker."""
+    """The counts of one topic."""
 
-    __slots__ = tuple(_ROWS)
+    __slots__ = ("_broker", "_cells", "_meters", "_seen", "_sizes")
 
-    bytes_in: Mark
-    bytes_out: Mark
-    bytes_rejected: Mark
-    messages_in: Mark
-    total_produce: Mark
-    total_fetch: Mark
-    failed_produce: Mark
-    failed_fetch: Mark
-    invalid_magic: Mark
-    invalid_crc: Mark
-    invalid_sequence: Mark
-    replication_bytes_in: Mark
-    replication_bytes_out: Mark
+    def __init__(self, broker: dict[int, list[int]], sizes: BatchSizes) -> None:
+        self._broker = broker  # owner of each list: the thread of that identity; all topics share it
+        self._sizes = sizes  # fixed before start
+        self._cells: dict[int, tuple[list[int], list[int]]] = {}  # likewise; the topic's list, and the broker's
+        self._meters: dict[int, Meter] = {}  # owner: the scraper; those of counts that are not zero
+        self._seen: list[int] = []  # owner: the scraper
 
-    def __init__(self, registry: Registry, topic: str | None) -> None:
-        labels = {} if topic is None else {"topic": topic}
-        for name, row in _ROWS.items():
-            if topic is None or name not in _BROKER_ONLY:
-                setattr(self, name, registry.meter(row, **labels).mark)
+    def appended(self, size_bytes: int, records: int) -> None:
+        """A produce to one partition brought this."""
+        try:
+            cell, broker = self._cells[get_ident()]
+        except KeyError:
+            cell, broker = self._own_cells()
+        cell[_PRODUCES] += 1
+        cell[_BYTES_IN] += size_bytes
+        cell[_RECORDS_IN] += records
+        broker[_PRODUCES] += 1
+        broker[_BYTES_IN] += size_bytes
+        broker[_RECORDS_IN] += records
+        self._sizes.add(size_bytes, records)
+
+    def fetched(self) -> None:
+        """One partition was read."""
+        self.count(_FETCHES)
+
+    def sent(self, size_bytes: int) -> None:
+        """A client was sent bytes of records."""
+        self.count(_BYTES_OUT, size_bytes)
+
+    def refused(self, kind: int | None, n: int, *, is_failure: bool) -> None:
+        """A produce was refused; `kind` is one of the constants above, for what is counted `n` besides."""
+        self.count(_PRODUCES)
+        if kind is not None:
+            self.count(kind, n)
+        if is_failure:
+            self.count(FAILED_PRODUCE)
+
+    def count(self, index: int, n: int = 1) -> None:
+        """Add to one of the counts."""
+        try:
+            cell, broker = self._cells[get_ident()]
+        except KeyError:
+            cell, broker = self._own_cells()
+        cell[index] += n
+        broker[index] += n
+
+    def _own_cells(self) -> tuple[list[int], list[int]]:
+        """Make the calling thread's lists."""
+        ident = get_ident()
+        broker = self._broker.setdefault(ident, [0] * len(_ROWS))
+        cells = self._cells[ident] = ([0] * len(_ROWS), broker)
+        return cells
+
+    def totals(self) -> list[int]:
+        """Return all counts, in the order of the rows."""
+        cells = [cell for cell, _ in list(self._cells.values())]
+        return list(map(sum, zip(*cells, strict=True))) if cells else [0] * len(_ROWS)
+
+    def messages_in(self) -> int:
+        """Return how many records were appended."""
+        return self.totals()[_RECORDS_IN]
+
+    def meters(self, registry: Registry) -> Iterator[tuple[Metric, Meter]]:
+        """Yield a meter for each count that is not zero; for the scraper."""
+        self._seen = self.totals()
+        for index, total in enumerate(self._seen):
+            if total:
+                meter = self._meters.get(index)
+                if meter is None:
+                    meter = self._meters[index] = Meter(registry.now_s(), partial(self._seen_at, index))
+                yield _ROWS[index], meter
+
+    def _seen_at(self, index: int) -> int:
+        return self._seen[index]
+
+
+class BatchSizes:
+    """The distributions of produced batches' bytes, records, and bytes a record.
+
+    Sizes are kept in a list of the appending thread and counted by the hundred (as in `metrics/request_metrics.py`).
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._threads: dict[int, _Sizes] = {}  # owner of each value: the thread of that identity
+        self._seen: list[_Sizes] = []  # owner: the scraper
+        registry.before_scrape(self._look)
+        for index, row in enumerate((c.BATCH_BYTES, c.BATCH_RECORDS, c.RECORD_BYTES)):
+            registry.histogram_of(row, partial(self._cells, index))
+
+    def add(self, size_bytes: int, records: int) -> None:
+        """A batch (or several, of one request and partition) was appended."""
+        ident = get_ident()
+        try:
+            pending = self._threads[ident].pending
+        except KeyError:
+            pending = (self._threads.setdefault(ident, _Sizes([[0.0] * CELL_SIZE for _ in range(3)], []))).pending
+        pending.append((size_bytes, records))
+        if len(pending) >= _SIZES_KEPT:
+            self._threads[ident] = self._threads[ident].whole()
+
+    def _look(self) -> None:
+        self._seen = [sizes.whole() for sizes in list(self._threads.values())]
+
+    def _cells(self, index: int) -> list[list[float]]:
+        return [sizes.cells[index] for sizes in self._seen]
+
+
+class _Sizes:
+    """One thread's: those counted, and those still in a list, which its owner appends to until it is replaced."""
+
+    __slots__ = ("cells", "pending")
+
+    def __init__(self, cells: list[list[float]], pending: list[tuple[int, int]]) -> None:
+        self.cells = cells
+        self.pending = pending
+
+    def whole(self) -> _Sizes:
+        """Return the same with nothing pending."""
+        batches = self.pending[:]
+        if not batches:
+            return self
+        cells = [cell[:] for cell in self.cells]
+        for cell, values in zip(cells, zip(*batches, strict=True), strict=False):
+            count_sorted(cell, sorted(values), BOUNDS)
+            cell[SUM] += sum(values)
+        of_records = cells[2]
+        for size, records in batches:
+            if records > 0:
+                of_records[bisect_left(BOUNDS, size / records)] += records
+                of_records[SUM] += size
+        return _Sizes(cells, [])
 
 
 class BrokerTopicStats:
-    """`all_topics` for the broker-wide lines, `topic(name)` for one topic's."""
+    """`topic(name)` for one topic's counts; broker-wide lines come of themselves."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry  # fixed before start
+        self._sizes = BatchSizes(registry)  # fixed before start
+        self._broker: dict[int, list[int]] = {}  # owner of each list: the thread of that identity
         self._topics: dict[str, TopicStats] = {}  # any thread sets a key to an equivalent value
-        self.all_topics = TopicStats(registry, None)  # fixed before start
+        replication_in, replication_out, reassignment_in, reassignment_out = map(registry.meter, _BROKER_ROWS)
+        self.replication_bytes_in = replication_in.mark  # fixed before start
+        self.replication_bytes_out = replication_out.mark  # fixed before start
+        self.reassignment_bytes_in = reassignment_in.mark  # fixed before start
+        self.reassignment_bytes_out = reassignment_out.mark  # fixed before start
+        for index, row in enumerate(_ROWS):
+            registry.meter_of(row, partial(self._total, index))
+        registry.source(self._of_topics)
 
     def topic(self, name: str) -> TopicStats:
-        """The topic's meters."""
+        """The topic's counts."""
         stats = self._topics.get(name)
-        return stats if stats is not None else self._topics.setdefault(name, TopicStats(self._registry, name))
+        return stats if stats is not None else self._topics.setdefault(name, TopicStats(self._broker, self._sizes))
 
     def remove(self, name: str) -> None:
-        """Forget a topic that has left this broker."""
-        if self._topics.pop(name, None) is not None:
-            for row in _ROWS.values():
-                self._registry.remove(row, topic=name)
+        """Forget a topic that has left this broker; what it counted stays in the broker's lines."""
+        self._topics.pop(name, None)
+
+    def _total(self, index: int) -> int:
+        return sum([cell[index] for cell in list(self._broker.values())])
+
+    def _of_topics(self) -> Iterator[tuple[Metric, Labels, Meter]]:
+        for name, stats in list(self._topics.items()):
+            for row, meter in stats.meters(self._registry):
+                yield row, (name,), meter

@@ -69,7 +69,9 @@ class ControllerServer:
             metrics=ControllerMetrics(self.registry, clock),
         )
         channel = RequestChannel(config.queued_max_requests)
-        request_log = RequestLog(RequestMetrics(self.registry))
+        request_log = RequestLog(
+            RequestMetrics(self.registry), self.registry, int(config.barnabas_slow_request_ms), table=TABLE
+        )
         self.sockets = SocketServer(
             listeners, config, channel, request_log, self.registry, clock, thread_prefix="controller"
         )
@@ -94,7 +96,7 @@ class ControllerServer:
             clock,
             thread_prefix="controller",
         )
-        process.register(self.registry)
+        process.register(self.registry, is_controller=True)
         self.page = MetricsServer(
             self.registry, str(config.barnabas_metrics_host), int(config.barnabas_metrics_port), clock
         )
@@ -142,6 +144,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         arguments = parse_arguments(CONTROLLER, argv)
         logs.configure()
         config = Config.load(arguments.file, role=CONTROLLER, overrides=arguments.overrides, environment=environment)
+        logs.use_format(config.barnabas_log_format)
         server = ControllerServer(config, SystemClock(), OsFileSystem(), environment.get("CLUSTER_ID"))
     except (ConfigError, DirectoryError, ApiError, OSError) as error:
         print(f"controller: {error}", file=sys.stderr)

@@ -1,224 +1,224 @@
-"""From the registry to the text of /metrics: the one place that knows the names dashboards use.
+"""From the registry to the text of /metrics (exposition format 0.0.4). The names are in `names.py`.
 
-Names. The MBean `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` begins `kafka_server_brokertopicmetrics_`;
-then
+The text is put together here, not by prometheus_client: a broker with a thousand partitions has tens of thousands of
+lines, and what a scrape takes from the interpreter is taken from requests. So labels are spelt once and kept
+(`_labels`), and each family is one join over numbers gathered before. What the process uses (memory, descriptors) is
+prometheus_client's, imported at the first scrape, since it takes 12 MB.
 
-| kind      | Strimzi's dialect (jmx_exporter)   | Confluent's and Grafana's dialect              |
-|-----------|------------------------------------|------------------------------------------------|
-| meter     | `bytesin_total`, a counter         | `bytesinpersec`, the count                     |
-| ratio     | `..idle_percent`, one-minute rate  | `..idlepercent` and `.._oneminuterate`, same   |
-| gauge     | `..` (`.._percent` if so named)    | `..`                                           |
-| counter   | `.._total`                         | -                                              |
-| histogram | `..{quantile=}`, `.._count`        | the same; and `.._sum`                         |
-
-Where both dialects have one name there is one family. A label in camel case is given in lower case as well, on the same
-series: two series would double every sum. Histograms of the request stages also come as true Prometheus histograms, in
-seconds, under `kafka_network_requestmetrics_<stage>_seconds`.
-
-What is not a counter or summary to Prometheus' rules (Confluent's names for counts) is untyped.
-
-Threads: `render` by the HTTP thread; prometheus_client is imported at the first scrape, since it takes 12 MB.
+Threads: `render` by the HTTP thread.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from metrics.catalogue import Kind, Metric
-from metrics.meters import QUANTILES, Counter, Gauge, Histogram, HistogramSnapshot, Meter
+from metrics.histograms import QUANTILES, Histogram, HistogramSnapshot, Timer, bucket_of
+from metrics.meters import AvgMax, Counter, Gauge, Meter, Sensor
+from metrics.names import all_families, base_names, label_text
+from metrics.row import Kind, Metric
 
 if TYPE_CHECKING:
-    from metrics.registry import Instrument, Labels, Registry
+    from metrics.registry import Instrument, Labels, Registry, Table
 
 log = logging.getLogger("barnabas.metrics")
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Upper bounds of the true histograms, in seconds; each times 1000 is one of `meters.BOUNDS`.
-SECONDS_BOUNDS: Final = (
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-)
-
-#: Third spellings, beside camel case and lower case.
-_EXTRA_LABELS: Final = {
-    "networkProcessor": ("network_processor",),
-    "clientSoftwareName": ("client_software_name",),
-    "clientSoftwareVersion": ("client_software_version",),
+#: Upper bounds of true histograms, by the unit that ends their names; times the scale each is one of `BOUNDS`.
+_SECONDS: Final = tuple(step * 10.0**decade for decade in range(-4, 1) for step in (1, 2.5, 5)) + (10.0,)
+_BYTES: Final = tuple(step * 10.0**decade for decade in range(1, 7) for step in (1, 2.5, 5)) + (1e7, 1e8)
+_RECORDS: Final = tuple(step * 10.0**decade for decade in range(5) for step in (1, 2.5, 5)) + (1e5,)
+_TRUE_BOUNDS: Final = {"seconds": (_SECONDS, 1000.0), "bytes": (_BYTES, 1.0), "records": (_RECORDS, 1.0)}
+_TRUE_BUCKETS: Final = {
+    unit: [(f"{bound:g}", bucket_of(bound * scale)) for bound in bounds]
+    for unit, (bounds, scale) in _TRUE_BOUNDS.items()
 }
-#: MBean types that the dialects spell differently.
-_EXTRA_TYPES: Final = {"socket-server-metrics": ("socket_server_metrics", "socketservermetrics")}
 
 _reported: set[str] = set()  # owner: the HTTP thread
 
 
-def base_names(row: Metric) -> tuple[str, ...]:
-    """Return the row's name, in every spelling of its type, without what the kind adds."""
-    group = row.group.replace(".", "_")
-    name = row.name.lower().replace("-", "_")
-    types = _EXTRA_TYPES.get(row.type, (row.type.lower().replace("-", "_"),))
-    return tuple(f"{group}_{type_}_{name}" for type_ in types)
+class Exposition:
+    """Makes the page of one registry, and keeps the spelling of its labels from page to page."""
 
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry  # fixed before start
+        self._labels: dict[tuple[str, ...], dict[Labels, str]] = {}  # owner: the HTTP thread; by names, then values
 
-def family_names(row: Metric) -> list[str]:
-    """Return the names of all series that a row leads to, in both dialects."""
-    names = []
-    for base in base_names(row):
-        if row.kind is Kind.METER:
-            names += [_without(base, "persec") + "_total", base]
-        elif row.kind is Kind.RATIO:
-            names += [_percent(base), base, base + "_oneminuterate"]
-        elif row.kind is Kind.COUNTER:
-            names.append(base + "_total")
-        elif row.kind is Kind.HISTOGRAM:
-            names += [base, base + "_count", base + "_sum"]
-        else:
-            names.append(base)
-            if base.endswith("percent"):
-                names.append(_percent(base))
-    return names
-
-
-def spelt(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the labels that have a value, in every spelling."""
-    result = {}
-    for name, value in labels:
-        if value != "":
-            for spelling in (name, name.lower(), *_EXTRA_LABELS.get(name, ())):
-                result[spelling] = value
-    return result
+    def render(self) -> bytes:
+        """Return the page: every instrument of the registry, and what the process itself uses."""
+        page = _Page(self._labels)
+        now_s = self._registry.now_s()
+        found = self._registry.collect()
+        with self._registry.scraping:
+            for row, instruments in found:
+                _add_row(page, row, instruments, now_s)
+            for table in self._registry.tables():
+                _add_table(page, table)
+        self._labels = page.used
+        return "".join(page.parts).encode() + _process_page()
 
 
 def render(registry: Registry) -> bytes:
-    """Return the page: every instrument of the registry, and what the process itself uses."""
-    from prometheus_client import CollectorRegistry, generate_latest
-    from prometheus_client.process_collector import ProcessCollector
-
-    page = CollectorRegistry(auto_describe=False)
-    page.register(_Collector(registry))
-    ProcessCollector(registry=page)
-    return generate_latest(page)
+    """Return the page of a registry, once."""
+    return Exposition(registry).render()
 
 
-class _Collector:
-    """prometheus_client's view of the registry."""
+class _Page:
+    """The text so far, and the labels on it."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, known: dict[tuple[str, ...], dict[Labels, str]]) -> None:
+        self.parts: list[str] = []
+        self.used: dict[tuple[str, ...], dict[Labels, str]] = {}
+        self._known = known
 
-    def describe(self) -> list[Any]:
-        return []
+    def spelt(self, names: tuple[str, ...], each: Sequence[Labels]) -> list[str]:
+        """Return the texts of labels, without braces: as spelt for the last page where they were on it."""
+        known = self._known.get(names, {})
+        used = self.used.setdefault(names, {})
+        texts = []
+        for values in each:
+            text = used.get(values)
+            if text is None:
+                text = known.get(values)
+                if text is None:
+                    text = label_text(names, values)
+                used[values] = text
+            texts.append(text)
+        return texts
 
-    def collect(self) -> Iterator[Any]:
-        from prometheus_client.metrics_core import Metric as Family
-
-        now_s = self._registry.now_s()
-        for row, instruments in self._registry.collect():
-            page = _Row(Family, row)
-            for labels, instrument in instruments:
-                page.add(_labels(row, labels), instrument, now_s, self._registry)
-            yield from page.families.values()
+    def family(self, name: str, type_: str, doc: str, texts: Sequence[str], numbers: Sequence[float]) -> None:
+        """Add a family of one series for each text of labels in braces."""
+        # Why `+`: a bool shall be shown as a number.
+        lines = "\n".join([f"{name}{text} {+number}" for text, number in zip(texts, numbers, strict=True)])
+        self.parts.append(f"# HELP {name} {doc}\n# TYPE {name} {type_}\n{lines}\n")
 
 
-class _Row:
-    """The families of one row, being filled."""
+def _add_row(page: _Page, row: Metric, instruments: list[tuple[Labels, Instrument]], now_s: float) -> None:
+    if row.kind in (Kind.HISTOGRAM, Kind.TIMER):
+        _add_histograms(page, row, instruments, now_s)
+        return
+    labels, numbers = [], []
+    for values, instrument in instruments:
+        found = _numbers(row, instrument, now_s)
+        if found is not None:
+            labels.append(values)
+            numbers.append(found)
+    if labels:
+        texts = _braced(page.spelt(row.labels, labels))
+        columns = list(zip(*numbers, strict=True))
+        for name, type_, index in all_families(row):
+            page.family(name, type_, row.doc, texts, columns[index])
 
-    def __init__(self, family_class: Any, row: Metric) -> None:
-        self._class = family_class
-        self._row = row
-        self._bases = base_names(row)
-        self.families: dict[str, Any] = {}
 
-    def add(self, labels: dict[str, str], instrument: Instrument, now_s: float, registry: Registry) -> None:
-        """Add the samples of one instrument."""
-        if isinstance(instrument, Gauge):
-            self._gauge(labels, instrument)
-        elif isinstance(instrument, Counter):
-            for base in self._bases:
-                self._family(base, "counter").add_sample(base + "_total", labels, instrument.count)
-        elif isinstance(instrument, Histogram):
-            with registry.scraping():
-                snapshot = instrument.snapshot(now_s)
-            self._histogram(labels, snapshot)
-        else:
-            self._meter(labels, instrument, now_s, registry)
+def _add_table(page: _Page, table: Table) -> None:
+    try:
+        lines = list(table.read())
+    except Exception as error:
+        _report(table.rows[0], error)
+        return
+    if not lines:
+        return
+    texts = _braced(page.spelt(table.rows[0].labels, [labels for labels, _ in lines]))
+    columns = zip(*[numbers for _, numbers in lines], strict=True)
+    for row, column in zip(table.rows, columns, strict=True):
+        for name, type_, _ in all_families(row):
+            page.family(name, type_, row.doc, texts, column)
 
-    def _gauge(self, labels: dict[str, str], gauge: Gauge) -> None:
+
+def _numbers(row: Metric, instrument: Instrument, now_s: float) -> tuple[float, ...] | None:
+    """Return an instrument's numbers, in the order that `names.py` knows; None if it cannot be read."""
+    if isinstance(instrument, Gauge):
         try:
-            value = float(gauge.read())
+            return (instrument.read(),)
         except Exception as error:  # a gauge is anyone's code, and one that fails must not take the page down
-            if self._row.name not in _reported:
-                _reported.add(self._row.name)
-                log.warning("gauge %s cannot be read", self._row.name, exc_info=error)
-            return
-        for base in self._bases:
-            for name in (base, _percent(base)) if base.endswith("percent") else (base,):
-                # Why: to Prometheus' rules `_count` belongs to summaries, but Kafka has a gauge of that name.
-                type_ = "unknown" if name.endswith("_count") else "gauge"
-                self._family(name, type_).add_sample(name, labels, value)
-
-    def _meter(self, labels: dict[str, str], meter: Meter, now_s: float, registry: Registry) -> None:
-        for base in self._bases:
-            if self._row.kind is Kind.RATIO:
-                with registry.scraping():
-                    share = meter.rates(now_s)[0] / 1e9
-                for name in (_percent(base), base, base + "_oneminuterate"):
-                    self._family(name, "gauge").add_sample(name, labels, share)
-            else:
-                count = meter.count
-                counter = _without(base, "persec")
-                self._family(counter, "counter").add_sample(counter + "_total", labels, count)
-                self._family(base, "unknown").add_sample(base, labels, count)
-
-    def _histogram(self, labels: dict[str, str], snapshot: HistogramSnapshot) -> None:
-        for base in self._bases:
-            family = self._family(base, "summary")
-            for quantile, value in zip(QUANTILES, snapshot.quantiles(QUANTILES), strict=True):
-                family.add_sample(base, {**labels, "quantile": quantile}, value)
-            family.add_sample(base + "_count", labels, snapshot.count)
-            family.add_sample(base + "_sum", labels, snapshot.sum)
-        if self._row.buckets:
-            self._true_histogram(labels, snapshot)
-
-    def _true_histogram(self, labels: dict[str, str], snapshot: HistogramSnapshot) -> None:
-        name = f"{self._row.group.replace('.', '_')}_{self._row.type.lower()}_{self._row.buckets}_seconds"
-        family = self._family(name, "histogram")
-        for bound in SECONDS_BOUNDS:
-            family.add_sample(name + "_bucket", {**labels, "le": f"{bound:g}"}, snapshot.cumulative(bound * 1000.0))
-        family.add_sample(name + "_bucket", {**labels, "le": "+Inf"}, snapshot.count)
-        family.add_sample(name + "_count", labels, snapshot.count)
-        family.add_sample(name + "_sum", labels, snapshot.sum / 1000.0)
-
-    def _family(self, name: str, type_: str) -> Any:
-        family = self.families.get(name)
-        if family is None:
-            family = self.families[name] = self._class(name, self._row.doc, type_)
-        return family
+            _report(row, error)
+            return None
+    if isinstance(instrument, Meter):
+        count, rates = instrument.snapshot(now_s)
+        return (rates.one_minute / 1e9, count) if row.kind is Kind.RATIO else (count, *rates)
+    if isinstance(instrument, Counter):
+        return (instrument.count,)
+    if isinstance(instrument, Sensor):
+        return instrument.snapshot(now_s)
+    assert isinstance(instrument, AvgMax)
+    return instrument.snapshot()
 
 
-def _labels(row: Metric, values: Labels) -> dict[str, str]:
-    return spelt(zip(row.labels, values, strict=True))
+def _add_histograms(page: _Page, row: Metric, instruments: list[tuple[Labels, Instrument]], now_s: float) -> None:
+    texts = page.spelt(row.labels, [labels for labels, _ in instruments])
+    snapshots = []
+    numbers = []
+    for _, instrument in instruments:
+        assert isinstance(instrument, (Histogram, Timer))
+        histogram = instrument.histogram if isinstance(instrument, Timer) else instrument
+        snapshot = histogram.snapshot(now_s)
+        snapshots.append(snapshot)
+        rates = instrument.meter.snapshot(now_s)[1] if isinstance(instrument, Timer) else ()
+        numbers.append((snapshot.mean, snapshot.minimum, snapshot.maximum, snapshot.deviation, *rates))
+    if row.group != "barnabas":
+        for base in base_names(row):
+            _add_summary(page, base, row.doc, texts, snapshots)
+        columns = list(zip(*numbers, strict=True))
+        braced = _braced(texts)
+        for name, type_, index in all_families(row):
+            page.family(name, type_, row.doc, braced, columns[index])
+    if row.buckets:
+        _add_true_histogram(page, row.buckets, row.doc, texts, snapshots)
 
 
-def _without(name: str, ending: str) -> str:
-    return name.removesuffix(ending)
+def _add_summary(page: _Page, name: str, doc: str, texts: list[str], snapshots: list[HistogramSnapshot]) -> None:
+    lines = [f"# HELP {name} {doc}\n# TYPE {name} summary\n"]
+    for text, snapshot in zip(texts, snapshots, strict=True):
+        before = text and text + ","
+        for quantile, value in zip(QUANTILES, snapshot.quantiles(QUANTILES), strict=True):
+            lines.append(f'{name}{{{before}quantile="{quantile}"}} {value}\n')
+        braces = text and f"{{{text}}}"
+        lines.append(f"{name}_sum{braces} {snapshot.sum}\n{name}_count{braces} {snapshot.count}\n")
+    page.parts.append("".join(lines))
 
 
-def _percent(base: str) -> str:
-    return _without(base, "percent") + "_percent"
+def _add_true_histogram(page: _Page, name: str, doc: str, texts: list[str], snapshots: list[HistogramSnapshot]) -> None:
+    unit = name.rpartition("_")[2]
+    scale = _TRUE_BOUNDS[unit][1]
+    lines = [f"# HELP {name} {doc}\n# TYPE {name} histogram\n"]
+    for text, snapshot in zip(texts, snapshots, strict=True):
+        before = text and text + ","
+        for bound, bucket in _TRUE_BUCKETS[unit]:
+            lines.append(f'{name}_bucket{{{before}le="{bound}"}} {snapshot.cumulative(bucket)}\n')
+        braces = text and f"{{{text}}}"
+        lines.append(
+            f'{name}_bucket{{{before}le="+Inf"}} {snapshot.count}\n'
+            f"{name}_sum{braces} {snapshot.sum / scale}\n{name}_count{braces} {snapshot.count}\n"
+        )
+    page.parts.append("".join(lines))
+
+
+def _braced(texts: list[str]) -> list[str]:
+    return [text and f"{{{text}}}" for text in texts]
+
+
+def _report(row: Metric, error: Exception) -> None:
+    if row.name not in _reported:
+        _reported.add(row.name)
+        log.warning("%s cannot be read", row.name, exc_info=error)
+
+
+_process_collectors: Any = None  # owner: the HTTP thread; made at the first scrape
+
+
+def _process_page() -> bytes:
+    """Return what the operating system and the interpreter tell of this process."""
+    global _process_collectors
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    if _process_collectors is None:
+        from prometheus_client.gc_collector import GCCollector
+        from prometheus_client.platform_collector import PlatformCollector
+        from prometheus_client.process_collector import ProcessCollector
+
+        _process_collectors = CollectorRegistry(auto_describe=False)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=_process_collectors)
+    return bytes(generate_latest(_process_collectors))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.threads import ServiceThread
-from metrics import exposition
+from metrics.exposition import CONTENT_TYPE, Exposition
 
 if TYPE_CHECKING:
     from metrics.registry import Registry
@@ -62,8 +62,9 @@ class MetricsServer:
         self._listener: socket.socket | None = None  # replaced by start and stop
         self._thread: ServiceThread | None = None  # owner: whoever starts and stops
         self._stopping = threading.Event()
+        self._exposition = Exposition(registry)  # owner: the server's thread
         self._pages: dict[str, Callable[[], Page]] = {  # fixed before start
-            "/metrics": lambda: Page(exposition.render(registry), exposition.CONTENT_TYPE),
+            "/metrics": lambda: Page(self._exposition.render(), CONTENT_TYPE),
             "/healthz": lambda: Page(b"ok\n"),
         }
 

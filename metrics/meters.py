@@ -1,4 +1,4 @@
-"""The four kinds of instruments: counters, meters, histograms and gauges.
+"""The instruments that count: counters, meters, sensors; and gauges. Distributions are in `histograms.py`.
 
 Rules
 1. Recording takes no lock and touches only the calling thread's own cell; the scrape merges all cells.
@@ -6,40 +6,25 @@ Rules
    given the identity of a dead one goes on with its cell: that is how the cells of dead threads are folded, and why
    there are never more cells than threads were alive at once. This holds on a free-threaded interpreter too: inserting
    into and listing a dict are atomic there, and `cell[i] += n` has one writer.
-3. A reader may see a cell in the middle of an update (a bucket counted, the sum not yet): an error of one record in
-   one scrape, corrected by the next.
+3. A reader may see a cell in the middle of an update: an error of one record in one scrape, corrected by the next. A
+   count never goes back.
 
-Threads: `mark`, `inc`, `update` by anyone; `tick`/`snapshot` by the scraper, which holds the registry's lock.
+Threads: `mark`, `inc`, `record` by anyone; `rates` by the scraper, which holds the registry's lock.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable
 from threading import get_ident
-from typing import Final
+from typing import Final, NamedTuple
 
-#: What Kafka's dashboards ask for, in the spelling of their `quantile` label.
-QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-
-_STEPS = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)
-
-#: Upper bounds (inclusive) of the buckets of every histogram: ten to a decade, from 0.001 to 10^9. The last
-#: bucket, above all bounds, is open. Values are in the unit of the row: milliseconds, bytes, records.
-BOUNDS: Final = tuple(float(f"{step}e{decade}") for decade in range(-3, 9) for step in _STEPS) + (1e9,)
-#: The same bounds in nanoseconds, for values in milliseconds that are measured so.
-BOUNDS_NS: Final = tuple(round(bound * 1e6) for bound in BOUNDS)
-
-#: Where a histogram's cell keeps the sum of its values, and of those counted in nanoseconds, behind its buckets.
-SUM: Final = len(BOUNDS) + 1
-SUM_NS: Final = SUM + 1
-_CELL_SIZE: Final = SUM_NS + 1
-
-#: Yammer's decay constants: one, five and fifteen minutes, ticked each five seconds; samples forget like 0.015/s.
+#: Yammer's decay: one, five and fifteen minutes, ticked each five seconds.
 _TICK_S: Final = 5.0
 _RATE_MINUTES: Final = (1, 5, 15)
-_SAMPLE_DECAY_PER_S: Final = 0.015
+#: Kafka's client library looks back two samples of this length: over the last half to whole minute.
+WINDOW_S: Final = 30.0
 
 
 class Counter:
@@ -61,16 +46,27 @@ class Counter:
         return sum([cell[0] for cell in list(self._cells.values())])
 
 
+class Rates(NamedTuple):
+    """Events a second: since the meter began, and of the last one, five and fifteen minutes."""
+
+    mean: float
+    one_minute: float
+    five_minute: float
+    fifteen_minute: float
+
+
 class Meter:
     """Counts events, and tells their rate: Kafka's Yammer meter.
 
-    Rates are brought up to date when they are read, as if the events since the last reading had come evenly.
+    Rates are brought up to date when they are read, as if the events since the last reading had come evenly. A meter
+    made with `read` counts nothing itself: `read()` tells what others have counted.
     """
 
-    __slots__ = ("_cells", "_rates", "_started_s", "_ticked_count", "_ticked_s")
+    __slots__ = ("_cells", "_rates", "_read", "_started_s", "_ticked_count", "_ticked_s")
 
-    def __init__(self, now_s: float = 0.0) -> None:
+    def __init__(self, now_s: float = 0.0, read: Callable[[], int] | None = None) -> None:
         self._cells: dict[int, list[int]] = {}  # owner of each list: the thread of that identity
+        self._read = read  # fixed before start
         self._rates: list[float] | None = None  # guarded by: the registry's lock; events a second
         self._started_s = now_s  # fixed before start
         self._ticked_s = now_s  # guarded by: the registry's lock
@@ -84,142 +80,117 @@ class Meter:
 
     @property
     def count(self) -> int:
+        if self._read is not None:
+            return self._read()
         return sum([cell[0] for cell in list(self._cells.values())])
 
     def rates(self, now_s: float) -> tuple[float, float, float]:
         """Return the one, five and fifteen minute rates (events a second) as of `now_s`."""
+        rates = self.snapshot(now_s)[1]
+        return rates.one_minute, rates.five_minute, rates.fifteen_minute
+
+    def snapshot(self, now_s: float) -> tuple[int, Rates]:
+        """Return the count and all rates as of `now_s`."""
+        count = self.count
+        elapsed_s = now_s - self._started_s
+        mean = count / elapsed_s if elapsed_s > 0 else 0.0
         ticks = int((now_s - self._ticked_s) / _TICK_S)
         if ticks > 0:
-            self._tick(ticks)
-        if self._rates is None:
-            mean = self.mean_rate(now_s)
-            return mean, mean, mean
-        return self._rates[0], self._rates[1], self._rates[2]
+            self._tick(ticks, count)
+        rates = self._rates
+        return count, Rates(mean, mean, mean, mean) if rates is None else Rates(mean, rates[0], rates[1], rates[2])
 
-    def mean_rate(self, now_s: float) -> float:
-        """Return events a second since the meter began."""
-        elapsed = now_s - self._started_s
-        return self.count / elapsed if elapsed > 0 else 0.0
-
-    def _tick(self, ticks: int) -> None:
-        count = self.count
-        elapsed = ticks * _TICK_S
-        rate = (count - self._ticked_count) / elapsed
+    def _tick(self, ticks: int, count: int) -> None:
+        elapsed_s = ticks * _TICK_S
+        rate = (count - self._ticked_count) / elapsed_s
         self._ticked_count = count
-        self._ticked_s += elapsed
+        self._ticked_s += elapsed_s
         if self._rates is None:
             self._rates = [rate, rate, rate]
             return
         for i, minutes in enumerate(_RATE_MINUTES):
-            kept = math.exp(-elapsed / 60.0 / minutes)
-            self._rates[i] = rate + (self._rates[i] - rate) * kept
+            self._rates[i] = rate + (self._rates[i] - rate) * math.exp(-elapsed_s / 60.0 / minutes)
 
 
-class HistogramSnapshot:
-    """What a histogram held at one scrape."""
+class Window:
+    """The rate of something that is counted elsewhere, over the last half to whole minute, as of each reading."""
 
-    __slots__ = ("buckets", "count", "recent", "sum")
-
-    def __init__(self, buckets: list[int], total: float, recent: list[float]) -> None:
-        self.buckets = buckets
-        self.count = sum(buckets)
-        self.sum = total
-        self.recent = recent
-
-    def quantiles(self, wanted: Sequence[str]) -> list[float]:
-        """Return, for each share in ascending order, the value below which that share of the recent values lies.
-
-        Within a bucket values are taken to lie evenly; all are 0.0 when there never was a value.
-        """
-        total = sum(self.recent)
-        if total <= 0.0:
-            return [0.0] * len(wanted)
-        result: list[float] = []
-        below = 0.0
-        for i, weight in enumerate(self.recent):
-            if weight <= 0.0:
-                continue
-            low = BOUNDS[i - 1] if i else 0.0
-            high = BOUNDS[i] if i < len(BOUNDS) else low
-            while len(result) < len(wanted) and (rank := float(wanted[len(result)]) * total) <= below + weight:
-                result.append(low + (high - low) * (rank - below) / weight)
-            below += weight
-        # Why: the last rank may exceed the sum of the weights by a rounding error.
-        last = max(i for i, weight in enumerate(self.recent) if weight > 0.0)
-        return result + [BOUNDS[min(last, len(BOUNDS) - 1)]] * (len(wanted) - len(result))
-
-    def cumulative(self, bound: float) -> int:
-        """Return how many values were at most `bound`, which must be one of `BOUNDS`."""
-        return sum(self.buckets[: bisect_left(BOUNDS, bound * (1 - 1e-9)) + 1])
-
-
-class Histogram:
-    """The distribution of a value: count, sum, buckets, and quantiles of recent values.
-
-    Kafka samples values with a bias to the last five minutes. Here each scrape lets the weights of the older
-    bucket counts decay by the same constant, which gives the quantiles that such a sample has on average.
-    """
-
-    __slots__ = ("_cells", "_parts", "_recent", "_seen", "_seen_s")
+    __slots__ = ("_marks",)
 
     def __init__(self, now_s: float = 0.0) -> None:
-        self._cells: dict[int, list[float]] = {}  # owner of each list: the thread of that identity
-        self._parts: list[Histogram] = []  # added to by `include`, never taken from
-        self._seen = [0] * (len(BOUNDS) + 1)  # guarded by: the registry's lock
-        self._recent = [0.0] * (len(BOUNDS) + 1)  # guarded by: the registry's lock
-        self._seen_s = now_s  # guarded by: the registry's lock
+        self._marks = [(now_s, 0.0)] * 2  # guarded by: the registry's lock; (time, count), older one first
 
-    def update(
-        self,
-        value: float,
-        _bounds: tuple[float, ...] = BOUNDS,
-        _find: Callable[[tuple[float, ...], float], int] = bisect_left,
-    ) -> None:
-        try:
-            cell = self._cells[get_ident()]
-        except KeyError:
-            cell = self._cells[get_ident()] = [0] * _CELL_SIZE
-        cell[_find(_bounds, value)] += 1
-        cell[SUM] += value
+    def rate(self, count: float, now_s: float) -> float:
+        """Return how much a second was counted, given the count of now."""
+        then_s, count_then = self._marks[0]
+        if now_s - self._marks[1][0] >= WINDOW_S:
+            self._marks = [self._marks[1], (now_s, count)]
+        # Why the floor: Kafka takes a window that is not full yet for at least one full sample.
+        elapsed_s = max(now_s - then_s, WINDOW_S)
+        return (count - count_then) / elapsed_s
 
-    def cell(self) -> list[float]:
-        """Return the calling thread's own cell, for a recorder of many values at once (see `SUM`, `SUM_NS`)."""
-        try:
-            return self._cells[get_ident()]
-        except KeyError:
-            cell = self._cells[get_ident()] = [0] * _CELL_SIZE
-            return cell
 
-    def include(self, part: Histogram) -> None:
-        """Count all values of `part` as values of this histogram too."""
-        if part not in self._parts:
-            self._parts.append(part)
+class Sensor:
+    """A total and its rate: the `Meter` of Kafka's client library; `read` as with a Meter."""
+
+    __slots__ = ("_counter", "_read", "_window")
+
+    def __init__(self, now_s: float = 0.0, read: Callable[[], int] | None = None) -> None:
+        self._counter = Counter()  # fixed before start
+        self._read = read  # fixed before start
+        self._window = Window(now_s)  # guarded by: the registry's lock
+
+    def record(self, n: int = 1) -> None:
+        """Count `n` more."""
+        self._counter.inc(n)
 
     @property
     def count(self) -> int:
-        return int(sum([sum(cell[:SUM]) for cell in self._all_cells()]))
+        return self._counter.count if self._read is None else self._read()
 
-    def _all_cells(self) -> list[list[float]]:
-        cells = list(self._cells.values())
-        for part in self._parts[:]:
-            cells += part._all_cells()
-        return cells
+    def snapshot(self, now_s: float) -> tuple[int, float]:
+        """Return total and rate as of `now_s`."""
+        count = self.count
+        return count, self._window.rate(count, now_s)
 
-    def snapshot(self, now_s: float) -> HistogramSnapshot:
-        """Merge the cells and let what was recent before fade to `now_s`."""
-        merged = [0.0] * _CELL_SIZE
-        for cell in self._all_cells():
-            merged = [a + b for a, b in zip(merged, cell, strict=True)]
-        buckets = [int(n) for n in merged[:SUM]]
-        # Why the floor: after hours without a value all weights must keep their proportions, not become zero.
-        kept = max(math.exp(-_SAMPLE_DECAY_PER_S * max(now_s - self._seen_s, 0.0)), 1e-9)
-        if buckets != self._seen:
-            self._recent = [
-                old * kept + (new - seen) for old, new, seen in zip(self._recent, buckets, self._seen, strict=True)
-            ]
-            self._seen = buckets
-            self._seen_s = now_s
-        return HistogramSnapshot(buckets, merged[SUM] + merged[SUM_NS] / 1e6, self._recent)
+
+class AvgMax:
+    """Average and maximum of the last half to whole minute; NaN when there was no value, as in Kafka.
+
+    For what happens seldom: it takes a lock of its own.
+    """
+
+    __slots__ = ("_lock", "_now_s", "_samples")
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s  # fixed before start
+        self._lock = threading.Lock()  # a leaf
+        self._samples: list[list[float]] = []  # guarded by: _lock; at most two of [began, count, sum, max]
+
+    def record(self, value: float) -> None:
+        """Take a value into account."""
+        with self._lock:
+            samples = self._current_locked()
+            if not samples or self._now_s() - samples[-1][0] >= WINDOW_S:
+                samples.append([self._now_s(), 0, 0.0, -math.inf])
+                del samples[:-2]
+            sample = samples[-1]
+            sample[1] += 1
+            sample[2] += value
+            sample[3] = max(sample[3], value)
+
+    def snapshot(self) -> tuple[float, float]:
+        """Return average and maximum as of now."""
+        with self._lock:
+            samples = self._current_locked()
+            if not samples:
+                return math.nan, math.nan
+            return sum(s[2] for s in samples) / sum(s[1] for s in samples), max(s[3] for s in samples)
+
+    def _current_locked(self) -> list[list[float]]:
+        oldest_s = self._now_s() - 2 * WINDOW_S
+        self._samples = [sample for sample in self._samples if sample[0] > oldest_s]
+        return self._samples
 
 
 class Gauge:

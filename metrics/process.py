@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from metrics.registry import Registry
 
 _IO: Final = Path("/proc/self/io")
+_BROKER: Final = (c.LINUX_DISK_READ_BYTES, c.LINUX_DISK_WRITE_BYTES, c.METRICS_COUNT)
+_CONTROLLER: Final = (c.CONTROLLER_DISK_READ_BYTES, c.CONTROLLER_DISK_WRITE_BYTES, c.CONTROLLER_METRICS_COUNT)
 
 
 def disk_bytes(field: str, source: Path = _IO) -> int:
@@ -26,11 +28,16 @@ def disk_bytes(field: str, source: Path = _IO) -> int:
     raise KeyError(field)
 
 
-def register(registry: Registry) -> None:
-    """Add the gauges of this process; where the system keeps no account (not Linux), none."""
-    try:
-        disk_bytes("read_bytes")
-    except (OSError, KeyError):
-        return
-    registry.gauge(c.LINUX_DISK_READ_BYTES, partial(disk_bytes, "read_bytes"))
-    registry.gauge(c.LINUX_DISK_WRITE_BYTES, partial(disk_bytes, "write_bytes"))
+def register(registry: Registry, *, is_controller: bool = False) -> None:
+    """Add the gauges of this process; where the system keeps no account of disks (not Linux), without these.
+
+    As in Kafka a controller has them under KafkaServer, and under ControllerServer too.
+    """
+    for read, write, count in (_BROKER, _CONTROLLER) if is_controller else (_BROKER,):
+        registry.gauge(count, lambda: registry.last_count)
+        try:
+            disk_bytes("read_bytes")
+        except (OSError, KeyError):
+            continue
+        registry.gauge(read, partial(disk_bytes, "read_bytes"))
+        registry.gauge(write, partial(disk_bytes, "write_bytes"))

@@ -2,18 +2,24 @@
 
 Rules
 1. Loggers are named `barnabas.<area>`, but for those that Kafka's documentation names: `REQUEST_LOGGER` and the like.
-2. A line is `[2025-01-31 12:34:56,789] INFO text (logger)`, as Kafka's own, so that people's tools can read it.
+2. A line is `[2025-01-31 12:34:56,789] INFO text (logger)`, as Kafka's own, so that people's tools can read it; or a
+   JSON object (`JsonFormatter`), which has what a caller gave as `extra={"fields": {...}}` beside the text.
 
-Threads: any. `configure` is called once, by main, before the first thread starts.
+Threads: any. `configure` and `use_format` are called by main before the first thread starts.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from typing import Final, TextIO
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
 
 REQUEST_LOGGER: Final = "kafka.request.logger"
+SLOW_REQUEST_LOGGER: Final = "kafka.request.slow.logger"
 STATE_CHANGE_LOGGER: Final = "state.change.logger"
 CONTROLLER_LOGGER: Final = "kafka.controller"
 AUTHORIZER_LOGGER: Final = "kafka.authorizer.logger"
@@ -32,6 +38,40 @@ LEVELS: Final = {
     "TRACE": logging.DEBUG - 5,
 }
 
+PLAIN: Final = "plain"
+JSON: Final = "json"
+
+lines: Final = Counter[str]()  # by level; guarded by: the handler's lock
+_listeners: Final[list[Callable[[], None]]] = []  # added to before start
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one JSON object in one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        node: dict[str, Any] = {
+            "timestamp": moment.replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "thread": record.threadName,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            node["exception"] = self.formatException(record.exc_info)
+        node.update(getattr(record, "fields", {}))
+        return json.dumps(node, default=str)
+
+
+class CountingHandler(logging.StreamHandler[TextIO]):
+    """Writes lines, and counts them by level."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one; called holding the handler's lock."""
+        lines[record.levelname] += 1
+        super().emit(record)
+
 
 def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
     """Send every record from `level` upwards to `stream` (stderr when None), in Kafka's line format."""
@@ -40,7 +80,7 @@ def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
     # Why: handlers ask for these on each record, and nothing here shows them.
     logging.logMultiprocessing = False
     logging.logProcesses = False
-    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler = CountingHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(logging.Formatter(LINE_FORMAT))
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -48,6 +88,18 @@ def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
     root.addHandler(handler)
     root.setLevel(LEVELS[level.upper()])
     logging.captureWarnings(True)
+
+
+def use_format(name: str) -> None:
+    """Write lines as `PLAIN` text or as `JSON` from now on."""
+    formatter = JsonFormatter() if name == JSON else logging.Formatter(LINE_FORMAT)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(formatter)
+
+
+def on_change(listener: Callable[[], None]) -> None:
+    """Have `listener` called whenever `set_level` has changed a level."""
+    _listeners.append(listener)
 
 
 def level_of(name: str) -> str:
@@ -61,6 +113,8 @@ def set_level(name: str, level: str | None) -> None:
     """Change a logger's level; None gives it back to its parent. Raises KeyError for a level that does not exist."""
     logger = logging.getLogger(None if name == "root" else name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
+    for listener in _listeners[:]:
+        listener()
 
 
 def logger_names() -> list[str]:

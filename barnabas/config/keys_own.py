@@ -6,13 +6,20 @@ Part of THE table (see `keys.py`): each row holds the facts in its first line an
 from __future__ import annotations
 
 # fmt: off
-from barnabas.config.notation import BOOLEAN, HIGH, INT, LOW, MEDIUM, STRING, Key
-from barnabas.config.validators import between, one_of
+from barnabas.config.notation import BOOLEAN, HIGH, INT, LONG, LOW, MEDIUM, STRING, Key
+from barnabas.config.validators import at_least, between, one_of
 
 OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.cpu.affinity", STRING, "auto", LOW, one_of("auto", "none"),
         "auto keeps a broker's network threads and request handlers on one core unless large batches move, which is "
         "quicker where the interpreter has a global lock; none never does.",
+        honoured=True),
+    Key("barnabas.log.format", STRING, "plain", LOW, one_of("plain", "json"),
+        "plain writes log lines as Kafka does, json each as a JSON object.",
+        honoured=True),
+    Key("barnabas.slow.request.ms", LONG, 1000, LOW, at_least(-1),
+        "A request that takes longer is logged with its six times (but for the time that a fetch or a member of a "
+        "group waits on purpose); -1 logs none.",
         honoured=True),
     Key("barnabas.metrics.host", STRING, "127.0.0.1", MEDIUM, None,
         "Address that the /metrics page listens on.",

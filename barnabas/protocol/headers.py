@@ -161,6 +161,13 @@ def response_parts(header: RequestHeader, message: Message) -> list[bytes | memo
     return parts
 
 
+def frame_size(parts: list[bytes | memoryview | FileRegion]) -> int:
+    """Return how many bytes a whole response frame has, by its own first four."""
+    head = parts[0]
+    assert isinstance(head, bytes), "a frame begins with its size"
+    return SIZE_BYTES + int.from_bytes(head[:SIZE_BYTES], "big")
+
+
 def _part_size(part: memoryview | FileRegion | bytes) -> int:
     if isinstance(part, (bytes, bytearray)):
         return len(part)

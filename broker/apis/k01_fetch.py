@@ -270,10 +270,9 @@ def _count_bytes(services: Services, params: FetchParams, told: list[tuple[Fetch
             continue
         size = data.records.size
         if params.is_from_follower:
-            stats.all_topics.replication_bytes_out(size)
+            stats.replication_bytes_out(size)
         else:
-            stats.all_topics.bytes_out(size)
-            stats.topic(item.tp.topic).bytes_out(size)
+            stats.topic(item.tp.topic).sent(size)
 
 
 API = Api(1, "Fetch", (4, 18), handle, operation="READ", resource="TOPIC")

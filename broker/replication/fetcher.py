@@ -244,7 +244,7 @@ class ReplicaFetcher:
                 following = following._replace(
                     fetch_offset=info.last_offset + 1, last_fetched_epoch=info.leader_epoch, delayed_until_ms=0
                 )
-                self._manager.stats.all_topics.replication_bytes_in(info.size_in_bytes)
+                self._manager.stats.replication_bytes_in(info.size_in_bytes)
         self.lags[partition.tp] = max(0, data.high_watermark - following.fetch_offset)
         if partition.update_follower_watermarks(data.high_watermark, data.log_start_offset):
             self._manager.complete_delayed(partition.tp)

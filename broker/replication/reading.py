@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.replication.role import EpochEnd
 from broker.storage.log_types import NO_EPOCH, FetchIsolation
+from broker.topic_stats import FAILED_FETCH
 
 if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
@@ -125,10 +126,8 @@ def read_one(
     manager: ReplicaManager, params: FetchParams, item: FetchItem, limit: int, *, min_one_message: bool
 ) -> ReadResult:
     """Read one partition; errors become its result."""
-    stats = manager.stats
-    topic_stats = stats.topic(item.tp.topic)
-    stats.all_topics.total_fetch(1)
-    topic_stats.total_fetch(1)
+    stats = manager.stats.topic(item.tp.topic)
+    stats.fetched()
     try:
         partition = manager.partition(item.tp)
         manager.check_topic_id(partition, item.topic_id)
@@ -136,8 +135,7 @@ def read_one(
     except ApiError as error:
         if error.code not in EXPECTED_ERRORS:
             log.warning("fetch of %s from offset %d failed: %s", item.tp, item.fetch_offset, error.code.name)
-            stats.all_topics.failed_fetch(1)
-            topic_stats.failed_fetch(1)
+            stats.count(FAILED_FETCH)
         return ReadResult(error.code)
 
 

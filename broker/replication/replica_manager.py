@@ -24,7 +24,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.replication.delayed_produce import DelayedProduce
 from broker.replication.partition import Partition
 from broker.storage.log_types import AppendOrigin
-from broker.topic_stats import BrokerTopicStats
+from broker.topic_stats import BYTES_REJECTED, INVALID_CRC, INVALID_SEQUENCE, BrokerTopicStats
 from metrics import catalogue
 
 if TYPE_CHECKING:
@@ -197,10 +197,6 @@ class ReplicaManager:
         self, tp: TopicPartition, records: memoryview, *, required_acks: int, origin: AppendOrigin
     ) -> tuple[LogAppendInfo, Partition]:
         """Append whole batches to a partition this broker leads; raises ApiError. The caller wakes `tp`'s waiters."""
-        stats = self.stats
-        topic_stats = stats.topic(tp.topic)
-        stats.all_topics.total_produce(1)
-        topic_stats.total_produce(1)
         try:
             partition = self._partitions.get(tp) or self.partition(tp)
             info, _moved = partition.append_as_leader(records, required_acks=required_acks, origin=origin)
@@ -209,12 +205,7 @@ class ReplicaManager:
             if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 log.info("%s", error.message)
             raise
-        size = info.size_in_bytes
-        count = info.record_count
-        stats.all_topics.bytes_in(size)
-        topic_stats.bytes_in(size)
-        stats.all_topics.messages_in(count)
-        topic_stats.messages_in(count)
+        self.stats.topic(tp.topic).appended(info.size_in_bytes, info.record_count)
         return info, partition
 
     def append(
@@ -354,15 +345,15 @@ class ReplicaManager:
         self._fetch_expirations["follower" if is_follower else "consumer"].mark()
 
     def _count_failed_append(self, tp: TopicPartition, error: ErrorCode, size: int) -> None:
-        for stats in (self.stats.all_topics, self.stats.topic(tp.topic)):
-            if error in TOO_LARGE:
-                stats.bytes_rejected(size)
-            elif error == ErrorCode.CORRUPT_MESSAGE:
-                stats.invalid_crc(1)
-            elif error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                stats.invalid_sequence(1)
-            if error not in EXPECTED_APPEND_ERRORS:
-                stats.failed_produce(1)
+        kind: int | None = None
+        n = 1
+        if error in TOO_LARGE:
+            kind, n = BYTES_REJECTED, size
+        elif error == ErrorCode.CORRUPT_MESSAGE:
+            kind = INVALID_CRC
+        elif error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            kind = INVALID_SEQUENCE
+        self.stats.topic(tp.topic).refused(kind, n, is_failure=error not in EXPECTED_APPEND_ERRORS)
 
     def _register_gauges(self) -> None:
         gauges: list[tuple[Any, Callable[[Partition], bool]]] = [

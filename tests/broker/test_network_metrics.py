@@ -8,6 +8,7 @@ from barnabas.common.clock import NS_PER_S, FakeClock
 from broker.network_metrics import IdleMeter, ProcessorMetrics
 from metrics import catalogue
 from metrics.registry import Registry
+from metrics.request_metrics import RequestMetrics
 
 
 def test_the_idle_share_is_of_the_last_time_and_counts_a_sleep_that_lasts() -> None:
@@ -27,7 +28,8 @@ def test_the_idle_share_is_of_the_last_time_and_counts_a_sleep_that_lasts() -> N
 
 def test_connections_are_counted_by_software() -> None:
     registry = Registry()
-    metrics = ProcessorMetrics(registry, FakeClock(), "PLAINTEXT", 3)
+    requests = RequestMetrics(registry)
+    metrics = ProcessorMetrics(registry, FakeClock(), "PLAINTEXT", 3, requests)
 
     def software() -> dict[tuple[str, ...], float]:
         return {

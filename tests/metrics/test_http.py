@@ -50,7 +50,7 @@ def test_pages(server: MetricsServer) -> None:
     head, body = get(server, "/metrics")
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert b"text/plain; version=0.0.4" in head
-    assert b"kafka_server_kafkaserver_brokerstate 3.0" in body
+    assert b"kafka_server_kafkaserver_brokerstate 3\n" in body
     assert get(server, "/metrics?x=1")[1].startswith(b"# HELP")
     assert get(server, "/healthz")[1] == b"ok\n"
     assert get(server, "/hello") == (get(server, "/hello")[0], b"<p>hello")

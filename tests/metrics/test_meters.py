@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import pytest
 
-from metrics.meters import BOUNDS, QUANTILES, Counter, Histogram, Meter
+from barnabas.common.clock import FakeClock
+from metrics.histograms import BOUNDS, QUANTILES, Histogram, Timer, bucket_of, count_sorted
+from metrics.meters import AvgMax, Counter, Meter, Sensor, Window
 
 
 def in_threads(count: int, work: object) -> None:
@@ -57,7 +60,7 @@ def test_rates_follow_the_last_minutes() -> None:
     assert fifteen < five < one
     one, _, _ = meter.rates(910.0)
     assert one < 0.1
-    assert meter.mean_rate(910.0) == pytest.approx(meter.count / 910)
+    assert meter.snapshot(910.0)[1].mean == pytest.approx(meter.count / 910)
 
 
 def test_quantiles() -> None:
@@ -68,8 +71,11 @@ def test_quantiles() -> None:
     assert (snapshot.count, snapshot.sum) == (1000, 500_500)
     for name, value in zip(QUANTILES, snapshot.quantiles(QUANTILES), strict=True):
         assert value == pytest.approx(float(name) * 1000, rel=0.13)
-    assert snapshot.cumulative(100.0) == 100
-    assert snapshot.cumulative(BOUNDS[-1]) == 1000
+    assert snapshot.cumulative(bucket_of(100.0)) == 100
+    assert snapshot.cumulative(bucket_of(BOUNDS[-1])) == 1000
+    assert snapshot.mean == 500.5
+    assert (snapshot.minimum, snapshot.maximum) == (0.8, 1000)
+    assert snapshot.deviation == pytest.approx(288.8, rel=0.02)
 
 
 def test_quantiles_forget_what_is_long_ago_but_keep_the_last_when_nothing_comes() -> None:
@@ -110,3 +116,62 @@ def test_a_meter_read_while_it_is_marked_never_goes_back() -> None:
     for thread in threads:
         thread.join()
     assert counts == sorted(counts)
+
+
+def test_counting_what_is_sorted_is_counting_one_by_one() -> None:
+    values = sorted([0.0005, 0.001, 0.0011, 3, 3, 3, 3.2, 3.3, 700, 1e9, 2e9])
+    one_by_one, at_once = Histogram(), [0.0] * len(Histogram().snapshot(0.0).buckets)
+    for value in values:
+        one_by_one.update(value)
+    count_sorted(at_once, values, BOUNDS)
+    assert one_by_one.snapshot(0.0).buckets == at_once
+
+
+def test_a_histogram_includes_its_parts_and_reads_what_others_count() -> None:
+    part, whole = Histogram(), Histogram()
+    whole.include(part)
+    whole.include(part)
+    part.update(5)
+    assert whole.count == 1
+    cell = [0.0] * (len(BOUNDS) + 2)
+    assert Histogram(read=lambda: [cell, cell]).count == 0
+    cell[7] += 2
+    assert Histogram(read=lambda: [cell, cell]).count == 4
+
+
+def test_a_timer_meters_what_it_times() -> None:
+    timer = Timer(now_s=0.0)
+    for _ in range(50):
+        timer.update(4.0)
+    assert timer.meter.snapshot(10.0) == (50, (5.0, 5.0, 5.0, 5.0))
+    assert timer.histogram.snapshot(10.0).sum == 200
+
+
+def test_a_window_looks_back_half_to_a_whole_minute() -> None:
+    window = Window(now_s=0.0)
+    assert window.rate(300, 10.0) == 10  # as if the first half minute were over
+    assert window.rate(300, 30.0) == 10
+    assert window.rate(600, 60.0) == 10
+    assert window.rate(600, 90.0) == 5  # of 300 in the last minute
+    assert window.rate(600, 120.0) == 0
+
+
+def test_a_sensor_has_a_total_and_a_rate() -> None:
+    sensor = Sensor(now_s=0.0)
+    sensor.record(60)
+    assert sensor.snapshot(30.0) == (60, 2.0)
+    assert Sensor(0.0, read=lambda: 90).snapshot(30.0) == (90, 3.0)
+
+
+def test_averages_and_maxima_are_of_the_last_minute() -> None:
+    clock = FakeClock()
+    stat = AvgMax(lambda: clock.monotonic_ms() / 1000)
+    assert all(map(math.isnan, stat.snapshot()))
+    for value in (1.0, 2.0, 9.0):
+        stat.record(value)
+    assert stat.snapshot() == (4.0, 9.0)
+    clock.advance_ms(40_000)
+    stat.record(2.0)
+    assert stat.snapshot() == (3.5, 9.0)
+    clock.advance_ms(30_000)
+    assert stat.snapshot() == (2.0, 2.0)

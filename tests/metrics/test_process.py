@@ -24,5 +24,9 @@ def test_fields_are_read(tmp_path: Path) -> None:
 def test_the_page_has_them() -> None:
     registry = Registry()
     process.register(registry)
-    assert {row for row, _ in registry.collect()} == {c.LINUX_DISK_READ_BYTES, c.LINUX_DISK_WRITE_BYTES}
+    assert {row for row, _ in registry.collect()} == {
+        c.LINUX_DISK_READ_BYTES,
+        c.LINUX_DISK_WRITE_BYTES,
+        c.METRICS_COUNT,
+    }
     assert b"kafka_server_kafkaserver_linux_disk_write_bytes " in render(registry)

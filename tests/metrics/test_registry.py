@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from metrics import catalogue as c
+from metrics.meters import Meter
 from metrics.registry import Registry
 
 
 def labels_of(registry: Registry, row: c.Metric) -> list[tuple[str, ...]]:
-    return [labels for found, table in registry.collect() if found is row for labels, _ in table]
+    return [labels for found, items in registry.collect() if found is row for labels, _ in items]
 
 
 def test_the_same_labels_are_the_same_instrument() -> None:
@@ -48,3 +49,33 @@ def test_mistakes_are_caught() -> None:
         registry.gauge(c.BYTES_IN_PER_SEC, lambda: 1)
     with pytest.raises(AssertionError, match="has no label"):
         registry.meter(c.BYTES_IN_PER_SEC, partition=1)
+
+
+def test_tables_have_rows_of_like_labels_and_each_row_once() -> None:
+    registry = Registry()
+    registry.table((c.LOG_SIZE, c.LOG_END_OFFSET), lambda: [(("t", "0"), (1, 2))])
+    assert [table.rows for table in registry.tables()] == [(c.LOG_SIZE, c.LOG_END_OFFSET)]
+    with pytest.raises(AssertionError, match="a row is in one table"):
+        registry.table((c.LOG_SIZE,), list)
+    with pytest.raises(AssertionError, match="the same labels"):
+        registry.table((c.LOG_START_OFFSET, c.BROKER_STATE), list)
+    with pytest.raises(AssertionError, match="gauges and counters only"):
+        registry.table((c.BYTES_IN_PER_SEC,), list)
+
+
+def test_sources_tell_what_comes_and_goes() -> None:
+    registry, meter = Registry(), Meter()
+    registry.meter(c.BYTES_IN_PER_SEC)
+    topics = ["t"]
+    registry.source(lambda: [(c.BYTES_IN_PER_SEC, (topic,), meter) for topic in topics])
+    assert labels_of(registry, c.BYTES_IN_PER_SEC) == [("",), ("t",)]
+    assert registry.last_count == 2
+    topics.clear()
+    assert labels_of(registry, c.BYTES_IN_PER_SEC) == [("",)]
+
+
+def test_hooks_run_before_a_scrape() -> None:
+    registry, calls = Registry(), list[int]()
+    registry.before_scrape(lambda: calls.append(1))
+    registry.collect()
+    assert calls == [1]

@@ -1,0 +1,152 @@
+"""Names: which series a row of the catalogue leads to, in both dialects that public dashboards query.
+
+The MBean `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` begins `kafka_server_brokertopicmetrics_`; then
+
+| kind      | Strimzi's dialect (jmx_exporter, reporter)   | Confluent's and Grafana's dialect               |
+|-----------|----------------------------------------------|-------------------------------------------------|
+| meter     | `bytesin_total`, `bytesinpersec_total`       | `bytesinpersec`, the count; `.._oneminuterate`  |
+| ratio     | `..idle_percent`, `..idlepercent_total` (ns) | `..idlepercent`, `.._oneminuterate`, the share  |
+| gauge     | `..` (`.._percent` if so named)              | `..`                                            |
+| counter   | `.._total`                                   | -                                               |
+| histogram | `..{quantile=}`, `.._count`                  | the same; and `.._sum`, `.._mean`, `.._max` ... |
+| sensor    | `.._total`                                   | `.._rate`, `..` (the total)                     |
+| avg_max   | `.._avg`, `.._max`                           | the same                                        |
+| text      | `..{word=}`                                  | `.._info{word=}`                                |
+
+Where both dialects have one name there is one family. Hyphens become underscores (but `-ms` is joined to the word
+before it, as in Yammer's names); a hyphenated type is also spelt without any (`raft_metrics`, `raftmetrics`). A label in
+camel case is given in lower case as well, on the same series: two series would double every sum.
+
+What is not a counter or summary to Prometheus' rules (Confluent's names for counts) is untyped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Final, NamedTuple
+
+from metrics.row import Kind, Metric
+
+#: Numbers that an instrument has, by the order in which `exposition.py` gives them.
+_RATES: Final = ("meanrate", "oneminuterate", "fiveminuterate", "fifteenminuterate")
+_MOMENTS: Final = ("mean", "min", "max", "stddev")
+
+#: Third spellings of labels, beside camel case and lower case.
+_EXTRA_LABELS: Final = {
+    "networkProcessor": ("network_processor",),
+    "clientSoftwareName": ("client_software_name",),
+    "clientSoftwareVersion": ("client_software_version",),
+}
+
+
+class Family(NamedTuple):
+    """A name on the page, its Prometheus type, and which of an instrument's numbers it shows."""
+
+    name: str
+    type: str
+    column: int
+
+
+def base_names(row: Metric) -> tuple[str, ...]:
+    """Return the row's name, in every spelling of its type, without what the kind adds."""
+    if row.exact:
+        return (row.exact,)
+    group = row.group.replace(".", "_")
+    name = row.name.lower().replace("-", "_").replace(".", "_")
+    stem, _, unit = name.rpartition("_")
+    name = stem + unit if unit in ("ms", "ns") else name
+    type_ = row.type.lower()
+    types = (type_.replace("-", "_"), type_.replace("-", "")) if "-" in type_ else (type_,)
+    return tuple(f"{group}_{spelt_type}_{name}" for spelt_type in types)
+
+
+def families(row: Metric) -> list[Family]:
+    """Return the simple families of a row: all but summaries and true histograms."""
+    return [family for base in base_names(row) for family in _families(row.kind, base)]
+
+
+def _families(kind: Kind, base: str) -> list[Family]:
+    if kind is Kind.GAUGE:
+        # Why: to Prometheus' rules these endings belong to others, but Kafka has gauges so named.
+        type_ = "untyped" if base.endswith(("_count", "_total", "_sum")) else "gauge"
+        percent = [Family(_percent(base), type_, 0)] if base.endswith("percent") and "_percent" not in base else []
+        return [Family(base, type_, 0), *percent]
+    if kind is Kind.COUNTER:
+        return [Family(base + "_total", "counter", 0)]
+    if kind is Kind.METER:
+        totals = dict.fromkeys((base.removesuffix("persec") + "_total", base + "_total"))
+        rates = [Family(f"{base}_{rate}", "gauge", 1 + i) for i, rate in enumerate(_RATES)]
+        return [*(Family(name, "counter", 0) for name in totals), Family(base, "untyped", 0), *rates]
+    if kind is Kind.RATIO:
+        share = [Family(name, "gauge", 0) for name in (_percent(base), base, base + "_oneminuterate")]
+        return [*share, Family(base + "_total", "counter", 1)]
+    if kind is Kind.TIMER:
+        return _moments(base) + [Family(f"{base}_{rate}", "gauge", 4 + i) for i, rate in enumerate(_RATES)]
+    if kind is Kind.HISTOGRAM:
+        return _moments(base)
+    if kind is Kind.TEXT:
+        return [Family(base, "untyped", 0), Family(base + "_info", "gauge", 0)]
+    raise AssertionError(f"{kind} needs its row's total")
+
+
+def _moments(base: str) -> list[Family]:
+    return [Family(f"{base}_{moment}", "gauge", i) for i, moment in enumerate(_MOMENTS)]
+
+
+def sensor_families(row: Metric) -> list[Family]:
+    """Return the families of a sensor (total, rate) or of averages with maxima."""
+    found = []
+    for base in base_names(row):
+        if row.kind is Kind.SENSOR:
+            total = [Family(f"{base}_{row.total}", "untyped", 0)] if row.total != "total" else []
+            found += [
+                Family(f"{base}_total", "counter", 0),
+                *total,
+                Family(base, "untyped", 0),
+                Family(f"{base}_rate", "gauge", 1),
+            ]
+        else:
+            found += [Family(f"{base}_avg", "gauge", 0), Family(f"{base}_max", "gauge", 1)]
+    return found
+
+
+@cache
+def all_families(row: Metric) -> list[Family]:
+    """Return every simple family of a row."""
+    return sensor_families(row) if row.kind in (Kind.SENSOR, Kind.AVG_MAX) else families(row)
+
+
+def family_names(row: Metric) -> list[str]:
+    """Return the names of all series that a row leads to, in both dialects; true histograms by their series."""
+    names = []
+    if row.kind in (Kind.HISTOGRAM, Kind.TIMER):
+        names = [base + ending for base in base_names(row) for ending in ("", "_count", "_sum")]
+    if row.buckets:
+        names += [row.buckets + ending for ending in ("_bucket", "_count", "_sum")]
+    return names + [family.name for family in all_families(row)]
+
+
+def spelt(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the labels that have a value, in every spelling."""
+    result = {}
+    for name, value in labels:
+        if value != "":
+            plain = name.replace("-", "_")
+            for spelling in (plain, plain.lower(), *_EXTRA_LABELS.get(name, ())):
+                result[spelling] = value
+    return result
+
+
+def label_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    """Return labels as the page shows them, without the braces: `topic="a",partition="0"`."""
+    labels = spelt(zip(names, values, strict=True))
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def _percent(base: str) -> str:
+    return base.removesuffix("percent") + "_percent"

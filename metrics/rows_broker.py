@@ -1,0 +1,291 @@
+"""THE table of metrics: kafka.server, the broker's rooms (see `catalogue.py`)."""
+
+from __future__ import annotations
+
+from metrics.row import GAUGE, HISTOGRAM, METER, RATIO, TEXT, Metric, row
+
+_SERVER = "kafka.server"
+_POOL = "KafkaRequestHandlerPool"
+
+REQUEST_HANDLER_AVG_IDLE_PERCENT = row(
+    _SERVER,
+    _POOL,
+    "RequestHandlerAvgIdlePercent",
+    RATIO,
+    "Share of time (0..1) that the request handlers are idle: each marks its idle ns divided by their number.",
+)
+BROKER_REQUEST_HANDLER_AVG_IDLE_PERCENT = row(
+    _SERVER, _POOL, "BrokerRequestHandlerAvgIdlePercent", RATIO, "The same, of a broker's handlers only."
+)
+CONTROLLER_REQUEST_HANDLER_AVG_IDLE_PERCENT = row(
+    _SERVER, _POOL, "ControllerRequestHandlerAvgIdlePercent", RATIO, "The same, of a controller's handlers only."
+)
+REQUEST_HANDLER_COUNT = row(_SERVER, _POOL, "RequestHandlerCount", GAUGE, "Request handlers (not in Kafka).")
+SLEEPING_REQUEST_HANDLER_COUNT = row(
+    _SERVER, _POOL, "SleepingRequestHandlerCount", GAUGE, "Request handlers without work (not in Kafka)."
+)
+
+# --- topics: one line for the broker, one for each topic that has been marked
+
+
+def _topic_meter(name: str, doc: str, unit: str = "") -> Metric:
+    return row(_SERVER, "BrokerTopicMetrics", name, METER, doc, labels=("topic",), unit=unit)
+
+
+BYTES_IN_PER_SEC = _topic_meter("BytesInPerSec", "Bytes of records appended by clients.", "bytes")
+BYTES_OUT_PER_SEC = _topic_meter("BytesOutPerSec", "Bytes of records fetched by clients.", "bytes")
+BYTES_REJECTED_PER_SEC = _topic_meter("BytesRejectedPerSec", "Bytes of batches refused for their size.", "bytes")
+MESSAGES_IN_PER_SEC = _topic_meter("MessagesInPerSec", "Records appended by clients.")
+TOTAL_PRODUCE_REQUESTS_PER_SEC = _topic_meter("TotalProduceRequestsPerSec", "Produce requests, per partition.")
+TOTAL_FETCH_REQUESTS_PER_SEC = _topic_meter("TotalFetchRequestsPerSec", "Fetch requests, per partition read.")
+FAILED_PRODUCE_REQUESTS_PER_SEC = _topic_meter("FailedProduceRequestsPerSec", "Produces that failed.")
+FAILED_FETCH_REQUESTS_PER_SEC = _topic_meter("FailedFetchRequestsPerSec", "Fetches that failed.")
+FETCH_MESSAGE_CONVERSIONS_PER_SEC = _topic_meter(
+    "FetchMessageConversionsPerSec", "Record batches converted for a fetch (never: old formats are not served)."
+)
+PRODUCE_MESSAGE_CONVERSIONS_PER_SEC = _topic_meter(
+    "ProduceMessageConversionsPerSec", "Record batches converted on produce (never: old formats are not taken)."
+)
+REPLICATION_BYTES_IN_PER_SEC = _topic_meter("ReplicationBytesInPerSec", "Bytes fetched from leaders.", "bytes")
+REPLICATION_BYTES_OUT_PER_SEC = _topic_meter("ReplicationBytesOutPerSec", "Bytes fetched by followers.", "bytes")
+REASSIGNMENT_BYTES_IN_PER_SEC = _topic_meter(
+    "ReassignmentBytesInPerSec", "Bytes fetched from leaders for a reassignment.", "bytes"
+)
+REASSIGNMENT_BYTES_OUT_PER_SEC = _topic_meter(
+    "ReassignmentBytesOutPerSec", "Bytes fetched by followers for a reassignment.", "bytes"
+)
+NO_KEY_COMPACTED_TOPIC_RECORDS_PER_SEC = _topic_meter(
+    "NoKeyCompactedTopicRecordsPerSec", "Batches refused by a compacted topic for records without a key."
+)
+INVALID_MAGIC_NUMBER_RECORDS_PER_SEC = _topic_meter(
+    "InvalidMagicNumberRecordsPerSec", "Batches refused for their magic byte."
+)
+INVALID_MESSAGE_CRC_RECORDS_PER_SEC = _topic_meter(
+    "InvalidMessageCrcRecordsPerSec", "Batches refused for a wrong checksum."
+)
+INVALID_OFFSET_OR_SEQUENCE_RECORDS_PER_SEC = _topic_meter(
+    "InvalidOffsetOrSequenceRecordsPerSec", "Batches refused for offsets or sequence numbers out of order."
+)
+
+# --- purgatories, fetch sessions
+
+NUM_DELAYED_OPERATIONS = row(
+    _SERVER,
+    "DelayedOperationPurgatory",
+    "NumDelayedOperations",
+    GAUGE,
+    "Operations waiting in a purgatory.",
+    labels=("delayedOperation",),
+)
+PURGATORY_SIZE = row(
+    _SERVER,
+    "DelayedOperationPurgatory",
+    "PurgatorySize",
+    GAUGE,
+    "Watchers in a purgatory: one for each key that an operation is watched under.",
+    labels=("delayedOperation",),
+)
+DELAYED_PRODUCE_EXPIRES_PER_SEC = row(
+    _SERVER,
+    "DelayedProduceMetrics",
+    "ExpiresPerSec",
+    METER,
+    "Produces whose wait for replicas expired.",
+    labels=("topic", "partition"),
+)
+DELAYED_FETCH_EXPIRES_PER_SEC = row(
+    _SERVER,
+    "DelayedFetchMetrics",
+    "ExpiresPerSec",
+    METER,
+    "Fetches whose wait for bytes expired.",
+    labels=("fetcherType",),
+)
+DELAYED_DELETE_RECORDS_EXPIRES_PER_SEC = row(
+    _SERVER, "DelayedDeleteRecordsMetrics", "ExpiresPerSec", METER, "DeleteRecords whose wait for replicas expired."
+)
+NUM_INCREMENTAL_FETCH_SESSIONS = row(
+    _SERVER, "FetchSessionCache", "NumIncrementalFetchSessions", GAUGE, "Fetch sessions in the cache."
+)
+MAX_INCREMENTAL_FETCH_SESSIONS = row(
+    _SERVER,
+    "FetchSessionCache",
+    "MaxIncrementalFetchSessions",
+    GAUGE,
+    "Bound of the cache (max.incremental.fetch.session.cache.slots; not in Kafka).",
+)
+NUM_INCREMENTAL_FETCH_PARTITIONS_CACHED = row(
+    _SERVER,
+    "FetchSessionCache",
+    "NumIncrementalFetchPartitionsCached",
+    GAUGE,
+    "Partitions in all fetch sessions.",
+)
+INCREMENTAL_FETCH_SESSION_EVICTIONS_PER_SEC = row(
+    _SERVER,
+    "FetchSessionCache",
+    "IncrementalFetchSessionEvictionsPerSec",
+    METER,
+    "Fetch sessions evicted for others.",
+)
+
+# --- the process
+
+BROKER_STATE = row(
+    _SERVER,
+    "KafkaServer",
+    "BrokerState",
+    GAUGE,
+    "0 not running, 1 starting, 2 recovery, 3 running, 6 pending controlled shutdown, 7 shutting down.",
+)
+CLUSTER_ID = row(_SERVER, "KafkaServer", "ClusterId", TEXT, "The id of the cluster, as a label.", labels=("ClusterId",))
+LINUX_DISK_READ_BYTES = row(
+    _SERVER, "KafkaServer", "linux-disk-read-bytes", GAUGE, "Bytes this process read from disks.", unit="bytes"
+)
+LINUX_DISK_WRITE_BYTES = row(
+    _SERVER, "KafkaServer", "linux-disk-write-bytes", GAUGE, "Bytes this process wrote to disks.", unit="bytes"
+)
+METRICS_COUNT = row(
+    _SERVER, "KafkaServer", "yammer-metrics-count", GAUGE, "Instruments of this process, one for each set of labels."
+)
+APP_INFO = row(_SERVER, "app-info", "version", TEXT, "The version that runs, as a label.", labels=("version", "id"))
+START_TIME_MS = row(
+    _SERVER, "app-info", "start-time-ms", GAUGE, "When the process started, in ms since the epoch.", labels=("id",)
+)
+
+# --- replicas
+
+
+def _replica_gauge(name: str, doc: str) -> Metric:
+    return row(_SERVER, "ReplicaManager", name, GAUGE, doc)
+
+
+LEADER_COUNT = _replica_gauge("LeaderCount", "Partitions that this broker leads.")
+PARTITION_COUNT = _replica_gauge("PartitionCount", "Partitions that this broker holds a replica of.")
+OFFLINE_REPLICA_COUNT = _replica_gauge("OfflineReplicaCount", "Replicas in failed log directories.")
+UNDER_REPLICATED_PARTITIONS = _replica_gauge(
+    "UnderReplicatedPartitions", "Led partitions with replicas out of the ISR."
+)
+UNDER_MIN_ISR_PARTITION_COUNT = _replica_gauge(
+    "UnderMinIsrPartitionCount", "Led partitions with a smaller ISR than min.insync.replicas."
+)
+AT_MIN_ISR_PARTITION_COUNT = _replica_gauge(
+    "AtMinIsrPartitionCount", "Led partitions whose ISR is just min.insync.replicas."
+)
+REASSIGNING_PARTITIONS = _replica_gauge("ReassigningPartitions", "Led partitions being reassigned.")
+PRODUCER_ID_COUNT = _replica_gauge("ProducerIdCount", "Producer ids known to the logs.")
+PARTITIONS_WITH_LATE_TRANSACTIONS_COUNT = _replica_gauge(
+    "PartitionsWithLateTransactionsCount", "Partitions with a transaction open for longer than allowed."
+)
+ISR_SHRINKS_PER_SEC = row(_SERVER, "ReplicaManager", "IsrShrinksPerSec", METER, "Replicas leaving an ISR.")
+ISR_EXPANDS_PER_SEC = row(_SERVER, "ReplicaManager", "IsrExpandsPerSec", METER, "Replicas joining an ISR.")
+FAILED_ISR_UPDATES_PER_SEC = row(
+    _SERVER, "ReplicaManager", "FailedIsrUpdatesPerSec", METER, "ISR changes that the controller refused."
+)
+
+
+def _fetcher_gauge(name: str, doc: str) -> Metric:
+    return row(_SERVER, "ReplicaFetcherManager", name, GAUGE, doc, labels=("clientId",))
+
+
+FETCHER_MAX_LAG = _fetcher_gauge("MaxLag", "Largest lag, in records, of this broker's followers behind their leaders.")
+FETCHER_MIN_FETCH_RATE = _fetcher_gauge("MinFetchRate", "Fetches a second of the slowest fetcher.")
+FETCHER_FAILED_PARTITIONS_COUNT = _fetcher_gauge("FailedPartitionsCount", "Partitions that a fetcher has given up.")
+FETCHER_DEAD_THREAD_COUNT = _fetcher_gauge("DeadThreadCount", "Fetcher threads that died.")
+FETCHER_LAG = row(
+    _SERVER,
+    "FetcherLagMetrics",
+    "ConsumerLag",
+    GAUGE,
+    "Records that a follower of this broker is behind its leader.",
+    labels=("clientId", "topic", "partition"),
+)
+FETCHER_BYTES_PER_SEC = row(
+    _SERVER,
+    "FetcherStats",
+    "BytesPerSec",
+    METER,
+    "Bytes fetched from a leader broker.",
+    labels=("clientId", "brokerHost", "brokerPort"),
+    unit="bytes",
+)
+FETCHER_REQUESTS_PER_SEC = row(
+    _SERVER,
+    "FetcherStats",
+    "RequestsPerSec",
+    METER,
+    "Fetches sent to a leader broker.",
+    labels=("clientId", "brokerHost", "brokerPort"),
+)
+
+# --- metadata, as pushed by the controller
+
+METADATA_BATCH_PROCESSING_TIME_US = row(
+    _SERVER,
+    "BrokerMetadataListener",
+    "MetadataBatchProcessingTimeUs",
+    HISTOGRAM,
+    "Time taken to apply a push of the controller, in microseconds.",
+    unit="us",
+)
+METADATA_BATCH_SIZES = row(
+    _SERVER, "BrokerMetadataListener", "MetadataBatchSizes", HISTOGRAM, "Partitions and records in a push."
+)
+
+
+def _metadata_gauge(name: str, doc: str) -> Metric:
+    return row(_SERVER, "broker-metadata-metrics", name, GAUGE, doc)
+
+
+METADATA_LAST_APPLIED_RECORD_OFFSET = _metadata_gauge(
+    "last-applied-record-offset", "Metadata offset up to which this broker is complete."
+)
+METADATA_LAST_APPLIED_RECORD_TIMESTAMP = _metadata_gauge(
+    "last-applied-record-timestamp", "When it became so, in ms since the epoch."
+)
+METADATA_LAST_APPLIED_RECORD_LAG_MS = _metadata_gauge("last-applied-record-lag-ms", "Time since then.")
+METADATA_APPLY_ERROR_COUNT = _metadata_gauge("metadata-apply-error-count", "Pushes that could not be applied.")
+CURRENT_CONTROLLER_ID = row(
+    _SERVER, "MetadataLoader", "CurrentControllerId", GAUGE, "The controller that pushes, -1 if unknown."
+)
+CURRENT_METADATA_VERSION = row(
+    _SERVER, "MetadataLoader", "CurrentMetadataVersion", GAUGE, "Feature level of metadata.version."
+)
+FINALIZED_LEVEL = row(
+    _SERVER, "MetadataLoader", "FinalizedLevel", GAUGE, "Level of a feature.", labels=("featureName",)
+)
+SUPPORTED_LEVEL_MAX = row(
+    _SERVER, "node-metrics", "maximum-supported-level", GAUGE, "Highest supported level.", labels=("feature-name",)
+)
+SUPPORTED_LEVEL_MIN = row(
+    _SERVER, "node-metrics", "minimum-supported-level", GAUGE, "Lowest supported level.", labels=("feature-name",)
+)
+
+# --- forwarding to the controller
+
+FORWARDING_QUEUE_LENGTH = row(_SERVER, "ForwardingManager", "QueueLength", GAUGE, "Requests that wait to be forwarded.")
+
+# --- what clients use, by client id
+
+_CLIENT = ("user", "client-id")
+PRODUCE_BYTE_RATE = row(
+    _SERVER, "Produce", "byte-rate", GAUGE, "Bytes a second of a client's Produce requests.", labels=_CLIENT
+)
+PRODUCE_THROTTLE_TIME = row(
+    _SERVER, "Produce", "throttle-time", GAUGE, "Mean ms that a client's Produce requests were held back.",
+    labels=_CLIENT,
+)  # fmt: skip
+FETCH_BYTE_RATE = row(
+    _SERVER, "Fetch", "byte-rate", GAUGE, "Bytes a second of the responses to a client's Fetch requests.",
+    labels=_CLIENT,
+)  # fmt: skip
+FETCH_THROTTLE_TIME = row(
+    _SERVER, "Fetch", "throttle-time", GAUGE, "Mean ms that a client's Fetch requests were held back.", labels=_CLIENT
+)
+REQUEST_TIME = row(
+    _SERVER, "Request", "request-time", GAUGE, "Percent of one thread's time that a client's requests took.",
+    labels=_CLIENT,
+)  # fmt: skip
+REQUEST_THROTTLE_TIME = row(
+    _SERVER, "Request", "throttle-time", GAUGE, "Mean ms that a client's requests were held back.", labels=_CLIENT
+)

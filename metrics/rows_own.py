@@ -1,0 +1,94 @@
+"""THE table of metrics: what JMX does not give (see `catalogue.py`).
+
+Sizes of batches and records, what each client does, and consumer lag under the names of kafka_exporter. `exact` rows
+have one name in both dialects.
+"""
+
+from __future__ import annotations
+
+from metrics.row import COUNTER, GAUGE, HISTOGRAM, Kind, Metric, row
+
+_OWN = "barnabas"
+
+
+def _own(type_: str, name: str, kind: Kind, doc: str, labels: tuple[str, ...] = (), buckets: str = "") -> Metric:
+    exact = "" if buckets else f"barnabas_{type_}_{name}"
+    return row(_OWN, type_, name, kind, doc, labels=labels, exact=exact, buckets=buckets)
+
+
+# --- what producers send
+
+BATCH_BYTES = _own("produce", "batch", HISTOGRAM, "Size of produced batches.", buckets="barnabas_produce_batch_bytes")
+BATCH_RECORDS = _own(
+    "produce", "batch_length", HISTOGRAM, "Records in a produced batch.", buckets="barnabas_produce_batch_records"
+)
+RECORD_BYTES = _own(
+    "produce",
+    "record",
+    HISTOGRAM,
+    "Size of produced records: the mean of each batch, as often as it has records.",
+    buckets="barnabas_produce_record_bytes",
+)
+
+# --- clients
+
+_CLIENT = ("client_id",)
+CLIENT_REQUESTS = _own("client", "requests", COUNTER, "Requests of a client, by its client id.", _CLIENT)
+CLIENT_REQUEST_BYTES = _own("client", "request_bytes", COUNTER, "Bytes of a client's requests.", _CLIENT)
+CLIENT_RESPONSE_BYTES = _own("client", "response_bytes", COUNTER, "Bytes of the responses to a client.", _CLIENT)
+CLIENT_REQUEST_SECONDS = _own(
+    "client", "request_seconds", COUNTER, "Handler and send time of a client's requests.", _CLIENT
+)
+
+# --- threads and logs of this process
+
+LOG_LINES = _own("log", "lines", COUNTER, "Lines logged, by level.", ("level",))
+SLOW_REQUESTS = _own("request", "slow", COUNTER, "Requests slower than barnabas.slow.request.ms.", ("request",))
+SCRAPE_SECONDS = _own("scrape", "seconds", GAUGE, "Time that the page before this one took to make.")
+
+# --- kafka_exporter's names; one node of the cluster gives them all
+
+
+def _exporter(name: str, doc: str, labels: tuple[str, ...] = ()) -> Metric:
+    return row("kafka_exporter", name.partition("_")[0], name, GAUGE, doc, labels=labels, exact=f"kafka_{name}")
+
+
+_PARTITION = ("topic", "partition")
+_POSITION = ("consumergroup", "topic", "partition")
+_READ_TOPIC = ("consumergroup", "topic")
+
+BROKERS = _exporter("brokers", "Brokers of the cluster that are alive.")
+BROKER_INFO = _exporter("broker_info", "The address of a broker, as a label.", ("id", "address"))
+TOPIC_PARTITIONS = _exporter("topic_partitions", "Partitions of a topic.", ("topic",))
+PARTITION_CURRENT_OFFSET = _exporter("topic_partition_current_offset", "Newest offset of a partition.", _PARTITION)
+PARTITION_OLDEST_OFFSET = _exporter("topic_partition_oldest_offset", "Oldest offset of a partition.", _PARTITION)
+PARTITION_LEADER = _exporter("topic_partition_leader", "The broker that leads a partition, -1 if none.", _PARTITION)
+PARTITION_LEADER_IS_PREFERRED = _exporter(
+    "topic_partition_leader_is_preferred", "1 if the preferred replica leads a partition.", _PARTITION
+)
+PARTITION_REPLICAS = _exporter("topic_partition_replicas", "Replicas of a partition.", _PARTITION)
+PARTITION_IN_SYNC_REPLICA = _exporter("topic_partition_in_sync_replica", "In-sync replicas of a partition.", _PARTITION)
+PARTITION_UNDER_REPLICATED = _exporter(
+    "topic_partition_under_replicated_partition", "1 if a partition lacks in-sync replicas.", _PARTITION
+)
+GROUP_CURRENT_OFFSET = _exporter("consumergroup_current_offset", "Offset that a group committed.", _POSITION)
+GROUP_CURRENT_OFFSET_SUM = _exporter(
+    "consumergroup_current_offset_sum", "Offsets that a group committed in a topic, added up.", _READ_TOPIC
+)
+GROUP_LAG = _exporter("consumergroup_lag", "Records that a group has not committed yet.", _POSITION)
+GROUP_LAG_SUM = _exporter("consumergroup_lag_sum", "Records of a topic that a group has not committed.", _READ_TOPIC)
+GROUP_UNCOMMITTED_OFFSETS = _exporter(
+    "consumergroup_uncommitted_offsets", "The lag, under the name of Grafana's exporter.", _POSITION
+)
+GROUP_LAG_MILLIS = _exporter(
+    "consumer_lag_millis", "How long ago the newest record that a group committed was the newest of all.", _POSITION
+)
+GROUP_MEMBERS = _exporter("consumergroup_members", "Members of a group.", ("consumergroup",))
+LAG_AGE_SECONDS = row(
+    _OWN,
+    "lag",
+    "age_seconds",
+    GAUGE,
+    "Age of the offsets that the lag was computed from.",
+    exact="barnabas_lag_age_seconds",
+)

@@ -1,0 +1,84 @@
+"""THE table of metrics: partitions and logs, kafka.cluster and kafka.log (see `catalogue.py`)."""
+
+from __future__ import annotations
+
+from metrics.row import GAUGE, TIMER, Metric, row
+
+_LOG = "kafka.log"
+_PARTITION_LABELS = ("topic", "partition")
+
+
+def _partition_gauge(name: str, doc: str) -> Metric:
+    return row("kafka.cluster", "Partition", name, GAUGE, doc, labels=_PARTITION_LABELS)
+
+
+UNDER_REPLICATED = _partition_gauge("UnderReplicated", "1 if this leader lacks an in-sync replica.")
+UNDER_MIN_ISR = _partition_gauge("UnderMinIsr", "1 if this leader's ISR is below min.insync.replicas.")
+AT_MIN_ISR = _partition_gauge("AtMinIsr", "1 if this leader's ISR is just min.insync.replicas.")
+IN_SYNC_REPLICAS_COUNT = _partition_gauge("InSyncReplicasCount", "Size of the ISR; 0 on followers.")
+REPLICAS_COUNT = _partition_gauge("ReplicasCount", "Number of replicas; 0 on followers.")
+LAST_STABLE_OFFSET_LAG = _partition_gauge(
+    "LastStableOffsetLag", "Records between the last stable offset and the high watermark."
+)
+
+
+def _log_gauge(name: str, doc: str, unit: str = "") -> Metric:
+    return row(_LOG, "Log", name, GAUGE, doc, labels=_PARTITION_LABELS, unit=unit)
+
+
+LOG_SIZE = _log_gauge("Size", "Bytes of a log's segments.", "bytes")
+LOG_START_OFFSET = _log_gauge("LogStartOffset", "First offset of a log.")
+LOG_END_OFFSET = _log_gauge("LogEndOffset", "Next offset of a log.")
+NUM_LOG_SEGMENTS = _log_gauge("NumLogSegments", "Segments of a log.")
+RETENTION_SIZE_IN_PERCENT = _log_gauge(
+    "RetentionSizeInPercent", "Size of a log in percent of retention.bytes; 0 if it has no bound."
+)
+HIGH_WATERMARK = _log_gauge("HighWatermark", "Offset below which every in-sync replica has all records (not in Kafka).")
+
+LOG_FLUSH_TIME_MS = row(
+    _LOG, "LogFlushStats", "LogFlushRateAndTimeMs", TIMER, "Flushes of logs, and how long.", unit="ms"
+)
+LOG_DIRECTORY_OFFLINE = row(
+    _LOG, "LogManager", "LogDirectoryOffline", GAUGE, "1 if a log directory failed.", labels=("logDirectory",)
+)
+OFFLINE_LOG_DIRECTORY_COUNT = row(_LOG, "LogManager", "OfflineLogDirectoryCount", GAUGE, "Log directories that failed.")
+LOG_DIRECTORY_CORDONED = row(
+    _LOG,
+    "LogManager",
+    "LogDirectoryCordoned",
+    GAUGE,
+    "1 if a log directory takes no new partitions (never: cordoning is not built).",
+    labels=("logDirectory",),
+)
+CORDONED_LOG_DIRECTORY_COUNT = row(
+    _LOG, "LogManager", "CordonedLogDirectoryCount", GAUGE, "Log directories that take no new partitions."
+)
+
+
+def _cleaner(name: str, doc: str) -> Metric:
+    return row(_LOG, "LogCleaner", name, GAUGE, doc)
+
+
+CLEANER_DEAD_THREAD_COUNT = _cleaner("DeadThreadCount", "Cleaner threads that died.")
+CLEANER_RECOPY_PERCENT = _cleaner("cleaner-recopy-percent", "Bytes kept of those read by the last cleanings.")
+CLEANER_MAX_BUFFER_UTILIZATION_PERCENT = _cleaner(
+    "max-buffer-utilization-percent", "Fullest offset map of the last cleanings."
+)
+CLEANER_MAX_CLEAN_TIME_SECS = _cleaner("max-clean-time-secs", "Longest of the last cleanings.")
+CLEANER_MAX_COMPACTION_DELAY_SECS = _cleaner(
+    "max-compaction-delay-secs", "How much too late the last cleanings were by max.compaction.lag.ms."
+)
+
+
+def _cleaner_manager(name: str, doc: str, labels: tuple[str, ...] = ()) -> Metric:
+    return row(_LOG, "LogCleanerManager", name, GAUGE, doc, labels=labels)
+
+
+CLEANER_MAX_DIRTY_PERCENT = _cleaner_manager("max-dirty-percent", "Share of uncleaned bytes of the dirtiest log.")
+CLEANER_TIME_SINCE_LAST_RUN_MS = _cleaner_manager("time-since-last-run-ms", "Time since the last cleaning.")
+CLEANER_UNCLEANABLE_BYTES = _cleaner_manager(
+    "uncleanable-bytes", "Bytes of logs that cannot be cleaned.", ("logDirectory",)
+)
+CLEANER_UNCLEANABLE_PARTITIONS_COUNT = _cleaner_manager(
+    "uncleanable-partitions-count", "Logs that cannot be cleaned.", ("logDirectory",)
+)
