@@ -14,7 +14,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
@@ -24,6 +24,9 @@ from broker.apis.table import TABLE
 from broker.auto_topic_creation import AutoTopicCreation
 from broker.controller_channel import ControllerChannel
 from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.coordinators.transaction_coordinator import TransactionCoordinator
+from broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
+from broker.coordinators.transaction_verification import TransactionVerification
 from broker.dynamic_config import DynamicConfig, keep_logs_configured
 from broker.fetch_sessions import FetchSessions
 from broker.handlers import HandlerPool
@@ -156,7 +159,8 @@ class BrokerServer:
             replica_manager=self.replica_manager,
             metadata_cache=self.metadata_cache,
         )
-        self.replica_manager.listeners.append(self.group_coordinator)
+        self._build_transactions()
+        self.replica_manager.listeners += [self.group_coordinator, self.transaction_coordinator]
         self.lifecycle = self._make_lifecycle()
         self.services = Services(
             broker_id=self.broker_id,
@@ -174,8 +178,37 @@ class BrokerServer:
             producer_ids=self.producer_ids,
             dynamic_config=dynamic_config,
             group_coordinator=self.group_coordinator,
+            transaction_coordinator=self.transaction_coordinator,
+            transaction_verification=self.transaction_verification,
+            marker_writer=self.marker_writer,
             leadership=self.leadership,
             lifecycle=self.lifecycle,
+        )
+
+    def _build_transactions(self) -> None:
+        config, clock = self.config, self._clock
+        to_brokers: Any = {
+            "broker_id": self.broker_id,
+            "clock": clock,
+            "metadata_cache": self.metadata_cache,
+            "listener_name": config.inter_broker_listener_name,
+            "request_timeout_ms": config.request_timeout_ms,
+        }
+        self.marker_writer = MarkerWriter(
+            self.replica_manager, self.group_coordinator, clock, config.request_timeout_ms
+        )
+        self.marker_sender = MarkerSender(writer=self.marker_writer, **to_brokers)
+        self.transaction_coordinator = TransactionCoordinator(
+            config=config,
+            clock=clock,
+            scheduler=self._scheduler,
+            replica_manager=self.replica_manager,
+            metadata_cache=self.metadata_cache,
+            new_producer_id=self.producer_ids.take,
+            markers=self.marker_sender,
+        )
+        self.transaction_verification = TransactionVerification(
+            coordinator=self.transaction_coordinator, scheduler=self._scheduler, config=config, **to_brokers
         )
 
     # Life
@@ -189,6 +222,7 @@ class BrokerServer:
             purgatory.start()
         self._schedule_tasks()
         self.group_coordinator.start()
+        self.transaction_coordinator.start()
         self.forwarding.start()
         self.alter_partition.start()
         self.handlers.start()
@@ -210,6 +244,9 @@ class BrokerServer:
         self.handlers.shutdown()
         # Why not last: a client whose request was not read any more waits for it until its connection is closed.
         self.sockets.shutdown()
+        self.transaction_verification.shutdown()
+        self.transaction_coordinator.shutdown()
+        self.marker_sender.shutdown()
         self.group_coordinator.shutdown()
         self.fetchers.shutdown()
         self.alter_partition.shutdown()

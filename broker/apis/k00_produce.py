@@ -6,24 +6,25 @@ Behaviour
   once the leader has written. acks=-1: answered when all in-sync replicas have it (`DelayedProduce`), at once where
   they do already (a partition with one replica).
 - Only Kafka's own admin client id may write to internal topics.
+- Before the first batch of a transaction in a partition the transaction's coordinator is asked whether it is part of
+  it (KIP-890); from v12 on it is added there and then, since the client no longer does so (`verified.py`).
 
 Version notes
 - v7: zstd. v8 (KIP-467): record_errors, error_message. v10 (KIP-951): current_leader, node_endpoints.
-  v11, v12 (KIP-890): nothing on the wire. v13 (KIP-516): topic ids.
+  v11 (KIP-890): TRANSACTION_ABORTABLE is known. v12 (KIP-890): the broker adds partitions. v13 (KIP-516): topic ids.
 
 Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, INVALID_RECORD,
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP,
 OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TOPIC_EXCEPTION, NOT_ENOUGH_REPLICAS,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a
-transactional batch in a request without a transactional id.
-
-Different from Apache Kafka: there is no transaction coordinator yet, so no transaction can be open, and a
-transactional batch is refused with INVALID_TXN_STATE, as Kafka refuses one outside a transaction.
+transactional batch in a request without a transactional id; INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING,
+TRANSACTION_ABORTABLE (v11), CONCURRENT_TRANSACTIONS (v12) for a batch that its transaction does not expect.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.common.topic_partition import TopicPartition
@@ -39,6 +40,8 @@ from barnabas.protocol.messages.k00_produce import (
 from broker.answers import NO_REPLY, Answer, Close, Park, Reply
 from broker.apis.api import Api
 from broker.apis.redirect import current_leader
+from broker.apis.verified import NOTHING_TO_VERIFY, Verdict, draw_guards, produce_error, producer_of, verify
+from broker.coordinators.transaction_verification import Operation
 from broker.metadata_cache import INTERNAL_TOPICS
 from broker.replication.delayed_produce import DelayedProduce, Errors
 from broker.replication.replica_manager import AppendResult
@@ -57,6 +60,8 @@ ADMIN_CLIENT_ID = "__admin_client"
 TOPIC_IDS_FROM = 13
 REDIRECTS_FROM = 10
 ZSTD_FROM = 7
+ABORTABLE_FROM = 11
+ADDS_FROM = 12
 
 # Where a batch says what must be known before it is parsed (the batch format is in protocol/records/batch.py).
 _LENGTH_END, _MAGIC_AT, _ATTRIBUTES_LOW_AT, _OVERHEAD = 12, 16, 22, 17
@@ -69,9 +74,45 @@ Awaited = tuple[TopicPartition, "PartitionProduceResponse", "Partition", "LogApp
 def handle(services: Services, request: Request) -> Answer:
     """Append each partition's batch, then answer or wait as `acks` says."""
     message: ProduceRequest = request.message
-    acks = message.acks
-    if acks not in (-1, 0, 1):
+    if message.acks not in (-1, 0, 1):
         return Reply(_refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS))
+    if message.transactional_id is not None:
+        return _produce_verified(services, request, message, message.transactional_id)
+    return _produce(services, request, NOTHING_TO_VERIFY)
+
+
+def _produce_verified(services: Services, request: Request, message: ProduceRequest, transactional_id: str) -> Answer:
+    """Produce once it is sure that the partitions are part of the transaction."""
+    names = services.metadata_cache.snapshot.topic_names if request.version >= TOPIC_IDS_FROM else None
+    batches = {
+        TopicPartition(topic.name if names is None else names.get(topic.topic_id, ""), data.index): producer
+        for topic in message.topic_data
+        for data in topic.partition_data
+        if (producer := producer_of(data.records)) is not None
+    }
+    producers = {producer for producer, _ in batches.values()}
+    if len(producers) > 1:
+        raise ApiError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+        )
+    operation = operation_of(request.version)
+    guards = draw_guards(services, batches, operation)
+    if not guards:
+        return _produce(services, request, NOTHING_TO_VERIFY)
+    carry_out = partial(_produce, services, request)
+    return verify(services, request, transactional_id, producers.pop(), guards, operation, carry_out)
+
+
+def operation_of(version: int) -> Operation:
+    """What a client of this version has its brokers do about the partitions of its transaction."""
+    if version >= ADDS_FROM:
+        return Operation.ADD
+    return Operation.VERIFY if version >= ABORTABLE_FROM else Operation.VERIFY_OLD
+
+
+def _produce(services: Services, request: Request, verdict: Verdict) -> Answer:
+    message: ProduceRequest = request.message
+    acks = message.acks
     snapshot = services.metadata_cache.snapshot
     uses_ids = request.version >= TOPIC_IDS_FROM
     responses: list[TopicProduceResponse] = []
@@ -87,7 +128,7 @@ def handle(services: Services, request: Request) -> Answer:
                 )
             else:
                 tp = TopicPartition(name, data.index)
-                response = _append(services, request, tp, data.records, acks, awaited)
+                response = _append(services, request, tp, data.records, acks, awaited, verdict)
                 answered.append((tp, response))
             partition_responses.append(response)
         responses.append(
@@ -118,16 +159,21 @@ def _append(
     records: memoryview | None,
     acks: int,
     awaited: list[Awaited],
+    verdict: Verdict,
 ) -> PartitionProduceResponse:
     manager = services.replica_manager
     try:
         if tp.topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {tp.topic}")
         checked = _check_batch(records, request.version, request.message.transactional_id)
+        if tp in verdict.errors:
+            raise produce_error(verdict.errors[tp], operation_of(request.version))
     except ApiError as error:
         return _failed(tp, AppendResult(error.code, error_message=error.message))
     try:
-        info, partition = manager.append_one(tp, checked, required_acks=acks, origin=AppendOrigin.CLIENT)
+        info, partition = manager.append_one(
+            tp, checked, required_acks=acks, origin=AppendOrigin.CLIENT, guard=verdict.guards.get(tp)
+        )
     except ApiError as error:
         return _failed(tp, manager.failed_append(tp, error))
     request.moved.append(tp)
@@ -144,7 +190,7 @@ def _append(
 
 
 def _check_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
-    """Require exactly one whole batch of magic 2, not transactional, in a compression this version may use."""
+    """Require exactly one whole batch of magic 2, in a compression this version may use."""
     size = 0 if records is None else len(records)
     if records is None or size < _OVERHEAD:
         raise ApiError(ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition")
@@ -164,8 +210,6 @@ def _check_batch(records: memoryview | None, version: int, transactional_id: str
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if attributes & _TRANSACTIONAL and transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if attributes & _TRANSACTIONAL:
-        raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction is open: transactions are not built yet")
     return records[:batch_size]
 
 

@@ -1,7 +1,8 @@
 """FindCoordinator: v0-v6
 
-Behaviour: tells which broker coordinates a group: the leader of its partition of __consumer_offsets, at the address of
-the listener asked on. The topic is created when it is first asked for.
+Behaviour: tells which broker coordinates a group or a transactional id: the leader of its partition of
+__consumer_offsets or __transaction_state, at the address of the listener asked on. The topic is created when it is
+first asked for.
 
 Version notes: v1 key type, throttle time, error message; v3 flexible; v4 many keys (KIP-699); v5
 TRANSACTION_ABORTABLE is known; v6 share groups (KIP-932).
@@ -9,8 +10,8 @@ TRANSACTION_ABORTABLE is known; v6 share groups (KIP-932).
 Errors: COORDINATOR_NOT_AVAILABLE (the topic does not exist yet, or the partition has no live leader),
 INVALID_REQUEST (a key type that this broker does not coordinate).
 
-Different from Apache Kafka: transactions (type 1) and share groups (type 2) have no coordinator here yet; asking
-for one is INVALID_REQUEST, which clients report at once instead of trying again until their time is up.
+Different from Apache Kafka: share groups (type 2) have no coordinator here yet; asking for one is INVALID_REQUEST,
+which clients report at once instead of trying again until their time is up.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from barnabas.protocol.messages.k10_find_coordinator import (
 )
 from broker.answers import Reply
 from broker.apis.api import Api
-from broker.metadata_cache import GROUP_METADATA_TOPIC, Node
+from broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Node
 
 if TYPE_CHECKING:
     from broker.apis.services import Services
@@ -36,7 +37,9 @@ MESSAGE_FROM = 1
 MANY_KEYS_FROM = 4
 GROUP_KEY_TYPE = 0
 NO_NODE = Node(-1, "", -1, None)
-KEY_TYPE_NAMES = {1: "Transaction", 2: "Share group"}
+TRANSACTION_KEY_TYPE = 1
+KEY_TYPE_NAMES = {2: "Share group"}
+TOPICS = {GROUP_KEY_TYPE: GROUP_METADATA_TOPIC, TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC}
 
 
 class Found(NamedTuple):
@@ -59,16 +62,18 @@ def handle(services: Services, request: Request) -> Reply:
 
 
 def _find(services: Services, listener_name: str, key_type: int, key: str) -> Found:
-    if key_type != GROUP_KEY_TYPE:
+    topic = TOPICS.get(key_type)
+    if topic is None:
         name = KEY_TYPE_NAMES.get(key_type)
         why = f"{name} coordinators are not built yet." if name else f"Unknown coordinator type {key_type}."
         return Found(ErrorCode.INVALID_REQUEST, message=why)
     snapshot = services.metadata_cache.snapshot
-    if snapshot.partition_count(GROUP_METADATA_TOPIC) is None:
-        services.auto_topic_creation.create_internal(GROUP_METADATA_TOPIC)
+    if snapshot.partition_count(topic) is None:
+        services.auto_topic_creation.create_internal(topic)
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = services.group_coordinator.partition_for(key)
-    info = snapshot.partition(TopicPartition(GROUP_METADATA_TOPIC, partition))
+    is_group = key_type == GROUP_KEY_TYPE
+    coordinator = services.group_coordinator if is_group else services.transaction_coordinator
+    info = snapshot.partition(TopicPartition(topic, coordinator.partition_for(key)))
     node = None if info is None else snapshot.node(info.leader, listener_name)
     if node is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)

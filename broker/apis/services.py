@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from broker.auto_topic_creation import AutoTopicCreation
     from broker.controller_channel import ControllerChannel
     from broker.coordinators.group_coordinator import GroupCoordinator
+    from broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from broker.coordinators.transaction_markers import MarkerWriter
+    from broker.coordinators.transaction_verification import TransactionVerification
     from broker.dynamic_config import DynamicConfig
     from broker.fetch_sessions import FetchSessions
     from broker.lifecycle import Lifecycle
@@ -56,6 +59,9 @@ class Services:
     producer_ids: ProducerIds
     dynamic_config: DynamicConfig
     group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+    transaction_verification: TransactionVerification
+    marker_writer: MarkerWriter
     leadership: Leadership
     lifecycle: Lifecycle
 

@@ -38,7 +38,10 @@ from metrics import catalogue
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
+    from broker.coordinators.transaction import Producer
+    from broker.coordinators.transaction_marker import Marker
     from broker.metadata_cache import MetadataCache
+    from broker.storage.verification import VerificationGuard
     from metrics.registry import Registry
 
 log = logging.getLogger("barnabas.group")
@@ -267,6 +270,29 @@ class GroupCoordinator:
             reply(ErrorCode.NOT_COORDINATOR)
         else:
             shard.commit_offsets(who, commits, reply)
+
+    def commit_in_transaction(
+        self,
+        who: Committer,
+        producer: Producer,
+        commits: Sequence[OffsetCommit],
+        guard: VerificationGuard | None,
+        reply: Callable[[ErrorCode], object],
+    ) -> None:
+        """Commit positions in a transaction; `reply(error)` is called once, on any thread."""
+        shard = self._shard(who.group_id)
+        if shard is None:
+            reply(ErrorCode.NOT_COORDINATOR)
+        else:
+            shard.commit_in_transaction(who, producer, commits, guard, reply)
+
+    def end_transaction(self, tp: TopicPartition, marker: Marker, reply: Callable[[ErrorCode], object]) -> None:
+        """Write a transaction's marker to a partition of ours; `reply(error)` is called once, on any thread."""
+        shard = self._shards.get(tp.partition)
+        if shard is None:
+            reply(ErrorCode.NOT_COORDINATOR)
+        else:
+            shard.end_transaction(marker, self.now_ms, reply)
 
     def fetch_offsets(
         self,

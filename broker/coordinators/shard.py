@@ -12,14 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.protocol.errors import ErrorCode
 from broker.coordinators import group_events as ev
 from broker.coordinators import offset_records as records
 from broker.coordinators.group import Group
 from broker.coordinators.offsets import CommittedOffset, FetchedTopic, TopicWanted
-from broker.coordinators.shard_core import ShardCore, ShardState, log_failure, nothing
+from broker.coordinators.shard_core import ShardCore, ShardState, Write, log_failure, nothing
+
+if TYPE_CHECKING:
+    from broker.coordinators.transaction import Producer
+    from broker.coordinators.transaction_marker import Marker
+    from broker.storage.verification import VerificationGuard
 
 T = TypeVar("T")
 
@@ -122,10 +127,57 @@ class Shard(ShardCore):
                 batch, partial(self._apply_commits, group_id, commits), lambda error: self._say(reply, error)
             )
 
-    def _commit_error_locked(self, who: Committer) -> ErrorCode:
+    def commit_in_transaction(
+        self,
+        who: Committer,
+        producer: Producer,
+        commits: Sequence[OffsetCommit],
+        guard: VerificationGuard | None,
+        reply: Callable[[ErrorCode], object],
+    ) -> None:
+        """Have positions committed when the producer's transaction is; `reply(error)` is called once (KIP-447)."""
+        with self._mailbox:
+            error = self._gate_locked() or self._commit_error_locked(who, is_transactional=True)
+            if error or not commits:
+                self._say(reply, error)
+                return
+            group_id = who.group_id
+            batch = self._batch(
+                [records.offset_commit(group_id, c.topic, c.partition, c.committed) for c in commits],
+                producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True,
+            )  # fmt: skip
+            apply = partial(self._apply_pending, group_id, producer.producer_id, commits)
+            write = Write(apply, lambda error: self._say(reply, error))
+            self._append_batch_locked(batch, len(commits), write, guard=guard)
+
+    def end_transaction(self, marker: Marker, timestamp_ms: int, reply: Callable[[ErrorCode], object]) -> None:
+        """Write the marker of a transaction, and take over the positions that it commits, or drop them."""
+        with self._mailbox:
+            if error := self._gate_locked():
+                self._say(reply, error)
+                return
+            write = Write(
+                lambda _offset: self.offsets.end_transaction(marker.producer_id, marker.is_commit),
+                lambda error: self._say(reply, error),
+            )
+            self._append_batch_locked(
+                marker.batch(timestamp_ms), 1, write, transaction_version=marker.transaction_version
+            )
+
+    def _apply_pending(
+        self, group_id: str, producer_id: int, commits: Sequence[OffsetCommit], first_offset: int
+    ) -> None:
+        self._ensure_group_locked(group_id)
+        for index, commit in enumerate(commits):
+            committed = commit.committed._replace(record_offset=first_offset + index)
+            self.offsets.put_pending(producer_id, group_id, commit.topic, commit.partition, committed)
+
+    def _commit_error_locked(self, who: Committer, *, is_transactional: bool = False) -> ErrorCode:
         group = self.groups.get(who.group_id)
         if group is not None:
-            return self._ask_locked(group, ev.Commit(who.member_id, who.instance_id, who.generation_id, None))
+            return self._ask_locked(
+                group, ev.Commit(who.member_id, who.instance_id, who.generation_id, None, is_transactional)
+            )
         if who.generation_id < 0:  # a simple consumer or an administrator: the first offset creates the group
             return ErrorCode.NONE
         is_new = who.version >= GROUP_ID_NOT_FOUND_FROM

@@ -39,6 +39,7 @@ from broker.timing_wheel import CallbackTask
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
+    from broker.storage.verification import VerificationGuard
     from broker.timing_wheel import Timer
 
 log = logging.getLogger("barnabas.group")
@@ -57,7 +58,7 @@ class LogWriter(Protocol):
 
     def append_internal(
         self, tp: TopicPartition, batch: bytes, timeout_ms: int, on_done: Callable[[ErrorCode, int], None], *,
-        moved: set[Any] | None = None,
+        moved: set[Any] | None = None, transaction_version: int = 0, guard: VerificationGuard | None = None,
     ) -> int:  # fmt: skip
         """Append with acks=all; see ReplicaManager."""
 
@@ -240,23 +241,37 @@ class ShardCore:
         on_settled: Callable[[ErrorCode], object],
     ) -> bool:
         """Append records as one batch; false (and `on_settled` posted) when the log refuses them."""
+        return self._append_batch_locked(self._batch(key_values), len(key_values), Write(on_commit, on_settled))
+
+    def _batch(self, key_values: Sequence[records.KeyValue], **producer: Any) -> bytes:
+        """Build a batch; `producer` says whose, in a transaction."""
         now_ms = self._context.clock.wall_ms()
-        batch = build_batch(
-            [SimpleRecord(now_ms, key, value) for key, value in key_values], compression=self._context.compression
-        )
-        write = Write(on_commit, on_settled)
+        simple = [SimpleRecord(now_ms, key, value) for key, value in key_values]
+        return build_batch(simple, compression=self._context.compression, **producer)
+
+    def _append_batch_locked(
+        self,
+        batch: bytes,
+        count: int,
+        write: Write,
+        *,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
+    ) -> bool:
+        """Append a batch of `count` records; false (and `on_settled` posted) when the log refuses it."""
         writer, moved = self._context.writer, set[Any]()
         self._writes.append(write)
         try:
             first_offset = writer.append_internal(
-                self.tp, batch, self._context.commit_timeout_ms, partial(self._post_done, write), moved=moved
-            )
+                self.tp, batch, self._context.commit_timeout_ms, partial(self._post_done, write), moved=moved,
+                transaction_version=transaction_version, guard=guard,
+            )  # fmt: skip
         except ApiError as error:
             self._writes.remove(write)
             self._mailbox.post(partial(self._settle_locked, write, _for_clients(error.code)))
             return False
         write.first_offset = first_offset
-        write.end_offset = first_offset + len(key_values)
+        write.end_offset = first_offset + count
         if moved:
             self._mailbox.say(partial(writer.complete_delayed, self.tp))
         return True

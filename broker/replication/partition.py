@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
     from broker.storage.log import Log
     from broker.storage.log_types import AppendOrigin, FetchData, FetchIsolation, LogAppendInfo
+    from broker.storage.verification import VerificationGuard
 
 UP_TO_HIGH_WATERMARK = -1  # DeleteRecords: "everything there is"
 
@@ -205,7 +206,13 @@ class Partition:
     # Writing as leader
 
     def append_as_leader(
-        self, records: memoryview, *, required_acks: int, origin: AppendOrigin
+        self,
+        records: memoryview,
+        *,
+        required_acks: int,
+        origin: AppendOrigin,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> tuple[LogAppendInfo, bool]:
         """Append whole batches; returns what was appended and whether the high watermark moved.
 
@@ -223,7 +230,13 @@ class Partition:
                     f"The size of the current ISR {sorted(role.isr)} is insufficient to satisfy the min.isr "
                     f"requirement of {_min_isr(log)} for partition {self.tp}",
                 )
-            info = log.append_as_leader(records, leader_epoch=role.leader_epoch, origin=origin)
+            info = log.append_as_leader(
+                records,
+                leader_epoch=role.leader_epoch,
+                origin=origin,
+                transaction_version=transaction_version,
+                guard=guard,
+            )
             return info, self._maybe_increment_high_watermark_locked()
 
     def has_reached(self, required_offset: int) -> tuple[bool, ErrorCode]:

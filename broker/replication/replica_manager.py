@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.replication.role import IsrOutcome, IsrProposal
     from broker.storage.log_manager import LogManager
     from broker.storage.log_types import LogAppendInfo, RecordError
+    from broker.storage.verification import VerificationGuard
     from metrics.registry import Registry
 
 log = logging.getLogger("barnabas.replication")
@@ -194,12 +195,25 @@ class ReplicaManager:
     # Appending
 
     def append_one(
-        self, tp: TopicPartition, records: memoryview, *, required_acks: int, origin: AppendOrigin
+        self,
+        tp: TopicPartition,
+        records: memoryview,
+        *,
+        required_acks: int,
+        origin: AppendOrigin,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> tuple[LogAppendInfo, Partition]:
         """Append whole batches to a partition this broker leads; raises ApiError. The caller wakes `tp`'s waiters."""
         try:
             partition = self._partitions.get(tp) or self.partition(tp)
-            info, _moved = partition.append_as_leader(records, required_acks=required_acks, origin=origin)
+            info, _moved = partition.append_as_leader(
+                records,
+                required_acks=required_acks,
+                origin=origin,
+                transaction_version=transaction_version,
+                guard=guard,
+            )
         except ApiError as error:
             self._count_failed_append(tp, error.code, len(records))
             if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -241,6 +255,8 @@ class ReplicaManager:
         on_done: Callable[[ErrorCode, int], None],
         *,
         moved: set[Any] | None = None,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> int:
         """Append a coordinator's batch with acks=all; returns its first offset, or raises ApiError at once.
 
@@ -249,7 +265,12 @@ class ReplicaManager:
         `moved`, and wakes the waiters of what was added to it once it has let go; without it they are woken here.
         """
         info, partition = self.append_one(
-            tp, memoryview(bytearray(batch)), required_acks=ACKS_ALL, origin=AppendOrigin.COORDINATOR
+            tp,
+            memoryview(bytearray(batch)),
+            required_acks=ACKS_ALL,
+            origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
+            guard=guard,
         )
         first = info.first_offset
         if moved is None:
@@ -262,6 +283,13 @@ class ReplicaManager:
         wait = DelayedAppend(self, tp, info.last_offset + 1, timeout_ms, lambda error: on_done(error, first))
         self.purgatories.produce.try_complete_else_watch(wait, [tp])
         return first
+
+    def when_committed(
+        self, tp: TopicPartition, offset: int, timeout_ms: int, on_done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Call `on_done(error)` once, when everything below `offset` is on all in-sync replicas, or the time is up."""
+        wait = DelayedAppend(self, tp, offset, timeout_ms, on_done)
+        self.purgatories.produce.try_complete_else_watch(wait, [tp])
 
     def complete_delayed(self, tp: TopicPartition) -> None:
         """Wake whoever waits for this partition; hold no lock of a partition or a log."""

@@ -26,10 +26,11 @@ from broker.storage.log_types import (
     AppendOrigin,
     LogAppendInfo,
 )
-from broker.storage.producer_state import BatchMetadata
+from broker.storage.producer_state import BatchMetadata, ProducerEntry
 from broker.storage.segment import LogSegment
 from broker.storage.txn_index import AbortedTxn
 from broker.storage.validator import ValidBatch, validate_for_leader
+from broker.storage.verification import VerificationGuard
 
 LATEST_PRODUCE_VERSION = 13
 RECENT_BATCHES_MAX = 256
@@ -60,9 +61,12 @@ class LogWriter(LogBase):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         request_version: int = LATEST_PRODUCE_VERSION,
         transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
         """Validate the one batch in `records`, give it the next offsets (in place if the buffer is writable) and
         append it.
+
+        A transaction's first batch needs the `guard` that it was verified with; `transaction_version` is a marker's.
 
         Raises ApiError; RecordValidationError, a kind of it, names single records.
         """
@@ -80,14 +84,34 @@ class LogWriter(LogBase):
         with self._lock:
             self._check_usable_locked()
             try:
-                info = self._append_valid_locked(valid, leader_epoch, origin, transaction_version)
+                info = self._append_valid_locked(valid, leader_epoch, origin, transaction_version, guard)
             except OSError as error:
                 raise self._fail(error) from error
         self._maybe_flush()
         return info
 
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """Draw a guard for the first batch of a transaction; None when nothing is to be proved (KIP-890)."""
+        with self._lock:
+            state = self.producer_state
+            if state.is_ongoing(producer_id, epoch):
+                return None
+            return state.start_verification(producer_id, epoch, sequence, supports_epoch_bump)
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """What is remembered of producers, each as it was at some time during the call."""
+        with self._lock:
+            return [entry.copy() for entry in self.producer_state.producers.values()]
+
     def _append_valid_locked(
-        self, valid: ValidBatch, leader_epoch: int, origin: AppendOrigin, transaction_version: int
+        self,
+        valid: ValidBatch,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        transaction_version: int,
+        guard: VerificationGuard | None,
     ) -> LogAppendInfo:
         header, data, config = valid.header, valid.data, self.config
         size = len(data)
@@ -106,6 +130,8 @@ class LogWriter(LogBase):
                 duplicate = entry.find_duplicate(header)
                 if duplicate is not None:
                     return self._duplicate_info(header, duplicate, size)
+            if header.is_transactional and not header.is_control:
+                self.producer_state.require_transaction(header, guard)
             placed = header._replace(base_offset=first, max_timestamp=valid.max_timestamp)
             changes = prepare_changes(self.producer_state, [(placed, data)], origin, transaction_version)
         log_append_time_ms = NO_TIMESTAMP

@@ -45,6 +45,7 @@ from barnabas.protocol.records.batch import (
 )
 from broker.storage.log_types import NO_OFFSET, NO_TIMESTAMP, AppendOrigin
 from broker.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, segment_file
+from broker.storage.verification import Verification, VerificationGuard
 
 log = logging.getLogger("barnabas.storage.producer_state")
 
@@ -130,6 +131,14 @@ class ProducerEntry:
                 return batch
         return None
 
+    def copy(self) -> ProducerEntry:
+        """A copy of what it is now."""
+        copied = ProducerEntry(
+            self.producer_id, self.epoch, self.coordinator_epoch, self.last_timestamp, self.txn_first_offset
+        )
+        copied.batches.extend(self.batches)
+        return copied
+
     def set_epoch(self, epoch: int) -> None:
         """Move to another epoch, whose sequences start afresh."""
         if epoch != self.epoch:
@@ -149,13 +158,20 @@ class ProducerAppend:
     Raises ApiError from its methods, leaving the manager's state untouched.
     """
 
-    __slots__ = ("_current", "_origin", "_tp", "started", "updated")
+    __slots__ = ("_current", "_origin", "_tp", "_verification", "is_transactional", "started", "updated")
 
     def __init__(
-        self, tp: TopicPartition, producer_id: int, current: ProducerEntry | None, origin: AppendOrigin
+        self,
+        tp: TopicPartition,
+        producer_id: int,
+        current: ProducerEntry | None,
+        origin: AppendOrigin,
+        verification: Verification | None = None,
     ) -> None:
         self._tp = tp
         self._origin = origin
+        self._verification = verification
+        self.is_transactional = False  # whether it held a transactional batch or a marker
         self._current = current if current is not None else ProducerEntry(producer_id)
         self.updated = ProducerEntry(
             producer_id,
@@ -172,6 +188,7 @@ class ProducerAppend:
         if self._origin is AppendOrigin.CLIENT:
             self._check_sequence(header, first_offset)
         delta = last_offset - first_offset
+        self.is_transactional = self.is_transactional or header.is_transactional
         self.updated.add_batch(
             header.producer_epoch, BatchMetadata(header.last_sequence, last_offset, delta, timestamp)
         )
@@ -192,6 +209,7 @@ class ProducerAppend:
         self._check_epoch(header.producer_epoch, offset, transaction_version)
         self._check_coordinator_epoch(marker, offset)
         completed = None
+        self.is_transactional = True
         entry = self.updated
         if entry.txn_first_offset >= 0:
             completed = CompletedTxn(
@@ -222,6 +240,8 @@ class ProducerAppend:
     def _check_sequence(self, header: BatchHeader, offset: int) -> None:
         first = header.base_sequence
         updated, current = self.updated, self._current
+        if self._verification is not None:
+            self._check_first_sequence(self._verification, header, offset)
         if header.producer_epoch != updated.epoch:
             if first != 0 and updated.epoch != NO_PRODUCER_EPOCH:
                 raise ApiError(
@@ -238,6 +258,23 @@ class ProducerAppend:
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Out of order sequence number for producer {header.producer_id} at offset {offset} in partition "
                 f"{self._tp}: {first} (incoming seq. number), {last} (current end sequence number)",
+            )
+
+    def _check_first_sequence(self, verification: Verification, header: BatchHeader, offset: int) -> None:
+        """Check a batch that begins a transaction: retries may arrive before what was sent first (KIP-890)."""
+        first = header.base_sequence
+        if verification.supports_epoch_bump and first != 0 and self._current.epoch == NO_PRODUCER_EPOCH:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Invalid sequence number for producer {header.producer_id} at offset {offset} in partition "
+                f"{self._tp}: {first} (incoming seq. number). Expected sequence 0 for a producer with no existing "
+                f"state.",
+            )
+        if first > verification.lowest_sequence:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id} at offset {offset} in partition "
+                f"{self._tp}: {first} (incoming seq. number), {verification.lowest_sequence} (earliest seen sequence)",
             )
 
     def _check_coordinator_epoch(self, marker: EndTxnMarker, offset: int) -> None:
@@ -273,6 +310,8 @@ class ProducerStateManager:
         self._producers: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}  # first offset -> producer id, ascending (inv. 1)
         self._unreplicated: dict[int, int] = {}  # first offset -> offset of the marker
+        self.verifies = False  # replaced by configuration; whether transactions must be proved to be open
+        self._verifications: dict[int, Verification] = {}  # by producer id; of transactions that have not begun here
         self._snapshots: list[int] = self._list_snapshots()  # offsets, ascending
         self._last_snapshot_offset = 0
 
@@ -317,11 +356,41 @@ class ProducerStateManager:
                 return first_offset
         return completed.last_offset + 1
 
+    # Verifying
+
+    def is_ongoing(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this producer is open here."""
+        entry = self._producers.get(producer_id)
+        return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool
+    ) -> VerificationGuard:
+        """Draw a guard for a transaction that is about to begin here: the same until it has begun or ended."""
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            verification = self._verifications[producer_id] = Verification(
+                epoch, sequence, supports_epoch_bump, self._clock.wall_ms()
+            )
+        else:
+            verification.note(epoch, sequence)
+        return verification.guard
+
+    def require_transaction(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
+        """Raise INVALID_TXN_STATE unless the batch continues an open transaction, or is proved to begin one."""
+        if not self.verifies or self.is_ongoing(header.producer_id, header.producer_epoch):
+            return
+        verification = self._verifications.get(header.producer_id)
+        if guard is None or verification is None or verification.guard is not guard:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
     # Appending
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppend:
         """Begin a change to one producer."""
-        return ProducerAppend(self._tp, producer_id, self._producers.get(producer_id), origin)
+        return ProducerAppend(
+            self._tp, producer_id, self._producers.get(producer_id), origin, self._verifications.get(producer_id)
+        )
 
     def apply(self, change: ProducerAppend) -> None:
         """Make a prepared change, after its batches were written."""
@@ -338,6 +407,8 @@ class ProducerStateManager:
             current.last_timestamp = updated.last_timestamp
         for first_offset in change.started:
             self._add_ongoing(first_offset, updated.producer_id)
+        if change.is_transactional and self._verifications:
+            self._verifications.pop(updated.producer_id, None)  # it has begun, or has ended without having begun here
 
     def _add_ongoing(self, first_offset: int, producer_id: int) -> None:
         if self._ongoing and first_offset < next(reversed(self._ongoing)):
@@ -369,6 +440,10 @@ class ProducerStateManager:
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
+        forgotten_before_ms = now_ms - self.producer_id_expiration_ms
+        for producer_id, verification in list(self._verifications.items()):
+            if verification.timestamp_ms <= forgotten_before_ms:
+                del self._verifications[producer_id]
         return len(expired)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
@@ -397,6 +472,7 @@ class ProducerStateManager:
 
     def _clear(self) -> None:
         self._producers.clear()
+        self._verifications.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
 

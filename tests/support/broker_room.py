@@ -5,7 +5,7 @@ Files are in memory, time is fake; everything else is the real thing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +27,10 @@ from broker.answers import Close, NoReply, Park, Reply
 from broker.apis.services import Purgatories, Services
 from broker.apis.table import TABLE
 from broker.auto_topic_creation import AutoTopicCreation
+from broker.coordinators.transaction_coordinator import TransactionCoordinator
+from broker.coordinators.transaction_markers import MarkerWriter
+from broker.coordinators.transaction_shard import Completion
+from broker.coordinators.transaction_verification import TransactionVerification
 from broker.dynamic_config import DynamicConfig, keep_logs_configured
 from broker.fetch_sessions import FetchSessions
 from broker.metadata_cache import MetadataCache
@@ -101,6 +105,16 @@ class Listening:
         self.heard.append(("resigned", tp, leader_epoch))
 
 
+class HeldMarkers:
+    """Markers that nobody has brought to their partitions yet."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Completion, Collection[TopicPartition]]] = []
+
+    def send(self, completion: Completion, partitions: Collection[TopicPartition]) -> None:
+        self.held.append((completion, partitions))
+
+
 class BrokerRoom:
     """Broker 1 of a cluster whose brokers listen on hosts b1, b2, ..."""
 
@@ -148,6 +162,19 @@ class BrokerRoom:
         self.channel = FakeChannel()
         self.woken = 0
         channel: Any = self.channel
+        self.marker_writer = MarkerWriter(self.manager, None, self.clock, 1000)  # type: ignore[arg-type]
+        self.markers = HeldMarkers()
+        self.producer_ids = ProducerIds(BROKER_ID, lambda: BROKER_EPOCH, channel)
+        self.transaction_coordinator = TransactionCoordinator(
+            config=self.config,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            replica_manager=self.manager,
+            metadata_cache=self.cache,
+            new_producer_id=self.producer_ids.take,
+            markers=self.markers,
+        )
+        self.manager.listeners.append(self.transaction_coordinator)
         self.services = Services(
             broker_id=BROKER_ID,
             cluster_id=CLUSTER_ID,
@@ -161,9 +188,21 @@ class BrokerRoom:
             fetch_sessions=FetchSessions(self.clock, self.registry),
             controller_channel=channel,
             auto_topic_creation=AutoTopicCreation(self.config, channel),
-            producer_ids=ProducerIds(BROKER_ID, lambda: BROKER_EPOCH, channel),
+            producer_ids=self.producer_ids,
             dynamic_config=self.dynamic_config,
             group_coordinator=SimpleNamespace(on_topics_deleted=lambda _names: None),  # type: ignore[arg-type]
+            transaction_coordinator=self.transaction_coordinator,
+            transaction_verification=TransactionVerification(
+                broker_id=BROKER_ID,
+                clock=self.clock,
+                metadata_cache=self.cache,
+                coordinator=self.transaction_coordinator,
+                scheduler=self.scheduler,
+                config=self.config,
+                listener_name=LISTENER,
+                request_timeout_ms=1000,
+            ),
+            marker_writer=self.marker_writer,
             leadership=self.leadership,
             lifecycle=SimpleNamespace(wake=self._wake),  # type: ignore[arg-type]
         )

@@ -46,7 +46,7 @@ class TestFindCoordinator:
         assert (row.error_code, row.node_id, row.host, row.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
         assert rig.created == ["__consumer_offsets"]
 
-    @pytest.mark.parametrize("key_type", [1, 2, 9])
+    @pytest.mark.parametrize("key_type", [2, 9])
     def test_other_coordinators_are_not_pretended(self, key_type: int) -> None:
         answer = Rig().ask(k10_find_coordinator, FindCoordinatorRequest(coordinator_keys=["x"], key_type=key_type))
         assert answer.coordinators[0].error_code == ErrorCode.INVALID_REQUEST

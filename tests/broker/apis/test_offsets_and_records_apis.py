@@ -147,5 +147,5 @@ def test_producer_ids_come_from_blocks(room):
     room.channel.sent[1][1](AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=10))
     assert [ask()[1] for _ in range(2)] == [1009, 5000]
     assert ask(producer_id=5)[0] == ErrorCode.INVALID_REQUEST
-    transactional = InitProducerIdRequest(transactional_id="tx")
-    assert room.answer(transactional, 4).error_code == ErrorCode.UNSUPPORTED_VERSION
+    transactional = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
+    assert room.answer(transactional, 4).error_code == ErrorCode.NOT_COORDINATOR

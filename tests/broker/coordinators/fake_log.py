@@ -74,7 +74,7 @@ class FakeReplicaManager:
 
     def append_internal(
         self, tp: TopicPartition, batch: bytes, timeout_ms: int, on_done: Callable[[ErrorCode, int], None], *,
-        moved: set[Any] | None = None,
+        moved: set[Any] | None = None, transaction_version: int = 0, guard: Any = None,
     ) -> int:  # fmt: skip
         assert timeout_ms == 5000
         if self.refuses:

@@ -1,0 +1,135 @@
+"""AddPartitionsToTxn: v0-v5
+
+Behaviour: adds partitions to a transaction, which begins with the first ones. v4 and later come from brokers, for
+several transactions at once: before a leader appends the first records of a transaction it asks whether the partition
+is part of it (`verify_only`), or adds it for a client of transaction.version 2. If one partition is unknown none is
+added.
+
+Version notes: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v4 (KIP-890) many transactions; v5
+TRANSACTION_ABORTABLE is known.
+
+Errors (each on the partitions): UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED (another one is unknown),
+INVALID_REQUEST (no transactional id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
+NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE; TRANSACTION_ABORTABLE for a partition that is
+not part of the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from broker.answers import Park, Reply
+from broker.apis.api import Api
+from broker.coordinators.transaction import Producer
+from broker.gathering import Gathering
+from broker.purgatory import Deferred
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+FENCED_FROM: Final = 2
+FROM_BROKERS_FROM: Final = 4
+VERSION_2_FROM: Final = 5
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(services: Services, request: Request) -> Park | Reply:
+    """Park until every transaction's change is committed."""
+    message: AddPartitionsToTxnRequest = request.message
+    version = request.version
+    if version >= FROM_BROKERS_FROM:
+        transactions = list({t.transactional_id: t for t in message.transactions}.values())
+    else:
+        transactions = [
+            AddPartitionsToTxnTransaction(
+                transactional_id=message.v3_and_below_transactional_id, producer_id=message.v3_and_below_producer_id,
+                producer_epoch=message.v3_and_below_producer_epoch, topics=message.v3_and_below_topics,
+            )
+        ]  # fmt: skip
+    deferred = Deferred()
+    gathering: Gathering[str, Errors] = Gathering(
+        len(transactions), lambda errors: deferred.complete(_response(transactions, errors, version))
+    )
+    for transaction in transactions:
+        _handle_one(services, transaction, version, partial(gathering.add, transaction.transactional_id))
+    return Park(deferred)
+
+
+def _handle_one(
+    services: Services, transaction: AddPartitionsToTxnTransaction, version: int, done: partial[None]
+) -> None:
+    snapshot = services.metadata_cache.snapshot
+    partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    unknown = {tp for tp in partitions if snapshot.partition(tp) is None}
+    if unknown:
+        done(
+            {
+                tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
+                for tp in partitions
+            }
+        )
+        return
+    coordinator = services.transaction_coordinator
+    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        done(coordinator.verify(transaction.transactional_id, producer, partitions))
+        return
+    coordinator.add_partitions(
+        transaction.transactional_id, producer, partitions, 2 if version >= VERSION_2_FROM else 0,
+        lambda error: done(dict.fromkeys(partitions, error)),
+    )  # fmt: skip
+
+
+def _response(
+    transactions: list[AddPartitionsToTxnTransaction], errors: Mapping[str, Errors], version: int
+) -> AddPartitionsToTxnResponse:
+    results = [
+        AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id,
+            topic_results=_topics(transaction, errors[transaction.transactional_id], version),
+        )
+        for transaction in transactions
+    ]
+    if version >= FROM_BROKERS_FROM:
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def _topics(
+    transaction: AddPartitionsToTxnTransaction, errors: Errors, version: int
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=told(errors[TopicPartition(topic.name, index)], version)
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in transaction.topics
+    ]
+
+
+def told(error: ErrorCode, version: int) -> ErrorCode:
+    """Say an error in words that a client of this version knows."""
+    is_old = version < FENCED_FROM and error == ErrorCode.PRODUCER_FENCED
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_old else error
+
+
+API = Api(24, "AddPartitionsToTxn", (0, 5), handle, operation="WRITE", resource="TRANSACTIONAL_ID")

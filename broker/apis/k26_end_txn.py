@@ -1,0 +1,54 @@
+"""EndTxn: v0-v5
+
+Behaviour: commits or aborts a transaction. Answered when it is in the log how it ends, which nothing can change any
+more; the markers follow. From v5 on the epoch is raised with it, and the answer tells the producer (KIP-890).
+
+Version notes: v1 throttle time; v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v4
+TRANSACTION_ABORTABLE is known; v5 producer id and epoch to go on with.
+
+Errors: INVALID_REQUEST (no transactional id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE,
+CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from broker.answers import Park
+from broker.apis.api import Api
+from broker.apis.k24_add_partitions_to_txn import told
+from broker.coordinators.transaction import Producer
+from broker.purgatory import Deferred
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.coordinators.transaction_shard import Given
+    from broker.request_channel import Request
+
+VERSION_2_FROM: Final = 5
+
+
+def handle(services: Services, request: Request) -> Park:
+    """Park until the decision is committed."""
+    message: EndTxnRequest = request.message
+    version = request.version
+    deferred = Deferred()
+    services.transaction_coordinator.end(
+        message.transactional_id,
+        Producer(message.producer_id, message.producer_epoch),
+        message.committed,
+        2 if version >= VERSION_2_FROM else 0,
+        lambda given: deferred.complete(_response(given, version)),
+    )
+    return Park(deferred)
+
+
+def _response(given: Given, version: int) -> EndTxnResponse:
+    response = EndTxnResponse(error_code=told(given.error, version))
+    if version >= VERSION_2_FROM:
+        response.producer_id, response.producer_epoch = given.producer_id, given.epoch
+    return response
+
+
+API = Api(26, "EndTxn", (0, 5), handle, operation="WRITE", resource="TRANSACTIONAL_ID")

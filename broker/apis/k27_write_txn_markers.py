@@ -1,0 +1,84 @@
+"""WriteTxnMarkers: v1-v2
+
+Behaviour: a transaction's coordinator (or an administrator who aborts what hangs) has the markers written that end it
+in partitions led here. Each partition answers for itself, once its marker is on all in-sync replicas.
+
+Version notes: v1 flexible; v2 (KIP-1228) transaction version: a marker of version 2 must raise the epoch.
+
+Errors (each on a partition): UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR; INVALID_PRODUCER_EPOCH,
+TRANSACTION_COORDINATOR_FENCED: somebody newer ends this transaction.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from broker.answers import Park
+from broker.apis.api import Api
+from broker.coordinators.transaction_marker import Marker
+from broker.gathering import Gathering
+from broker.purgatory import Deferred
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+def handle(services: Services, request: Request) -> Park:
+    """Park until every marker is replicated, or failed."""
+    message: WriteTxnMarkersRequest = request.message
+    deferred = Deferred()
+    gathering: Gathering[int, Errors] = Gathering(
+        len(message.markers), lambda errors: deferred.complete(_response(message, errors))
+    )
+    for index, wire in enumerate(message.markers):
+        partitions = {TopicPartition(topic.name, i) for topic in wire.topics for i in topic.partition_indexes}
+        services.marker_writer.write(_marker(wire), partitions, partial(gathering.add, index))
+    return Park(deferred)
+
+
+def _marker(wire: WritableTxnMarker) -> Marker:
+    return Marker(
+        wire.producer_id, wire.producer_epoch, wire.transaction_result, wire.coordinator_epoch,
+        wire.transaction_version,
+    )  # fmt: skip
+
+
+def _response(message: WriteTxnMarkersRequest, errors: dict[int, Errors]) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=wire.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=i, error_code=errors[index][TopicPartition(topic.name, i)]
+                            )
+                            for i in topic.partition_indexes
+                        ],
+                    )
+                    for topic in wire.topics
+                ],
+            )
+            for index, wire in enumerate(message.markers)
+        ]
+    )
+
+
+API = Api(27, "WriteTxnMarkers", (1, 2), handle, operation="CLUSTER_ACTION", resource="CLUSTER")

@@ -1,0 +1,68 @@
+"""DescribeProducers: v0
+
+Behaviour: tells which producers a partition's leader remembers, and where their open transactions begin (KIP-664): how
+hanging transactions are found.
+
+Errors (each on a partition): UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
+INVALID_TOPIC_EXCEPTION.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from broker.answers import Reply
+from broker.apis.api import Api
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+    from broker.storage.producer_state import ProducerEntry
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """Answer each partition from its log."""
+    message: DescribeProducersRequest = request.message
+    return Reply(
+        DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    name=topic.name,
+                    partitions=[_describe(services, TopicPartition(topic.name, i)) for i in topic.partition_indexes],
+                )
+                for topic in message.topics
+            ]
+        )
+    )
+
+
+def _describe(services: Services, tp: TopicPartition) -> PartitionResponse:
+    try:
+        log = services.replica_manager.partition(tp).leader_log()
+    except ApiError as error:
+        return PartitionResponse(partition_index=tp.partition, error_code=error.code, error_message=error.message)
+    producers = [_state(entry) for entry in log.active_producers()]
+    return PartitionResponse(partition_index=tp.partition, error_code=0, active_producers=producers)
+
+
+def _state(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )
+
+
+API = Api(61, "DescribeProducers", (0, 0), handle, operation="READ", resource="TOPIC")

@@ -1,0 +1,56 @@
+"""DescribeTransactions: v0
+
+Behaviour: tells the state of transactional ids that this broker coordinates, with the partitions that their transaction
+has (KIP-664).
+
+Errors (each on an id): INVALID_REQUEST (empty), TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR,
+COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.messages.k65_describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from broker.answers import Reply
+from broker.apis.api import Api
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """Answer each id from its shard."""
+    message: DescribeTransactionsRequest = request.message
+    states = [_describe(services, transactional_id) for transactional_id in message.transactional_ids]
+    return Reply(DescribeTransactionsResponse(transaction_states=states))
+
+
+def _describe(services: Services, transactional_id: str) -> TransactionState:
+    try:
+        data = services.transaction_coordinator.describe(transactional_id)
+    except ApiError as error:
+        return TransactionState(error_code=error.code, transactional_id=transactional_id)
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(data.partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return TransactionState(
+        error_code=0,
+        transactional_id=transactional_id,
+        transaction_state=data.state.value,
+        transaction_timeout_ms=data.timeout_ms,
+        transaction_start_time_ms=data.start_ms,
+        producer_id=data.producer_id,
+        producer_epoch=data.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in by_topic.items()],
+    )
+
+
+API = Api(65, "DescribeTransactions", (0, 0), handle, operation="DESCRIBE", resource="TRANSACTIONAL_ID")

@@ -1,0 +1,61 @@
+"""ListTransactions: v0-v2
+
+Behaviour: lists the transactional ids that this broker coordinates, filtered by state, producer id, duration and a
+regular expression of the id (KIP-664). Names of states that do not exist are told, and match nothing.
+
+Version notes: v1 (KIP-994) duration; v2 (KIP-1152) pattern.
+
+Errors: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION.
+
+Different from Apache Kafka: the pattern is a regular expression of Python's; RE2's, which Kafka takes, differ from it
+in rare corners.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.messages.k66_list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from broker.answers import Reply
+from broker.apis.api import Api
+from broker.coordinators.transaction import TxnState
+from broker.coordinators.transaction_coordinator import Filters
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+STATES = frozenset(state.value for state in TxnState)
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """List what passes the filters."""
+    message: ListTransactionsRequest = request.message
+    filters = Filters(
+        frozenset(message.state_filters), frozenset(message.producer_id_filters), message.duration_filter,
+        message.transactional_id_pattern,
+    )  # fmt: skip
+    try:
+        found = services.transaction_coordinator.list(filters)
+    except ApiError as error:
+        return Reply(ListTransactionsResponse(error_code=error.code))
+    return Reply(
+        ListTransactionsResponse(
+            error_code=0,
+            unknown_state_filters=[name for name in message.state_filters if name not in STATES],
+            transaction_states=[
+                TransactionState(
+                    transactional_id=transactional_id, producer_id=data.producer_id, transaction_state=data.state.value
+                )
+                for transactional_id, data in found
+            ],
+        )
+    )
+
+
+API = Api(66, "ListTransactions", (0, 2), handle, operation="DESCRIBE", resource="TRANSACTIONAL_ID")
