@@ -26,6 +26,7 @@ from tests.support.kafka_jars import KafkaRuntime
 from tests.support.waiting import eventually
 
 PROGRESS_TIMEOUT_MS = 60_000
+SLOW_PROGRESS_MS = 5_000
 HEAL_TIMEOUT_MS = 60_000
 SECOND_FAULT_SHARE = 0.3
 BREATHER_ACKNOWLEDGEMENTS_MAX = 300
@@ -148,9 +149,12 @@ class StressRun:
             return self._has_trouble() or all(map(ge, self._progress(), goals))
 
         before_ms = self._clock.monotonic_ms()
-        eventually(f"{count} more acknowledgements of each producer", is_reached, PROGRESS_TIMEOUT_MS)
+        try:
+            eventually(f"{count} more acknowledgements of each producer", is_reached, PROGRESS_TIMEOUT_MS)
+        except AssertionError as error:
+            raise StressError(f"{error}: they have {self._progress()}, and should have {goals}") from error
         waited_ms = self._clock.monotonic_ms() - before_ms
-        if waited_ms > 5_000:
+        if waited_ms > SLOW_PROGRESS_MS:
             self._tell(f"        {count} acknowledgements of each producer took {waited_ms} ms")
 
     def _progress(self) -> list[int]:

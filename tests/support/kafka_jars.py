@@ -30,11 +30,28 @@ class KafkaRuntime:
     java: str
     directory: Path
 
-    def command(self, main_class: str, *jvm_options: str) -> list[str]:
-        """The command line of a JVM that runs this class; the class's own arguments are to be appended."""
-        classpath = f"{self.directory / 'classes'}{os.pathsep}{self.directory / 'jars'}/*"
+    def command(self, main_class: str, *jvm_options: str, classes: Path | None = None) -> list[str]:
+        """The command line of a JVM that runs this class, of `classes` if it is not one of Kafka's; the class's own
+        arguments are to be appended.
+        """
+        classpath = f"{classes or self.directory / 'classes'}{os.pathsep}{self.directory / 'jars'}/*"
         logging = f"-Dlog4j2.configurationFile={_SOURCES / 'log4j2.properties'}"
         return [self.java, *jvm_options, logging, "-cp", classpath, main_class]
+
+    def compiled(self, source: Path) -> Path:
+        """The directory with the classes of a Java source of ours, which is compiled if it has changed. Raises
+        KafkaRuntimeError.
+        """
+        version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+        directory = self.directory / f"{source.stem}-{version}"
+        if not directory.exists():
+            unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
+            try:
+                _run([_require("javac"), "-cp", f"{self.directory / 'jars'}/*", "-d", str(unfinished), str(source)])
+                _put_in_place(unfinished, directory)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+        return directory
 
 
 def kafka_runtime() -> KafkaRuntime:
@@ -71,12 +88,17 @@ def _build(directory: Path) -> None:
     try:
         _fetch_jars(maven, unfinished / "jars")
         _run([javac, "-cp", f"{unfinished / 'jars'}/*", "-d", str(unfinished / "classes"), _source("ToolRunner.java")])
+        _put_in_place(unfinished, directory)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _put_in_place(unfinished: Path, directory: Path) -> None:
+    try:
         unfinished.replace(directory)
     except OSError:
         if not directory.exists():  # else another process was faster, and its result is as good
             raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _fetch_jars(maven: str, target: Path) -> None:

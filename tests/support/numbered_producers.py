@@ -76,7 +76,8 @@ class NumberedProducers(Worker):
     ) -> None:
         super().__init__("java-producers")
         self._on_told = on_told
-        command = [*runtime.command(str(SOURCE), *JVM), *load.arguments(bootstrap, topic)]
+        program = runtime.command(SOURCE.stem, *JVM, classes=runtime.compiled(SOURCE))
+        command = [*program, *load.arguments(bootstrap, topic)]
         self._child = subprocess.Popen(
             tied_to_parent(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
