@@ -154,6 +154,7 @@ class BrokerServer:
         self.producer_ids = ProducerIds(self.broker_id, self._broker_epoch, self.forwarding)
         self.group_coordinator = GroupCoordinator(
             config=config,
+            group_config=dynamic_config.group_config,
             clock=clock,
             registry=registry,
             replica_manager=self.replica_manager,

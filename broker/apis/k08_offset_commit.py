@@ -10,7 +10,9 @@ exist; v10 topics by id (KIP-848).
 
 Errors (each on the partitions): UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (v10), OFFSET_METADATA_TOO_LARGE; on
 all of them NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (not replicated in time),
-UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (v9).
+UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (v9),
+STALE_MEMBER_EPOCH (v9, of a consumer group: the epoch is not the member's, or is from before the partition was
+assigned to it, KIP-1251), UNSUPPORTED_VERSION (a member of a consumer group, before v9).
 """
 
 from __future__ import annotations

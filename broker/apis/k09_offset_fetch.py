@@ -6,7 +6,8 @@ Version notes: v2 null topics ask for all, and the group's error is the answer's
 (KIP-320); v6 flexible; v7 require_stable (KIP-447); v8 many groups; v9 member id and epoch (of KIP-848 groups); v10
 topics by id.
 
-Errors: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a group (in v1 on each of its partitions); UNKNOWN_TOPIC_ID
+Errors: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, and for members of consumer groups (v9) UNKNOWN_MEMBER_ID,
+STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, for a group (in v1 on each of its partitions); UNKNOWN_TOPIC_ID
 (v10) and UNSTABLE_OFFSET_COMMIT (an open transaction will change it, only with require_stable) for a partition. A group
 that does not exist has no positions; that is not an error.
 """
@@ -48,10 +49,14 @@ TOPIC_IDS_FROM = 10
 class GroupAnswer:
     """One group's part: its id, error and topics, filled in when the coordinator has answered."""
 
-    __slots__ = ("error", "group_id", "topics", "wanted")
+    __slots__ = ("error", "group_id", "member_epoch", "member_id", "topics", "wanted")
 
-    def __init__(self, group_id: str, wanted: list[TopicWanted] | None) -> None:
+    def __init__(
+        self, group_id: str, wanted: list[TopicWanted] | None, member_id: str | None = None, member_epoch: int = -1
+    ) -> None:
         self.group_id = group_id
+        self.member_id = member_id  # of a consumer group; None: does not say that it is one
+        self.member_epoch = member_epoch
         self.wanted = wanted  # None: all
         self.error = ErrorCode.NONE
         self.topics: list[FetchedTopic] = []
@@ -82,8 +87,9 @@ def handle(services: Services, request: Request) -> Park:
     for group in groups:
         known = None if group.wanted is None else [topic for topic in group.wanted if topic.name]
         services.group_coordinator.fetch_offsets(
-            group.group_id, known, message.require_stable, partial(answered, group)
-        )
+            group.group_id, known, message.require_stable, partial(answered, group), member_id=group.member_id,
+            member_epoch=group.member_epoch,
+        )  # fmt: skip
     return Park(deferred)
 
 
@@ -92,7 +98,10 @@ def _groups(message: OffsetFetchRequest, snapshot: MetadataSnapshot, version: in
         topics = message.topics
         wanted = None if topics is None else [TopicWanted(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
         return [GroupAnswer(message.group_id, wanted)]
-    return [GroupAnswer(group.group_id, _wanted(group.topics, snapshot, version)) for group in message.groups]
+    return [
+        GroupAnswer(group.group_id, _wanted(group.topics, snapshot, version), group.member_id, group.member_epoch)
+        for group in message.groups
+    ]
 
 
 def _wanted(

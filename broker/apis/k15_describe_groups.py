@@ -4,7 +4,8 @@ Behaviour: tells the state, protocol and members of groups; subscriptions only o
 others are about to change.
 
 Version notes: v1 throttle time; v3 authorized operations (KIP-430); v4 group.instance.id (KIP-345); v5 flexible; v6
-GROUP_ID_NOT_FOUND with a message for a group that does not exist, which before looked like a Dead one without error.
+GROUP_ID_NOT_FOUND with a message for a group that does not exist or is of another kind, which before looked like a Dead
+one without error.
 
 Errors per group: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND (v6).
 """
@@ -22,6 +23,7 @@ from barnabas.protocol.messages.k15_describe_groups import (
 )
 from broker.answers import Reply
 from broker.apis.api import Api
+from broker.apis.authorized import GROUP_OPERATIONS
 from broker.coordinators.group import Group
 from broker.coordinators.group_events import GroupState
 from broker.coordinators.members import Member
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
 AUTHORIZED_OPERATIONS_FROM = 3
 INSTANCE_ID_FROM = 4
 NOT_FOUND_FROM = 6
-# AclOperation codes that apply to groups: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS. Without an
-# authorizer everybody may do all of them.
-ALL_GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 
 
 def handle(services: Services, request: Request) -> Reply:
@@ -46,7 +45,7 @@ def handle(services: Services, request: Request) -> Reply:
     if version >= AUTHORIZED_OPERATIONS_FROM and message.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = GROUP_OPERATIONS
     return Reply(DescribeGroupsResponse(groups=groups))
 
 
@@ -59,7 +58,8 @@ def _describe(services: Services, group_id: str, version: int) -> DescribedGroup
     dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= NOT_FOUND_FROM:
         dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        dead.error_message = f"Group {group_id} not found."
+        is_other = services.group_coordinator.is_consumer_group(group_id)
+        dead.error_message = f"Group {group_id} {'is not a classic group' if is_other else 'not found'}."
     return dead
 
 

@@ -3,7 +3,7 @@
 Behaviour: lists the groups that this broker coordinates.
 
 Version notes: v1 throttle time; v3 flexible; v4 filter by state, the state in the answer (KIP-518); v5 filter by
-type, the type in the answer (KIP-848).
+type, classic or consumer, the type in the answer (KIP-848).
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS while any of its partitions is being loaded.
 """
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 STATE_FROM = 4
 TYPE_FROM = 5
-CLASSIC = "classic"
 
 
 def handle(services: Services, request: Request) -> Reply:
@@ -32,15 +31,15 @@ def handle(services: Services, request: Request) -> Reply:
     states = message.states_filter if version >= STATE_FROM else []
     types = {name.strip().lower() for name in message.types_filter} if version >= TYPE_FROM else set()
     error, listed = services.group_coordinator.list_groups(states)
-    if types and CLASSIC not in types:
-        listed = []
     groups = []
-    for group_id, protocol_type, state in listed:
-        group = ListedGroup(group_id=group_id, protocol_type=protocol_type)
+    for found in listed:
+        if types and found.type not in types:
+            continue
+        group = ListedGroup(group_id=found.group_id, protocol_type=found.protocol_type)
         if version >= STATE_FROM:
-            group.group_state = state
+            group.group_state = found.state
         if version >= TYPE_FROM:
-            group.group_type = CLASSIC
+            group.group_type = found.type
         groups.append(group)
     return Reply(ListGroupsResponse(error_code=error, groups=groups))
 

@@ -49,6 +49,8 @@ from broker.apis import (
     k61_describe_producers,
     k65_describe_transactions,
     k66_list_transactions,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
@@ -96,6 +98,8 @@ TABLE: Final[dict[int, Api]] = make_table(
     k61_describe_producers.API,
     k65_describe_transactions.API,
     k66_list_transactions.API,
+    k68_consumer_group_heartbeat.API,
+    k69_consumer_group_describe.API,
     k74_list_config_resources.API,
     k75_describe_topic_partitions.API,
 )

@@ -74,6 +74,8 @@ STEPS: Mapping[type[Any], Mapping[GroupState, str]] = {
                              STABLE: "empty_stored", DEAD: "empty_stored"},
     ev.Loaded:              {EMPTY: "ignore", PREPARING: "ignore", COMPLETING: "ignore", STABLE: "loaded",
                              DEAD: "ignore"},
+    ev.TakenOver:           {EMPTY: "ignore", PREPARING: "ignore", COMPLETING: "ignore", STABLE: "taken_over",
+                             DEAD: "ignore"},
     ev.Unload:              {EMPTY: "unload", PREPARING: "unload", COMPLETING: "unload", STABLE: "unload",
                              DEAD: "ignore"},
 }
@@ -230,7 +232,7 @@ class Group(GroupPhases):
         reason = f"static member {member.member_id} ({instance_id}); client reason: {event.reason or ev.NO_REASON}"
         if self.state is STABLE:
             if self.members.select_protocol() == self.protocol_name:
-                self._do(ev.Persist(undo, self._assignments()))
+                self._do(ev.Persist(undo, self.assignments()))
             else:
                 self._rebalance_or_complete(reason)
         elif self.state is COMPLETING:
@@ -450,6 +452,12 @@ class Group(GroupPhases):
             self._start_session(member.member_id, member.session_timeout_ms)
         if len(self.members) > self._settings.max_size:
             self._prepare_rebalance(f"{len(self.members)} members are over capacity {self._settings.max_size}")
+
+    def _taken_over(self, event: ev.TakenOver) -> None:
+        for member in self.members.by_id.values():
+            self._start_session(member.member_id, member.session_timeout_ms)
+        if event.must_rebalance:
+            self._prepare_rebalance("the group was a consumer group until now")
 
     def _unload(self, event: ev.Unload) -> None:
         self._move_to(DEAD)

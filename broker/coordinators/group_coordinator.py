@@ -26,11 +26,18 @@ from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.compression import CompressionType
 from broker.coordinators import group_events as ev
+from broker.coordinators.assignors import ASSIGNORS
+from broker.coordinators.consumer_context import ConsumerContext
+from broker.coordinators.consumer_group import ConsumerGroup
+from broker.coordinators.consumer_group_situation import ConsumerGroupSettings, GroupTimes
+from broker.coordinators.consumer_group_types import Heartbeat
 from broker.coordinators.group import Group
 from broker.coordinators.group_events import GroupSettings, GroupState
 from broker.coordinators.loader import load
+from broker.coordinators.metadata_watch import MetadataWatch
 from broker.coordinators.offsets import FetchedTopic, TopicWanted
-from broker.coordinators.shard import Committer, OffsetCommit, Shard
+from broker.coordinators.shard import ListedGroup, OffsetCommit, Shard
+from broker.coordinators.shard_consumer import Committer, HeartbeatReply
 from broker.coordinators.shard_core import ShardContext, ShardState
 from broker.metadata_cache import GROUP_METADATA_TOPIC
 from broker.timing_wheel import Timer
@@ -81,17 +88,27 @@ class GroupCoordinator:
     """See the module."""
 
     def __init__(
-        self, *, config: Any, clock: Clock, registry: Registry, replica_manager: Any, metadata_cache: MetadataCache
+        self,
+        *,
+        config: Any,
+        group_config: Callable[[str], Any],
+        clock: Clock,
+        registry: Registry,
+        replica_manager: Any,
+        metadata_cache: MetadataCache,
     ) -> None:
         self._config = config  # fixed before start
         self._metadata_cache = metadata_cache  # fixed before start
         self._replica_manager = replica_manager  # fixed before start
         self._timer = Timer(clock)
-        self._context = ShardContext(replica_manager, clock, self._timer, GroupSettings())
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        consumers = ConsumerContext(
+            MetadataWatch(metadata_cache), self._jobs.put, lambda group_id: _times(group_config(group_id))
+        )
+        self._context = ShardContext(replica_manager, clock, self._timer, GroupSettings(), consumers)
         self.reconfigure(config)
         self._lock = threading.Lock()  # serialises changes of _shards
         self._shards: dict[int, Shard] = {}  # guarded by: _lock (lookups need none); by partition
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._is_running = False  # set by start, cleared by shutdown
         self._loader_thread = ServiceThread("group-metadata-manager-0", "group-meta-0", self._work)
         self._reaper_thread = ServiceThread("group-coordinator-reaper", "group-reaper", self._reap)
@@ -125,6 +142,7 @@ class GroupCoordinator:
         context.settings = GroupSettings(
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms, max_size=config.group_max_size
         )
+        context.consumers.settings = _consumer_settings(config)
         context.commit_timeout_ms = config.offsets_commit_timeout_ms
         context.compression = CompressionType(config.offsets_topic_compression_codec)
         context.metadata_max_chars = config.offset_metadata_max_bytes
@@ -182,7 +200,7 @@ class GroupCoordinator:
             return
         shard.activate()
         log.info(
-            "Loaded %d groups and %d offsets of %s from %d records in %d ms", len(shard.groups), shard.offsets.count,
+            "Loaded %d groups and %d offsets of %s from %d records in %d ms", shard.group_count, shard.offsets.count,
             shard.tp, count, self._context.clock.monotonic_ms() - started_ms,
         )  # fmt: skip
 
@@ -249,6 +267,38 @@ class GroupCoordinator:
         else:
             shard.leave(group_id, event)
 
+    # Consumer groups (KIP-848)
+
+    @property
+    def are_consumer_groups_enabled(self) -> bool:
+        """Whether the consumer protocol is served."""
+        return "consumer" in self._config.group_coordinator_rebalance_protocols
+
+    @property
+    def consumer_assignors(self) -> tuple[str, ...]:
+        """The server-side assignors; the first is the default."""
+        return self._context.consumers.settings.assignors
+
+    def consumer_heartbeat(self, group_id: str, request: Heartbeat, reply: HeartbeatReply) -> None:
+        """Handle a ConsumerGroupHeartbeat; `reply(HeartbeatResult or ApiError)` is called once, on any thread."""
+        shard = self._shard(group_id)
+        if shard is None:
+            reply(ApiError(ErrorCode.NOT_COORDINATOR))
+        else:
+            shard.consumer_heartbeat(group_id, request, reply)
+
+    def is_consumer_group(self, group_id: str) -> bool:
+        """Whether there is a consumer group of this id here."""
+        shard = self._shard(group_id)
+        return shard is not None and group_id in shard.consumer_groups
+
+    def describe_consumer_group(self, group_id: str, look: Callable[[ConsumerGroup], T]) -> T:
+        """Let `look` read a group, quickly, under its shard's lock. Raises ApiError."""
+        shard = self._shard(group_id)
+        if shard is None:
+            raise ApiError(_no_shard(group_id))
+        return shard.describe_consumer_group(group_id, look)
+
     # Offsets; here an empty group id is one like any other, as it always was
 
     @property
@@ -300,13 +350,19 @@ class GroupCoordinator:
         wanted: Sequence[TopicWanted] | None,
         require_stable: bool,
         reply: Callable[[ErrorCode, list[FetchedTopic]], object],
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> None:
-        """Tell positions (all for None); `reply(error, topics)` is called once, on any thread."""
+        """Tell positions (all for None); `reply(error, topics)` is called once, on any thread.
+
+        A member of a consumer group says that it is one, and in which epoch.
+        """
         shard = self._shard(group_id)
         if shard is None:
             reply(ErrorCode.NOT_COORDINATOR, [])
         else:
-            shard.fetch_offsets(group_id, wanted, require_stable, reply)
+            shard.fetch_offsets(group_id, wanted, require_stable, reply, member_id=member_id, member_epoch=member_epoch)
 
     def delete_offsets(
         self,
@@ -323,10 +379,10 @@ class GroupCoordinator:
 
     # Groups
 
-    def list_groups(self, states: Iterable[str]) -> tuple[ErrorCode, list[tuple[str, str, str]]]:
-        """(group id, protocol type, state) of all groups here, in these states (case does not matter; none: any)."""
+    def list_groups(self, states: Iterable[str]) -> tuple[ErrorCode, list[ListedGroup]]:
+        """All groups here, in these states (case does not matter; none: any)."""
         wanted = frozenset(state.strip().lower() for state in states)
-        groups: list[tuple[str, str, str]] = []
+        groups: list[ListedGroup] = []
         for shard in list(self._shards.values()):
             error, listed = shard.listed(wanted)
             if error and error != ErrorCode.NOT_COORDINATOR:
@@ -357,7 +413,7 @@ class GroupCoordinator:
 
     def _register_gauges(self, registry: Registry) -> None:
         registry.gauge(catalogue.NUM_OFFSETS, lambda: sum(s.offsets.count for s in list(self._shards.values())))
-        registry.gauge(catalogue.NUM_GROUPS, lambda: sum(len(s.groups) for s in list(self._shards.values())))
+        registry.gauge(catalogue.NUM_GROUPS, lambda: sum(s.group_count for s in list(self._shards.values())))
         for state, row in STATE_GAUGES.items():
             registry.gauge(row, partial(self._count, state))
 
@@ -391,3 +447,22 @@ class Gathering:
 
 def _no_shard(group_id: str) -> ErrorCode:
     return ErrorCode.NOT_COORDINATOR if group_id else ErrorCode.INVALID_GROUP_ID
+
+
+def _times(config: Any) -> GroupTimes:
+    return GroupTimes(
+        session_timeout_ms=config.consumer_session_timeout_ms,
+        heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
+        assignment_interval_ms=config.consumer_assignment_interval_ms,
+    )
+
+
+def _consumer_settings(config: Any) -> ConsumerGroupSettings:
+    policy = config.group_consumer_migration_policy.lower()
+    return ConsumerGroupSettings(
+        assignors=tuple(name for name in config.group_consumer_assignors if name in ASSIGNORS),
+        max_size=config.group_consumer_max_size,
+        classic_max_size=config.group_max_size,
+        may_upgrade=policy in ("upgrade", "bidirectional"),
+        may_downgrade=policy in ("downgrade", "bidirectional"),
+    )

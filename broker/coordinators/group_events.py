@@ -178,13 +178,20 @@ class Loaded:
 
 
 @dataclass(slots=True, frozen=True)
+class TakenOver:
+    """The group was a consumer group until now (a downgrade); its members' sessions begin."""
+
+    must_rebalance: bool
+
+
+@dataclass(slots=True, frozen=True)
 class Unload:
     """The coordinator moves elsewhere."""
 
 
 Event: TypeAlias = (
     Join | Sync | Heartbeat | Leave | Commit | SessionExpired | InitialDelayExpired | JoinExpired | SyncExpired
-    | AssignmentStored | StaticMemberStored | EmptyStored | Loaded | Unload
+    | AssignmentStored | StaticMemberStored | EmptyStored | Loaded | TakenOver | Unload
 )  # fmt: skip
 StoredEvent: TypeAlias = AssignmentStored | StaticMemberStored | EmptyStored
 

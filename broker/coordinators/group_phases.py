@@ -41,6 +41,8 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
 class GroupPhases:
     """A group's state, the phases of a rebalance, and what both ends of it need."""
 
+    TYPE = "classic"  # Kafka's name for groups of this kind
+
     __slots__ = (
         "_effects", "_now_ms", "_settings", "generation_id", "group_id", "is_initial_join_extended", "members",
         "previous_state", "protocol_name", "protocol_type", "state", "state_timestamp_ms", "topics",
@@ -97,6 +99,11 @@ class GroupPhases:
         """Whether a member may be reading the topic, so that its offsets must stay."""
         return topic in self.topics if self.topics is not None else self.uses_consumer_protocol
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is in it, or about to be."""
+        return self.state is EMPTY and not self.members.pending_join
+
     def delete_error(self) -> ErrorCode:
         """Why the group may not be deleted, or NONE."""
         if self.state is DEAD:
@@ -147,7 +154,8 @@ class GroupPhases:
     def _start_session(self, member_id: str, timeout_ms: int) -> None:
         self._do(ev.StartTimer(ev.TimerKey("session", member_id), timeout_ms, ev.SessionExpired(member_id)))
 
-    def _assignments(self) -> dict[str, bytes]:
+    def assignments(self) -> dict[str, bytes]:
+        """What each member has, by its id."""
         return {member.member_id: member.assignment for member in self.members.by_id.values()}
 
     # The join phase

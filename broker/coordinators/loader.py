@@ -3,7 +3,8 @@
 Rules
 1. Everything up to the log end is read, in order: a later record of a key replaces an earlier one. What an offset
    record or a marker says counts once the high watermark has passed it: the next leader may not have it.
-2. Records of kinds of groups that are not built yet are passed over; they stay in the log.
+2. Records of kinds of groups that are not built (of share groups and streams groups) are passed over; they stay in
+   the log.
 3. Offsets of transactions count once their marker is read.
 
 Threads: `group-metadata-manager-0`, the only one that touches a loading shard.
@@ -73,5 +74,5 @@ def _replay_batch(
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
             shard.replay(what, producer_id, record.offset, is_committed)
         else:
-            log.debug("%s: record at %d is not of a classic group", shard.tp, record.offset)
+            log.debug("%s: record at %d is of a kind of group that is not built", shard.tp, record.offset)
     return count

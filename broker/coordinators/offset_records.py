@@ -1,6 +1,6 @@
-"""The records of __consumer_offsets that classic groups use: built for writing, read when a shard is loaded.
+"""The records of __consumer_offsets: offsets and classic groups, built for writing, read when a shard is loaded.
 
-Format (each key and value begins with an int16 version; other key versions belong to other kinds of groups)
+Format (each key and value begins with an int16 version; `consumer_group_records.py` has those of consumer groups)
     key 0, 1  OffsetCommitKey    group, topic, partition  -> OffsetCommitValue v4, or v1 with a retention of its own
     key 2     GroupMetadataKey   group                    -> GroupMetadataValue v3
     value null: a tombstone
@@ -21,6 +21,8 @@ from barnabas.protocol.coordinator_records.offsets import (
     OffsetCommitValue,
 )
 from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned
+from broker.coordinators import consumer_group_records
+from broker.coordinators.consumer_group_records import ConsumerGroupRecord
 from broker.coordinators.group import Group
 from broker.coordinators.members import Member
 from broker.coordinators.offsets import NO_TIMESTAMP, CommittedOffset
@@ -49,6 +51,9 @@ class GroupRecord(NamedTuple):
 
     group_id: str
     group: Group | None
+
+
+AnyRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord
 
 
 def offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> KeyValue:
@@ -111,14 +116,14 @@ def group_tombstone(group_id: str) -> KeyValue:
     return _group_key(group_id), None
 
 
-def read(key: bytes, value: bytes | None, record_offset: int) -> OffsetRecord | GroupRecord | None:
-    """Read a record; None for one that is not of a classic group."""
+def read(key: bytes, value: bytes | None, record_offset: int) -> AnyRecord | None:
+    """Read a record; None for one of a kind of group that is not built."""
     version = int.from_bytes(key[:2], "big", signed=True)
     if version in OFFSET_COMMIT_KEY_VERSIONS:
         return _read_offset(key, value, record_offset)
     if version == GROUP_METADATA_KEY_VERSION:
         return _read_group(key, value)
-    return None
+    return consumer_group_records.read(version, key, value)
 
 
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:

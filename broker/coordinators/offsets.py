@@ -19,6 +19,7 @@ from typing import NamedTuple
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
+from broker.coordinators.consumer_group import ConsumerGroup
 from broker.coordinators.group import Group
 from broker.coordinators.group_events import GroupState
 
@@ -178,13 +179,19 @@ class OffsetStore:
             return FetchedPartition(partition)
         return FetchedPartition(partition, found.offset, found.leader_epoch, found.metadata)
 
-    def expired(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[TopicPartition], bool]:
-        """Which positions of the group are due to go at `now_ms` (wall), and whether nothing will be left then."""
-        if group.group_id not in self._groups:
-            return [], not self.has_open_transactions(group.group_id)
-        if not _may_expire(group):
-            return [], False
-        base_ms = group.state_timestamp_ms if group.protocol_type and group.state is GroupState.EMPTY else None
+    def expired(
+        self, group: Group | ConsumerGroup, now_ms: int, retention_ms: int
+    ) -> tuple[list[TopicPartition], bool]:
+        """Which positions of the group are due to go at `now_ms` (wall), and whether nothing will be left then.
+
+        In a consumer group only subscriptions and the time of the commit count.
+        """
+        if isinstance(group, Group) and group.group_id in self._groups:
+            if not _may_expire(group):
+                return [], False
+            base_ms = group.state_timestamp_ms if group.protocol_type and group.state is GroupState.EMPTY else None
+        else:
+            base_ms = None
         due = []
         is_all = True
         for tp, committed in self.of_group(group.group_id):

@@ -12,34 +12,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.protocol.errors import ErrorCode
 from broker.coordinators import group_events as ev
 from broker.coordinators import offset_records as records
+from broker.coordinators.consumer_group import ConsumerGroup
 from broker.coordinators.group import Group
 from broker.coordinators.offsets import CommittedOffset, FetchedTopic, TopicWanted
-from broker.coordinators.shard_core import ShardCore, ShardState, Write, log_failure, nothing
+from broker.coordinators.shard_classic import ClassicInConsumerShard
+from broker.coordinators.shard_consumer import Committer
+from broker.coordinators.shard_core import ShardState, Write, log_failure, nothing
 
 if TYPE_CHECKING:
     from broker.coordinators.transaction import Producer
     from broker.coordinators.transaction_marker import Marker
     from broker.storage.verification import VerificationGuard
 
+__all__ = ["Committer", "ListedGroup", "OffsetCommit", "Shard"]
+
 T = TypeVar("T")
 
 GROUP_ID_NOT_FOUND_FROM = 9  # OffsetCommit version
 
 
-@dataclass(slots=True, frozen=True)
-class Committer:
-    """Who commits; `version` is the request's."""
+class ListedGroup(NamedTuple):
+    """What a list of groups has of one; the type is Kafka's name for it."""
 
     group_id: str
-    member_id: str
-    instance_id: str | None
-    generation_id: int
-    version: int
+    protocol_type: str
+    state: str
+    type: str
 
 
 @dataclass(slots=True, frozen=True)
@@ -51,7 +54,7 @@ class OffsetCommit:
     committed: CommittedOffset
 
 
-class Shard(ShardCore):
+class Shard(ClassicInConsumerShard):
     """See the module."""
 
     # Members
@@ -62,8 +65,12 @@ class Shard(ShardCore):
             if error := self._gate_locked():
                 self._say(event.reply, ev.JoinResult(error, event.member_id))
                 return
+            if event.member_id == ev.UNKNOWN_MEMBER_ID:
+                self._end_empty_consumer_group_locked(group_id)
             group = self.groups.get(group_id)
-            if group is not None:
+            if group_id in self.consumer_groups:
+                self._join_consumer_group_locked(group_id, event)
+            elif group is not None:
                 self._step_locked(group, event)
             elif event.member_id != ev.UNKNOWN_MEMBER_ID:
                 self._say(event.reply, ev.JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id))
@@ -82,6 +89,8 @@ class Shard(ShardCore):
         with self._mailbox:
             if error := self._gate_locked():
                 self._say(event.reply, ev.SyncResult(error))
+            elif group_id in self.consumer_groups:
+                self._sync_consumer_group_locked(group_id, event)
             elif (group := self.groups.get(group_id)) is None:
                 self._say(event.reply, ev.SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
             else:
@@ -92,6 +101,8 @@ class Shard(ShardCore):
         with self._mailbox:
             if error := self._gate_locked():
                 return ErrorCode.NONE if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
+            if group_id in self.consumer_groups:
+                return self._heartbeat_consumer_group_locked(group_id, member_id, instance_id, generation_id)
             group = self.groups.get(group_id)
             if group is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
@@ -102,6 +113,8 @@ class Shard(ShardCore):
         with self._mailbox:
             if error := self._gate_locked():
                 self._say(event.reply, ev.LeaveResult(error))
+            elif group_id in self.consumer_groups:
+                self._leave_consumer_group_locked(group_id, event)
             elif (group := self.groups.get(group_id)) is None:
                 unknown = tuple(
                     ev.LeftMember(m.member_id, m.instance_id, ErrorCode.UNKNOWN_MEMBER_ID) for m in event.members
@@ -117,7 +130,7 @@ class Shard(ShardCore):
     ) -> None:
         """Commit positions; `reply(error)` is called once, with NONE when all are committed."""
         with self._mailbox:
-            error = self._gate_locked() or self._commit_error_locked(who)
+            error = self._gate_locked() or self._commit_error_locked(who, commits)
             if error or not commits:
                 self._say(reply, error)
                 return
@@ -137,7 +150,7 @@ class Shard(ShardCore):
     ) -> None:
         """Have positions committed when the producer's transaction is; `reply(error)` is called once (KIP-447)."""
         with self._mailbox:
-            error = self._gate_locked() or self._commit_error_locked(who, is_transactional=True)
+            error = self._gate_locked() or self._commit_error_locked(who, commits, is_transactional=True)
             if error or not commits:
                 self._say(reply, error)
                 return
@@ -172,7 +185,12 @@ class Shard(ShardCore):
             committed = commit.committed._replace(record_offset=first_offset + index)
             self.offsets.put_pending(producer_id, group_id, commit.topic, commit.partition, committed)
 
-    def _commit_error_locked(self, who: Committer, *, is_transactional: bool = False) -> ErrorCode:
+    def _commit_error_locked(
+        self, who: Committer, commits: Sequence[OffsetCommit], *, is_transactional: bool = False
+    ) -> ErrorCode:
+        if who.group_id in self.consumer_groups:
+            partitions = [(commit.committed.topic_id, commit.partition) for commit in commits]
+            return self._consumer_commit_error_locked(who, partitions, is_transactional=is_transactional)
         group = self.groups.get(who.group_id)
         if group is not None:
             return self._ask_locked(
@@ -195,10 +213,16 @@ class Shard(ShardCore):
         wanted: Sequence[TopicWanted] | None,
         require_stable: bool,
         reply: Callable[[ErrorCode, list[FetchedTopic]], object],
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> None:
         """Tell positions; with `require_stable` after all writes before it are committed (KIP-447)."""
         with self._mailbox:
             if error := self._gate_locked():
+                self._mailbox.say(partial(reply, error, []))
+                return
+            if error := self._consumer_fetch_error_locked(group_id, member_id, member_epoch):
                 self._mailbox.say(partial(reply, error, []))
                 return
             self._catch_up_locked()
@@ -220,7 +244,7 @@ class Shard(ShardCore):
         require_stable: bool,
         reply: Callable[[ErrorCode, list[FetchedTopic]], object],
     ) -> None:
-        known_id = group_id if group_id in self.groups else ""
+        known_id = group_id if self._any_group_locked(group_id) is not None else ""
         topics = self.offsets.fetch(known_id, wanted, require_stable=require_stable)
         self._mailbox.say(partial(reply, ErrorCode.NONE, topics))
 
@@ -232,19 +256,6 @@ class Shard(ShardCore):
         else:
             then()
 
-    def _after_last_write_locked(self, then: Callable[[ErrorCode], object]) -> None:
-        last = self._writes[-1]
-        before = last.on_settled
-        if before is None:  # its time ran out: nobody knows when it will be committed
-            then(ErrorCode.REQUEST_TIMED_OUT)
-            return
-
-        def both(error: ErrorCode) -> None:
-            before(error)
-            then(error)
-
-        last.on_settled = both
-
     def delete_offsets(
         self,
         group_id: str,
@@ -253,7 +264,7 @@ class Shard(ShardCore):
     ) -> None:
         """Remove positions; `reply(group's error, errors by topic)`: of topics that are subscribed to."""
         with self._mailbox:
-            group = self.groups.get(group_id)
+            group = self._any_group_locked(group_id)
             error = self._gate_locked()
             if not error:
                 error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_delete_error()
@@ -264,7 +275,7 @@ class Shard(ShardCore):
 
     def _delete_offsets_locked(
         self,
-        group: Group,
+        group: Group | ConsumerGroup,
         topics: Mapping[str, Sequence[int]],
         reply: Callable[[ErrorCode, dict[str, ErrorCode]], object],
     ) -> None:
@@ -283,14 +294,14 @@ class Shard(ShardCore):
 
     # Groups
 
-    def listed(self, states: frozenset[str]) -> tuple[ErrorCode, list[tuple[str, str, str]]]:
-        """(group id, protocol type, state) of the groups in these states (lower case; none: all)."""
+    def listed(self, states: frozenset[str]) -> tuple[ErrorCode, list[ListedGroup]]:
+        """The groups in these states (lower case; none: all)."""
         with self._mailbox:
             if error := self._gate_locked():
                 return error, []
             return ErrorCode.NONE, [
-                (group.group_id, group.protocol_type or "", group.state.value)
-                for group in self.groups.values()
+                ListedGroup(group.group_id, group.protocol_type or "", group.state.value, group.TYPE)
+                for group in self._all_groups_locked()
                 if not states or group.state.value.lower() in states
             ]
 
@@ -323,7 +334,7 @@ class Shard(ShardCore):
         self._remove_offsets_locked(doomed, deleted, settled)
 
     def _delete_error_locked(self, group_id: str) -> ErrorCode:
-        group = self.groups.get(group_id)
+        group = self._any_group_locked(group_id)
         return ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.delete_error()
 
     def on_topics_deleted(self, topics: set[str]) -> None:

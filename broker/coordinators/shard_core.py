@@ -29,8 +29,11 @@ from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
 from broker.coordinators import group_events as ev
 from broker.coordinators import offset_records as records
+from broker.coordinators.consumer_context import ConsumerContext
+from broker.coordinators.consumer_group import ConsumerGroup
+from broker.coordinators.consumer_group_records import ConsumerGroupRecord
 from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupSettings, GroupState
+from broker.coordinators.group_events import GroupSettings
 from broker.coordinators.mailbox import Mailbox
 from broker.coordinators.offsets import OffsetStore
 from broker.coordinators.shard_timers import ShardTimers, TimerEntry
@@ -77,6 +80,7 @@ class ShardContext:
     clock: Clock
     timer: Timer
     settings: GroupSettings
+    consumers: ConsumerContext
     commit_timeout_ms: int = 5000
     compression: CompressionType = CompressionType.NONE
     metadata_max_chars: int = 4096
@@ -101,13 +105,22 @@ class ShardCore:
         self.tp = tp  # fixed before start
         self.leader_epoch = leader_epoch  # guarded by: the coordinator's lock
         self.state = ShardState.LOADING  # guarded by: _mailbox
-        self.groups: dict[str, Group] = {}  # guarded by: _mailbox
+        self.groups: dict[str, Group] = {}  # guarded by: _mailbox; classic groups
+        self.consumer_groups: dict[str, ConsumerGroup] = {}  # guarded by: _mailbox; no id is in both
         self.offsets = OffsetStore()  # guarded by: _mailbox
         self._context = context
         self._mailbox = Mailbox()
         self._timers = ShardTimers(context.timer, context.clock, self._post_timer)  # guarded by: _mailbox
         self._writes: deque[Write] = deque()  # guarded by: _mailbox; in log order
         self._expiry_task: CallbackTask | None = None  # guarded by: _mailbox
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are, of any kind."""
+        return len(self.groups) + len(self.consumer_groups)
+
+    def _all_groups_locked(self) -> list[Group | ConsumerGroup]:
+        return [*self.groups.values(), *self.consumer_groups.values()]
 
     # Life
 
@@ -119,6 +132,7 @@ class ShardCore:
             self.state = ShardState.ACTIVE
             for group in list(self.groups.values()):
                 self._step_locked(group, ev.Loaded())
+            self._watch_consumer_groups_locked()
             self._schedule_expiry_locked()
 
     def close(self) -> None:
@@ -137,7 +151,18 @@ class ShardCore:
                 self._step_locked(group, ev.Unload())
             self._timers.stop_all()
             self.groups = {}
+            self.consumer_groups = {}
             self.offsets = OffsetStore()
+
+    # Consumer groups: `shard_consumer.py`
+
+    def _replay_consumer_record(self, record: ConsumerGroupRecord) -> None:
+        """Take over a record of a consumer group while loading."""
+        raise NotImplementedError
+
+    def _watch_consumer_groups_locked(self) -> None:
+        """Start the timers of consumer groups that were loaded."""
+        raise NotImplementedError
 
     def _schedule_expiry_locked(self) -> None:
         post = partial(self._mailbox.post, self._expire_again)
@@ -151,16 +176,20 @@ class ShardCore:
 
     def replay(
         self,
-        record: records.OffsetRecord | records.GroupRecord,
+        record: records.OffsetRecord | records.GroupRecord | ConsumerGroupRecord,
         producer_id: int,
         record_offset: int,
         is_committed: bool,
     ) -> None:
         """Take over a record while loading; `producer_id` is -1 outside transactions. Only the loader calls."""
+        if isinstance(record, ConsumerGroupRecord):
+            self._replay_consumer_record(record)
+            return
         if isinstance(record, records.GroupRecord):
             if record.group is None:
                 self.groups.pop(record.group_id, None)
             else:
+                self.consumer_groups.pop(record.group_id, None)
                 self.groups[record.group_id] = record.group
             return
         group_id, topic, partition, committed = record
@@ -210,11 +239,14 @@ class ShardCore:
         return answer.result
 
     def _carry_out_locked(self, group: Group, effects: list[ev.Effect]) -> None:
+        is_current = self.groups.get(group.group_id) is group  # else it became a consumer group, or another took its id
         for effect in effects:
-            if isinstance(effect, ev.StartTimer):
-                self._timers.start(group.group_id, effect.key, effect.delay_ms, effect.event)
-            elif isinstance(effect, ev.Answer):
+            if isinstance(effect, ev.Answer):
                 self._say(effect.reply, effect.result)
+            elif not is_current:
+                continue
+            elif isinstance(effect, ev.StartTimer):
+                self._timers.start(group.group_id, effect.key, effect.delay_ms, effect.event)
             elif isinstance(effect, ev.StopTimer):
                 self._timers.stop(group.group_id, effect.key)
             else:
@@ -307,6 +339,19 @@ class ShardCore:
         if on_settled is not None:
             on_settled(error)
 
+    def _after_last_write_locked(self, then: Callable[[ErrorCode], object]) -> None:
+        last = self._writes[-1]
+        before = last.on_settled
+        if before is None:  # its time ran out: nobody knows when it will be committed
+            then(_for_clients(ErrorCode.REQUEST_TIMED_OUT))
+            return
+
+        def both(error: ErrorCode) -> None:
+            before(error)
+            then(error)
+
+        last.on_settled = both
+
     # Removal
 
     def _remove_offsets_locked(
@@ -317,7 +362,7 @@ class ShardCore:
     ) -> None:
         """Write tombstones; groups go at once, their offsets when the tombstones are committed."""
         batch = [records.offset_tombstone(group_id, tp.topic, tp.partition) for group_id, tp in doomed]
-        batch += [records.group_tombstone(group_id) for group_id in deleted_groups]
+        batch += [tombstone for group_id in deleted_groups for tombstone in self._tombstones_locked(group_id)]
         if not batch:
             settled(ErrorCode.NONE)
             return
@@ -329,7 +374,13 @@ class ShardCore:
         if self._append_locked(batch, apply, settled):
             for group_id in deleted_groups:
                 self._timers.stop_group(group_id)
-                del self.groups[group_id]
+                self._forget_locked(group_id)
+
+    def _tombstones_locked(self, group_id: str) -> list[records.KeyValue]:
+        return [records.group_tombstone(group_id)]
+
+    def _forget_locked(self, group_id: str) -> None:
+        del self.groups[group_id]
 
     def expire(self) -> None:
         """Remove what nobody has used for the retention time, and groups that are left with nothing."""
@@ -343,11 +394,10 @@ class ShardCore:
         now_ms = self._context.clock.wall_ms()
         doomed: list[tuple[str, TopicPartition]] = []
         empty: list[str] = []
-        for group in self.groups.values():
+        for group in self._all_groups_locked():
             due, is_all = self.offsets.expired(group, now_ms, self._context.retention_ms)
             doomed += [(group.group_id, tp) for tp in due]
-            is_idle = group.state is GroupState.EMPTY and not group.members.pending_join and not self._writes
-            if is_all and is_idle:
+            if is_all and group.is_idle and not self._writes:
                 empty.append(group.group_id)
         if doomed or empty:
             log.info("Removing %d expired offsets and %d groups of %s", len(doomed), len(empty), self.tp)

@@ -11,9 +11,9 @@ Threads: owner is the shard, under its lock. The wheel's thread only puts the en
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from broker.coordinators.group_events import Event, TimerKey
+from broker.coordinators.group_events import TimerKey
 from broker.timing_wheel import TimerTask
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ class TimerEntry(TimerTask):
 
     __slots__ = ("_post", "deadline_ms", "due_ms", "event", "group_id", "key")
 
-    def __init__(self, group_id: str, key: TimerKey, event: Event, delay_ms: int, now_ms: int, post: Post) -> None:
+    def __init__(self, group_id: str, key: TimerKey, event: Any, delay_ms: int, now_ms: int, post: Post) -> None:
         super().__init__(delay_ms)
         self.group_id = group_id
         self.key = key
-        self.event = event
+        self.event = event  # the group's, whatever its kind
         self.due_ms = now_ms + delay_ms  # monotonic; when the wheel fires
         self.deadline_ms = self.due_ms  # monotonic; when the time is really up, never before due_ms
         self._post = post
@@ -56,7 +56,7 @@ class ShardTimers:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def start(self, group_id: str, key: TimerKey, delay_ms: int, event: Event) -> None:
+    def start(self, group_id: str, key: TimerKey, delay_ms: int, event: Any) -> None:
         """(Re)start a timer."""
         entry = self._entries.get((group_id, key))
         now_ms = self._clock.monotonic_ms()
@@ -69,13 +69,17 @@ class ShardTimers:
             self._timer.cancel(entry)
         self._put(TimerEntry(group_id, key, event, delay_ms, now_ms, self._post))
 
+    def is_running(self, group_id: str, key: TimerKey) -> bool:
+        """Whether a timer was started and neither fired nor was stopped."""
+        return (group_id, key) in self._entries
+
     def stop(self, group_id: str, key: TimerKey) -> None:
         """Forget a timer."""
         entry = self._entries.pop((group_id, key), None)
         if entry is not None:
             self._timer.cancel(entry)
 
-    def fired(self, entry: TimerEntry) -> Event | None:
+    def fired(self, entry: TimerEntry) -> Any:
         """Take what the wheel fired: the event if its time is up, None if it was stopped, restarted or renewed."""
         if self._entries.get((entry.group_id, entry.key)) is not entry:
             return None

@@ -107,6 +107,13 @@ CONFIG = {
     "group_max_size": 1000,
     "group_min_session_timeout_ms": 6000,
     "group_max_session_timeout_ms": 1_800_000,
+    "group_coordinator_rebalance_protocols": ("classic", "consumer"),
+    "group_consumer_assignors": ("uniform", "range"),
+    "group_consumer_max_size": 1000,
+    "group_consumer_migration_policy": "bidirectional",
+    "consumer_session_timeout_ms": 45_000,
+    "consumer_heartbeat_interval_ms": 5000,
+    "consumer_assignment_interval_ms": 0,
     "offsets_commit_timeout_ms": 5000,
     "offset_metadata_max_bytes": 4096,
     "offsets_retention_minutes": 60,
@@ -138,7 +145,7 @@ class World:
         self.clock = FakeClock()
         self.registry = Registry(self.clock)
         self.replicas = FakeReplicaManager()
-        self.cache = SimpleNamespace(snapshot=snapshot())
+        self.cache = SimpleNamespace(snapshot=snapshot(), offset=0)
         self.config = SimpleNamespace(**{**CONFIG, **config})
         self.coordinator = self.make_coordinator()
         if leads:
@@ -147,7 +154,8 @@ class World:
 
     def make_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(
-            config=self.config, clock=self.clock, registry=self.registry, replica_manager=self.replicas,
+            config=self.config, group_config=lambda _group_id: self.config, clock=self.clock,
+            registry=self.registry, replica_manager=self.replicas,
             metadata_cache=self.cache,  # type: ignore[arg-type]
         )  # fmt: skip
 

@@ -442,7 +442,7 @@ class TestRemoval:
         assert client.heartbeat() == NONE
         world.fail_over()
         assert simple.fetched() == -1
-        assert [group_id for group_id, _, _ in world.coordinator.list_groups([])[1]] == ["g"]
+        assert [group.group_id for group in world.coordinator.list_groups([])[1]] == ["g"]
 
     def test_delete_groups_waits_for_commits_on_their_way(self) -> None:
         world = World()
@@ -534,8 +534,11 @@ class TestShown:
         world = World()
         Client(world).make_stable()
         Client(world, "simple").commit(3)
-        assert sorted(world.coordinator.list_groups([])[1]) == [("g", "consumer", "Stable"), ("simple", "", "Empty")]
-        assert world.coordinator.list_groups([" STABLE "])[1] == [("g", "consumer", "Stable")]
+        assert sorted(world.coordinator.list_groups([])[1]) == [
+            ("g", "consumer", "Stable", "classic"),
+            ("simple", "", "Empty", "classic"),
+        ]
+        assert world.coordinator.list_groups([" STABLE "])[1] == [("g", "consumer", "Stable", "classic")]
         assert world.coordinator.list_groups(["Dead"])[1] == []
 
     def test_gauges(self) -> None:

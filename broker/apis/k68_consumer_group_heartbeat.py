@@ -1,0 +1,137 @@
+"""ConsumerGroupHeartbeat: v0-v1
+
+Behaviour: a member of a consumer group (KIP-848) joins (epoch 0), says that it is alive and what it owns, changes its
+subscription, leaves (epoch -1), or leaves for a while (-2: a static member keeps its partitions). What it does not
+say (null, -1) stays as it was. The answer has its epoch and, if it changed, its assignment; it is given when what
+changed is committed.
+
+Version notes: v0 the coordinator names the member; v1 the member names itself, and may subscribe by a regular
+expression (RE2 syntax), which the coordinator resolves.
+
+Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (the protocol is off), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+COORDINATOR_NOT_AVAILABLE, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
+UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION, GROUP_MAX_SIZE_REACHED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.common.ids import random_uuid, uuid_to_string
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k68_consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from broker.answers import Park, Reply
+from broker.apis.api import Api
+from broker.coordinators.consumer_group_types import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Heartbeat,
+    HeartbeatResult,
+)
+from broker.purgatory import Deferred
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+MEMBER_NAMES_ITSELF_FROM = 1
+
+
+def handle(services: Services, request: Request) -> Reply | Park:
+    """Park until the coordinator answers."""
+    message: ConsumerGroupHeartbeatRequest = request.message
+    coordinator = services.group_coordinator
+    try:
+        if not coordinator.are_consumer_groups_enabled:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        check(message, request.version, coordinator.consumer_assignors)
+    except ApiError as error:
+        return Reply(response(error))
+    deferred = Deferred()
+    coordinator.consumer_heartbeat(
+        message.group_id, _heartbeat(message, request), lambda result: deferred.complete(response(result))
+    )
+    return Park(deferred)
+
+
+def check(message: ConsumerGroupHeartbeatRequest, version: int, assignors: Iterable[str]) -> None:
+    """Raise ApiError for a request that contradicts itself."""
+    epoch = message.member_epoch
+    names_itself = version >= MEMBER_NAMES_ITSELF_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    for name, value in (
+        ("MemberId", message.member_id if names_itself else None),
+        ("GroupId", message.group_id),
+        ("InstanceId", message.instance_id),
+        ("RackId", message.rack_id),
+    ):
+        if value is not None and not value.strip():
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+    if epoch == JOIN_EPOCH:
+        _check_join(message)
+    elif epoch == STATIC_LEAVE_EPOCH and message.instance_id is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
+    elif epoch < STATIC_LEAVE_EPOCH:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+    if message.server_assignor is not None and message.server_assignor not in assignors:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {message.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def _check_join(message: ConsumerGroupHeartbeatRequest) -> None:
+    if message.rebalance_timeout_ms == -1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+    if message.topic_partitions is None or message.topic_partitions:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+    if message.subscribed_topic_names is None and message.subscribed_topic_regex is None:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        )
+
+
+def _heartbeat(message: ConsumerGroupHeartbeatRequest, request: Request) -> Heartbeat:
+    names, owned = message.subscribed_topic_names, message.topic_partitions
+    return Heartbeat(
+        member_id=message.member_id or uuid_to_string(random_uuid()),
+        epoch=message.member_epoch,
+        instance_id=message.instance_id,
+        rack_id=message.rack_id,
+        rebalance_timeout_ms=message.rebalance_timeout_ms,
+        topic_names=None if names is None else frozenset(names),
+        topic_regex=message.subscribed_topic_regex,
+        server_assignor=message.server_assignor,
+        owned=None if owned is None else {topic.topic_id: frozenset(topic.partitions) for topic in owned},
+        client_id=request.client_id or "",
+        client_host=f"/{request.client_address}",
+    )
+
+
+def response(result: HeartbeatResult | ApiError) -> ConsumerGroupHeartbeatResponse:
+    """Build the answer."""
+    if isinstance(result, ApiError):
+        return ConsumerGroupHeartbeatResponse(
+            error_code=result.code, error_message=result.message or result.code.message
+        )
+    message = ConsumerGroupHeartbeatResponse(
+        member_id=result.member_id, member_epoch=result.epoch, heartbeat_interval_ms=result.heartbeat_interval_ms
+    )
+    if result.assigned is not None:
+        message.assignment = Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+                for topic_id, partitions in result.assigned.items()
+            ]
+        )
+    return message
+
+
+API = Api(68, "ConsumerGroupHeartbeat", (0, 1), handle, operation="READ", resource="GROUP")

@@ -1,0 +1,106 @@
+"""ConsumerGroupDescribe: v0-v1
+
+Behaviour: tells the state, epochs and members of consumer groups (KIP-848), with what each member has (or has yet to
+revoke) and what it shall have. Topics that are gone are left out.
+
+Version notes: v1 the kind of each member: 0 of the classic protocol, 1 of the consumer protocol.
+
+Errors per group: INVALID_GROUP_ID, UNSUPPORTED_VERSION (the protocol is off), NOT_COORDINATOR,
+COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND (also of a group of another kind).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k69_consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from broker.answers import Reply
+from broker.apis.api import Api
+from broker.apis.authorized import GROUP_OPERATIONS
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.coordinators.consumer_group import ConsumerGroup
+    from broker.coordinators.consumer_group_types import Member as GroupMember
+    from broker.metadata_cache import MetadataSnapshot
+    from broker.request_channel import Request
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """Answer at once."""
+    message: ConsumerGroupDescribeRequest = request.message
+    groups = [_describe(services, group_id) for group_id in message.group_ids]
+    if message.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return Reply(ConsumerGroupDescribeResponse(groups=groups))
+
+
+def _describe(services: Services, group_id: str) -> DescribedGroup:
+    coordinator, snapshot = services.group_coordinator, services.metadata_cache.snapshot
+    try:
+        if not coordinator.are_consumer_groups_enabled:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        default = coordinator.consumer_assignors[0]
+        return coordinator.describe_consumer_group(group_id, lambda group: describe(group, default, snapshot))
+    except ApiError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+
+
+def describe(group: ConsumerGroup, default_assignor: str, snapshot: MetadataSnapshot) -> DescribedGroup:
+    """Build the description of a group."""
+    members = group.members.values()
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.preferred_assignor(members, default_assignor),
+        members=[_member(member, group, snapshot) for member in members],
+    )
+
+
+def _member(member: GroupMember, group: ConsumerGroup, snapshot: MetadataSnapshot) -> Member:
+    held: dict[bytes, list[int]] = {}
+    for owned in (member.assigned, member.pending_revocation):
+        for topic_id, partitions in owned.items():
+            held.setdefault(topic_id, []).extend(partitions)
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(held, snapshot),
+        target_assignment=_assignment(group.target.get(member.member_id, {}), snapshot),
+        member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
+    )
+
+
+def _assignment(assignment: Mapping[bytes, Iterable[int]], snapshot: MetadataSnapshot) -> Assignment:
+    names = snapshot.topic_names
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=sorted(partitions))
+            for topic_id, partitions in assignment.items()
+            if topic_id in names
+        ]
+    )
+
+
+API = Api(69, "ConsumerGroupDescribe", (0, 1), handle, operation="DESCRIBE", resource="GROUP")

@@ -1,0 +1,58 @@
+"""Deals partitions to members that are all subscribed to the same topics: balance first, then stickiness.
+
+Theory
+With P partitions and M members everybody gets P // M partitions, and P % M of them one more. Who holds more than its
+share gives up the rest; who holds the extra one already keeps it while there are extras to give. What is free then goes
+to those who have less than their share. So no partition moves without need, and sizes differ by one at most.
+
+Source: Kafka's UniformHomogeneousAssignmentBuilder (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker.coordinators.assignor_types import Specs
+from broker.coordinators.consumer_group_types import Assignment
+
+
+def assign_homogeneous(members: Specs, counts: Mapping[bytes, int]) -> dict[str, Assignment]:
+    """Assign every partition of the common topics; `counts` has how many partitions each of them has."""
+    if not members:
+        return {}
+    topic_ids = sorted(next(iter(members.values())).topic_ids)
+    held = {member_id: _still_wanted(spec.assignment, counts, topic_ids) for member_id, spec in members.items()}
+    owned = {tp for partitions in held.values() for tp in partitions}
+    free = [(topic_id, p) for topic_id in topic_ids for p in range(counts[topic_id]) if (topic_id, p) not in owned]
+    shares = _shares({member_id: len(partitions) for member_id, partitions in held.items()}, len(owned) + len(free))
+    for member_id, partitions in held.items():
+        free += partitions[shares[member_id] :]
+        del partitions[shares[member_id] :]
+    free.reverse()  # taken from the end
+    for member_id, partitions in held.items():
+        while len(partitions) < shares[member_id]:
+            partitions.append(free.pop())
+    assert not free, "every partition has an owner"
+    return {member_id: _by_topic(partitions) for member_id, partitions in held.items()}
+
+
+def _still_wanted(
+    assignment: Assignment, counts: Mapping[bytes, int], topic_ids: list[bytes]
+) -> list[tuple[bytes, int]]:
+    return [(id_, p) for id_ in topic_ids for p in sorted(assignment.get(id_, ())) if p < counts[id_]]
+
+
+def _shares(sizes: Mapping[str, int], partition_count: int) -> dict[str, int]:
+    """How many partitions each member gets; the extra ones stay, or go, to who has most."""
+    least, extra = divmod(partition_count, len(sizes))
+    shares = dict.fromkeys(sizes, least)
+    for member_id in sorted(sizes, key=lambda member_id: sizes[member_id] <= least)[:extra]:
+        shares[member_id] += 1
+    return shares
+
+
+def _by_topic(partitions: list[tuple[bytes, int]]) -> Assignment:
+    found: dict[bytes, set[int]] = {}
+    for topic_id, partition in partitions:
+        found.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(ids) for topic_id, ids in found.items()}

@@ -1,0 +1,150 @@
+r"""How a member of a consumer group comes to its target assignment: one step at a time, by its own heartbeats. Pure.
+
+States (of a member; its epoch is `epoch`, that of the target assignment `target epoch`)
+                       has to revoke                       revoked
+    STABLE  --------------------------->  UNREVOKED  ---------------------> ... as from STABLE, in the same epoch
+      |  ^  \                            PARTITIONS
+      |  |   \  others still hold what it shall have
+      |  |    `------------------------> UNRELEASED  ---+
+      |  |        all is released        PARTITIONS  <--+ some are released: it gets those
+      |  +----------------------------------'
+      +--> STABLE in the target epoch, when nothing stands in the way
+
+Theory
+The group never waits for all its members. Each of them first gives up what it shall not have any more, in its old
+epoch; then it goes to the target epoch and gets whatever of its target nobody else holds, the rest as others release
+it. Since a partition is handed out only when nobody has it, it has at most one owner at any time.
+
+Rules
+1. What happens is in STEPS: for each state whether the target epoch is ahead of the member's.
+2. A member that says nothing of what it owns has revoked nothing.
+3. A subscription that changed takes effect at once, before a new target assignment is there: topics that it does not
+   name any more are revoked.
+
+Source: Kafka's CurrentAssignmentBuilder (4.3), KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from broker.coordinators.consumer_group_types import Assignment, Member, MemberState, Owned
+
+Step: TypeAlias = "Callable[[Member, Aim], Member]"
+T = TypeVar("T", dict[int, int], list[int])
+
+STABLE = MemberState.STABLE
+UNREVOKED = MemberState.UNREVOKED_PARTITIONS
+UNRELEASED = MemberState.UNRELEASED_PARTITIONS
+UNKNOWN = MemberState.UNKNOWN
+
+# state -> (what is done when the member is in the target epoch, when it is in another)
+STEPS: Mapping[MemberState, tuple[str, str]] = {
+    STABLE: ("obey_subscription", "advance"),
+    UNREVOKED: ("await_revocation", "await_revocation"),
+    UNRELEASED: ("advance", "advance"),
+    UNKNOWN: ("start_over", "start_over"),
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Aim:
+    """Where a member shall get, and what is known of the others.
+
+    `is_free(topic id, partition)` tells whether no other member has (or has yet to revoke) the partition;
+    `owned` is what the member says it owns, None if it does not say.
+    """
+
+    target_epoch: int
+    target: Assignment
+    topic_ids: Set[bytes]  # subscribed to, and there
+    is_subscription_changed: bool
+    is_free: Callable[[bytes, int], bool]
+    owned: Assignment | None
+
+
+def reconcile(member: Member, aim: Aim) -> Member:
+    """The member after the next step; the same one when there is none to take.
+
+    Raises ApiError(FENCED_MEMBER_EPOCH) for a member in a state that only newer software knows, unless it owns
+    nothing.
+    """
+    in_epoch, behind = STEPS[member.state]
+    return DISPATCH[in_epoch if member.epoch == aim.target_epoch else behind](member, aim)
+
+
+def _obey_subscription(member: Member, aim: Aim) -> Member:
+    return _drop_unsubscribed(member, aim) if aim.is_subscription_changed else member
+
+
+def _await_revocation(member: Member, aim: Aim) -> Member:
+    if _still_owns(member.pending_revocation, aim):
+        return _obey_subscription(member, aim)
+    return _advance(member, aim)
+
+
+def _start_over(member: Member, aim: Aim) -> Member:
+    if aim.owned is None or aim.owned:
+        raise ApiError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
+        )
+    return _advance(member, aim)
+
+
+def _still_owns(partitions: Owned, aim: Aim) -> bool:
+    if aim.owned is None:
+        return True
+    return any(not partitions.get(topic_id, {}).keys().isdisjoint(held) for topic_id, held in aim.owned.items())
+
+
+def _drop_unsubscribed(member: Member, aim: Aim) -> Member:
+    """Take topics away that it is no longer subscribed to, without waiting for the next target assignment."""
+    gone = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in aim.topic_ids}
+    if not gone:
+        return member
+    kept = {topic_id: held for topic_id, held in member.assigned.items() if topic_id in aim.topic_ids}
+    pending = dict(member.pending_revocation)
+    for topic_id, held in gone.items():
+        pending[topic_id] = {**pending.get(topic_id, {}), **held}
+    if _still_owns(pending, aim):
+        return member.moved_to(member.epoch, UNREVOKED, kept, pending)
+    return member.moved_to(member.epoch, member.state, kept, member.pending_revocation)
+
+
+def _advance(member: Member, aim: Aim) -> Member:
+    """Revoke what it shall not have; else go to the target epoch with what is free of what it shall have."""
+    kept: dict[bytes, dict[int, int]] = {}
+    to_revoke: dict[bytes, dict[int, int]] = {}
+    granted: dict[bytes, list[int]] = {}
+    is_waiting = False
+    for topic_id in aim.target.keys() | member.assigned.keys():
+        target = aim.target.get(topic_id, frozenset()) if topic_id in aim.topic_ids else frozenset()
+        held = member.assigned.get(topic_id, {})
+        missing = sorted(target - held.keys())
+        free = [partition for partition in missing if aim.is_free(topic_id, partition)]
+        is_waiting = is_waiting or len(free) < len(missing)
+        _put(kept, topic_id, {partition: epoch for partition, epoch in held.items() if partition in target})
+        _put(to_revoke, topic_id, {partition: epoch for partition, epoch in held.items() if partition not in target})
+        _put(granted, topic_id, free)
+    if to_revoke and _still_owns(to_revoke, aim):
+        return member.moved_to(member.epoch, UNREVOKED, kept, to_revoke)
+    for topic_id, partitions in granted.items():
+        kept[topic_id] = {**kept.get(topic_id, {}), **dict.fromkeys(partitions, aim.target_epoch)}
+    return member.moved_to(aim.target_epoch, UNRELEASED if is_waiting else STABLE, kept, {})
+
+
+def _put(found: dict[bytes, T], topic_id: bytes, partitions: T) -> None:
+    if partitions:
+        found[topic_id] = partitions
+
+
+DISPATCH: Mapping[str, Step] = {
+    "obey_subscription": _obey_subscription,
+    "await_revocation": _await_revocation,
+    "advance": _advance,
+    "start_over": _start_over,
+}

@@ -1,0 +1,29 @@
+"""Which topics the regular expressions of consumer groups stand for.
+
+Source: Kafka's TopicRegexResolver (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from broker.coordinators.consumer_group_types import ResolvedRegex
+from broker.coordinators.re2 import RegexError, compile_regex
+
+log = logging.getLogger("barnabas.group")
+
+
+def resolve(regexes: Iterable[str], topics: Sequence[str], version: int, now_ms: int) -> dict[str, ResolvedRegex]:
+    """Match whole names of topics; `version` is of the metadata that has these topics, `now_ms` wall."""
+    resolved = {}
+    for text in regexes:
+        try:
+            regex = compile_regex(text)
+        except RegexError as error:  # members' expressions were checked; another broker may have been more lenient
+            log.error("Regular expression %r is ignored: %s", text, error)
+            names: frozenset[str] = frozenset()
+        else:
+            names = frozenset(filter(regex.matches, topics))
+        resolved[text] = ResolvedRegex(names, version, now_ms)
+    return resolved
