@@ -27,10 +27,12 @@ from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
 from broker.coordinators.transaction_verification import TransactionVerification
-from broker.dynamic_config import DynamicConfig, keep_logs_configured
+from broker.dir_assignments import DirAssignments
+from broker.dynamic_config import DynamicConfig, ResourceType, keep_logs_configured
 from broker.fetch_sessions import FetchSessions
 from broker.handlers import HandlerPool
 from broker.lifecycle import Advertised, BrokerState, Lifecycle
+from broker.log_dir_failures import LogDirFailures
 from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
@@ -38,6 +40,7 @@ from broker.replication.alter_partition import AlterPartitions
 from broker.replication.fetchers import ReplicaFetchers
 from broker.replication.high_watermarks import HighWatermarks
 from broker.replication.leadership import Leadership
+from broker.replication.log_dir_moves import LogDirMoves
 from broker.replication.replica_manager import ReplicaManager
 from broker.request_channel import RequestChannel
 from broker.request_log import RequestLog
@@ -125,6 +128,18 @@ class BrokerServer:
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         process.register(registry)
 
+    def _build_log_dirs(self) -> None:
+        config, count = self.config, len(self.log_manager.directories)
+        self.dir_assignments = self._make_channel("directory-assignments")
+        self.log_dir_moves = LogDirMoves(
+            self.replica_manager,
+            DirAssignments(self.broker_id, self._broker_epoch, self.dir_assignments, self._scheduler),
+            self._clock,
+            thread_count=0 if count == 1 else config.num_replica_alter_log_dirs_threads or count,
+            bytes_per_second=lambda: config.replica_alter_log_dirs_io_max_bytes_per_second,
+        )
+        self.leadership.log_dirs = self.log_dir_moves
+
     def _build_services(self, fs: FileSystem) -> None:
         config, clock, registry = self.config, self._clock, self.registry
         self.metadata_cache = MetadataCache()
@@ -146,11 +161,11 @@ class BrokerServer:
             self.broker_id, self._broker_epoch, self.alter_partition, self._scheduler
         )
         self.fetchers = ReplicaFetchers(self.replica_manager, self._broker_epoch)
-        online = [d.path for d in self.log_manager.directories if not d.is_offline]
-        self.high_watermarks = HighWatermarks(online, fs)
+        self.high_watermarks = HighWatermarks(self.log_manager, fs)
         self.leadership = Leadership(
             self.replica_manager, self.high_watermarks, dynamic_config.topic_config, self.fetchers
         )
+        self._build_log_dirs()
         self.producer_ids = ProducerIds(self.broker_id, self._broker_epoch, self.forwarding)
         self.group_coordinator = GroupCoordinator(
             config=config,
@@ -163,6 +178,9 @@ class BrokerServer:
         self._build_transactions()
         self.replica_manager.listeners += [self.group_coordinator, self.transaction_coordinator]
         self.lifecycle = self._make_lifecycle()
+        self.log_dir_failures = LogDirFailures(
+            self.log_manager, self.leadership, self.lifecycle.tell_of_failed_directory, self._on_fatal
+        )
         self.services = Services(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
@@ -175,6 +193,7 @@ class BrokerServer:
             purgatories=self.purgatories,
             fetch_sessions=FetchSessions(clock, registry, slots=config.max_incremental_fetch_session_cache_slots),
             controller_channel=self.forwarding,
+            log_dir_moves=self.log_dir_moves,
             auto_topic_creation=AutoTopicCreation(config, self.forwarding),
             producer_ids=self.producer_ids,
             dynamic_config=dynamic_config,
@@ -219,6 +238,8 @@ class BrokerServer:
         self.page.start()
         self.log_manager.load_logs()
         self.log_manager.start()
+        self.log_dir_failures.start()
+        self.log_dir_moves.start()
         for purgatory in self._all_purgatories():
             purgatory.start()
         self._schedule_tasks()
@@ -226,6 +247,7 @@ class BrokerServer:
         self.transaction_coordinator.start()
         self.forwarding.start()
         self.alter_partition.start()
+        self.dir_assignments.start()
         self.handlers.start()
         self.sockets.start()
         self.lifecycle.start()
@@ -250,13 +272,16 @@ class BrokerServer:
         self.marker_sender.shutdown()
         self.group_coordinator.shutdown()
         self.fetchers.shutdown()
+        self.log_dir_moves.shutdown()
         self.alter_partition.shutdown()
+        self.dir_assignments.shutdown()
         self.forwarding.shutdown()
         for purgatory in self._all_purgatories():
             purgatory.shutdown()
         self.high_watermarks.write(self.replica_manager)
         self._scheduler.shutdown()
         self.log_manager.shutdown(self.lifecycle.epoch)
+        self.log_dir_failures.shutdown()
         self.page.stop()
 
     def close(self) -> None:
@@ -314,14 +339,16 @@ class BrokerServer:
             cluster_id=self.cluster_id,
             addresses=self._addresses,
             advertised=Advertised(
-                self._advertised_listeners(), [d.directory_id for d in directories], self.config.broker_rack
+                self._advertised_listeners(),
+                [directory.directory_id for directory in directories if directory.directory_id],
+                self.config.broker_rack,
             ),
             config=self.config,
             clock=self._clock,
             metadata_cache=self.metadata_cache,
             on_registered=self._registered,
             on_refused=self._on_fatal,
-            offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline],
+            offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline and d.directory_id],
         )
 
     def _registered(self, epoch: int) -> None:

@@ -115,6 +115,7 @@ class Lifecycle:
         self._is_woken = False
         self._wants_shutdown = False
         self._is_stopping = False
+        self._untold: dict[bytes, int] = {}  # failed directories: when the controller must know (monotonic ms)
         self._thread = ServiceThread(f"broker-{broker_id}-lifecycle-manager-event-handler", "lifecycle", self._run)
 
     def start(self) -> None:
@@ -128,6 +129,17 @@ class Lifecycle:
             if self.is_fenced:
                 self._is_woken = True
                 self._condition.notify_all()
+
+    def tell_of_failed_directory(self, directory_id: bytes) -> None:
+        """Tell the controller, with a heartbeat now, that a log directory failed.
+
+        If it cannot be told within log.dir.failure.timeout.ms the broker ends: it would keep leadership of partitions
+        that it cannot serve.
+        """
+        with self._condition:
+            self._untold[directory_id] = self._clock.monotonic_ms() + int(self._config.log_dir_failure_timeout_ms)
+            self._is_woken = True
+            self._condition.notify_all()
 
     def wait_for(self, state: BrokerState, timeout_ms: int) -> bool:
         """Wait until the broker is in this state (or stops); returns whether it is."""
@@ -171,6 +183,9 @@ class Lifecycle:
 
     def _step(self) -> int:
         """Register or heartbeat; returns after how many milliseconds to come again."""
+        now_ms = self._clock.monotonic_ms()
+        if any(now_ms >= deadline_ms for deadline_ms in self._untold.copy().values()):
+            self._on_refused("the controller could not be told in time that a log directory failed")
         try:
             return self._register() if self.epoch == NO_EPOCH else self._heartbeat()
         except NodeConnectionError as error:
@@ -205,6 +220,7 @@ class Lifecycle:
 
     def _heartbeat(self) -> int:
         offset = self._metadata_cache.offset
+        offline = list(self._offline_log_dirs())
         response = self._send(
             BrokerHeartbeatRequest(
                 broker_id=self._broker_id,
@@ -212,7 +228,7 @@ class Lifecycle:
                 current_metadata_offset=offset,
                 want_fence=False,
                 want_shut_down=self._wants_shutdown,
-                offline_log_dirs=list(self._offline_log_dirs()),
+                offline_log_dirs=offline,
             ),
             HEARTBEAT_VERSION,
         )
@@ -225,6 +241,9 @@ class Lifecycle:
         if error != ErrorCode.NONE:
             log.warning("heartbeat failed: %s", error.name)
             return RETRY_MS
+        with self._condition:
+            for directory_id in offline:
+                self._untold.pop(directory_id, None)
         return self._take(response, offset)
 
     def _take(self, response: Any, sent_offset: int) -> int:
@@ -243,6 +262,7 @@ class Lifecycle:
         return int(self._config.broker_heartbeat_interval_ms)
 
     def _registration(self) -> registration_wire.BrokerRegistrationRequest:
+        offline = self._offline_log_dirs()
         return registration_wire.BrokerRegistrationRequest(
             broker_id=self._broker_id,
             cluster_id=self._cluster_id,
@@ -258,7 +278,7 @@ class Lifecycle:
                 for name, (low, high) in SUPPORTED_FEATURES.items()
             ],
             rack=self._advertised.rack,
-            log_dirs=list(self._advertised.log_dirs),
+            log_dirs=[directory for directory in self._advertised.log_dirs if directory not in offline],
         )
 
     def _send(self, message: Any, version: int) -> Any:

@@ -21,11 +21,12 @@ _LONG_MAX = 2**63 - 1
 
 
 class Replica(NamedTuple):
-    """One log. `offset_lag`: how far the log ends below the high watermark."""
+    """One log. `offset_lag`: how far the log ends below the high watermark; a future one, below the current log."""
 
     tp: TopicPartition
     size_bytes: int
     offset_lag: int
+    is_future: bool = False
 
 
 class LogDir(NamedTuple):
@@ -40,23 +41,28 @@ class LogDir(NamedTuple):
 
 def describe(manager: LogManager, wanted: Collection[TopicPartition] | None) -> list[LogDir]:
     """Describe each directory, with those of its logs that are wanted (None: all)."""
-    by_directory: dict[str, list[Log]] = {}
-    for log in manager.all_logs():
+    by_directory: dict[str, list[Replica]] = {}
+
+    def add(log: Log, lag: int, is_future: bool) -> None:
         if wanted is None or log.topic_partition in wanted:
-            by_directory.setdefault(log.directory.rpartition("/")[0], []).append(log)
+            replica = Replica(log.topic_partition, log.size_in_bytes, max(lag, 0), is_future)
+            by_directory.setdefault(log.directory.rpartition("/")[0], []).append(replica)
+
+    for log in manager.all_logs():
+        add(log, log.high_watermark - log.log_end_offset, False)
+    for log in manager.future_logs():
+        current = manager.get_log(log.topic_partition)
+        add(log, 0 if current is None else current.log_end_offset - log.log_end_offset, True)
     return [_describe(directory, by_directory.get(directory.path, [])) for directory in manager.directories]
 
 
-def _describe(directory: LogDirectory, logs: list[Log]) -> LogDir:
+def _describe(directory: LogDirectory, replicas: list[Replica]) -> LogDir:
     if directory.is_offline:
         return LogDir(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [])
     try:
         total_bytes, usable_bytes = directory.usage()
     except OSError:
         return LogDir(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [])
-    replicas = [
-        Replica(log.topic_partition, log.size_in_bytes, max(log.high_watermark - log.log_end_offset, 0)) for log in logs
-    ]
     return LogDir(
         directory.path,
         ErrorCode.NONE,

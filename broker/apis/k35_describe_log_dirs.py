@@ -1,15 +1,14 @@
 """DescribeLogDirs: v1-v5.
 
 Behaviour: for each log directory of this broker, the partitions in it with size and lag, and the total and usable
-bytes of its volume. `topics` null asks for all partitions; a directory without any that is wanted is listed all the
-same.
+bytes of its volume. The lag of a copy on its way there (`is_future_key`) is that behind the current log. `topics` null
+asks for all partitions; a directory without any that is wanted is listed all the same.
 
 Version notes: v3 adds a top-level error; v4 total and usable bytes (KIP-827); v5 whether new replicas are kept away.
 
 Errors: KAFKA_STORAGE_ERROR for a directory that failed.
 
-Different from Apache Kafka: directories are never cordoned; replicas do not move between directories
-(`is_future_key`).
+Different from Apache Kafka: directories are never cordoned.
 """
 
 from __future__ import annotations
@@ -55,6 +54,7 @@ def _result(directory: LogDir) -> DescribeLogDirsResult:
                         partition_index=replica.tp.partition,
                         partition_size=replica.size_bytes,
                         offset_lag=replica.offset_lag,
+                        is_future_key=replica.is_future,
                     )
                     for replica in replicas
                 ],

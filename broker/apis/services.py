@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.producer_ids import ProducerIds
     from broker.purgatory import Purgatory
     from broker.replication.leadership import Leadership
+    from broker.replication.log_dir_moves import LogDirMoves
     from broker.replication.replica_manager import ReplicaManager
     from broker.storage.log_manager import LogManager
     from metrics.registry import Registry
@@ -64,6 +65,7 @@ class Services:
     marker_writer: MarkerWriter
     leadership: Leadership
     lifecycle: Lifecycle
+    log_dir_moves: LogDirMoves
 
     def complete_delayed(self, key: TopicPartition) -> None:
         """Wake every request that waits for `key`; the caller (a handler, between requests) holds no lock."""

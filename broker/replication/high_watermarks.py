@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
     from broker.replication.replica_manager import ReplicaManager
     from broker.storage.log import Log
+    from broker.storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.replication")
 
@@ -29,9 +30,13 @@ FILE_NAME = "replication-offset-checkpoint"
 class HighWatermarks:
     """The checkpoint files of all log directories."""
 
-    def __init__(self, directories: list[str], fs: FileSystem) -> None:
-        self._files = {directory: OffsetCheckpoint(fs, f"{directory}/{FILE_NAME}") for directory in directories}
-        self._restored = {directory: file.read() for directory, file in self._files.items()}  # fixed before start
+    def __init__(self, log_manager: LogManager, fs: FileSystem) -> None:
+        self._log_manager = log_manager  # fixed before start
+        self._files = {  # fixed before start
+            directory.path: OffsetCheckpoint(fs, f"{directory.path}/{FILE_NAME}")
+            for directory in log_manager.online_directories()
+        }
+        self._restored = {path: _read_or_empty(file) for path, file in self._files.items()}  # fixed before start
 
     def restored(self, opened: Log, tp: TopicPartition) -> int:
         """What the file of the log's directory said at start; 0 if nothing."""
@@ -39,14 +44,24 @@ class HighWatermarks:
 
     def write(self, manager: ReplicaManager) -> None:
         """Write the watermarks of now."""
-        by_directory: dict[str, dict[TopicPartition, int]] = {directory: {} for directory in self._files}
+        by_directory: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._files}
         for partition in manager.partitions():
             held = partition.log
             directory = "" if held is None else os.path.dirname(held.directory)
             if held is not None and directory in by_directory:
                 by_directory[directory][partition.tp] = held.high_watermark
-        for directory, offsets in by_directory.items():
-            try:
-                self._files[directory].write(offsets)
-            except OSError as error:
-                log.error("cannot write %s: %s", self._files[directory].path, error)
+        for online in self._log_manager.online_directories():
+            if online.path in self._files:
+                try:
+                    self._files[online.path].write(by_directory[online.path])
+                except OSError as error:
+                    self._log_manager.fail_directory(online, error)
+
+
+def _read_or_empty(file: OffsetCheckpoint) -> dict[TopicPartition, int]:
+    """Read a file; without one that can be read, watermarks are learnt anew from followers and leaders."""
+    try:
+        return file.read()
+    except OSError as error:
+        log.warning("%s; starting without it", error)
+        return {}

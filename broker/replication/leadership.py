@@ -48,6 +48,19 @@ class Fetchers(Protocol):
         """Stop fetching these; nothing of them is appended once this has returned."""
 
 
+class LogDirWatcher(Protocol):
+    """Who must know where the logs of our partitions lie (`log_dir_moves.py`)."""
+
+    def on_log(self, partition: Partition, opened: Log) -> None:
+        """The partition's log was found or made."""
+
+    def on_gone(self, partition: Partition) -> None:
+        """This broker holds the partition no more."""
+
+    def wake(self) -> None:
+        """Partitions came."""
+
+
 class Leadership:
     """Applies pushes to the partitions of `manager`."""
 
@@ -62,6 +75,7 @@ class Leadership:
         self._high_watermarks = high_watermarks  # fixed before start
         self._topic_config = topic_config  # fixed before start
         self._fetchers = fetchers  # fixed before start
+        self.log_dirs: LogDirWatcher | None = None  # fixed before start
         self._lock = threading.Lock()  # one push at a time
         self._controller_epoch = -1  # guarded by: _lock
         self.broker_epoch = -1  # set by the lifecycle thread at each registration
@@ -103,6 +117,8 @@ class Leadership:
             self._fetchers.forget([tp for tp, _ in led])
             self._fetchers.follow(followed, leaders or {})
         self._tell(led, followed)
+        if self.log_dirs is not None:
+            self.log_dirs.wake()
         for tp in errors:  # Why all: an ISR that the controller shrank moves the high watermark within an epoch too
             self._manager.complete_delayed(tp)
         return errors
@@ -121,6 +137,22 @@ class Leadership:
                 stopped.append(tp)
         self._tell_stopped(stopped)
         return errors
+
+    def take_offline(self, tps: Iterable[TopicPartition]) -> None:
+        """The log directory of these partitions failed: whoever asks for them hears KAFKA_STORAGE_ERROR."""
+        held = []
+        with self._lock:
+            for tp in tps:
+                partition = self._manager.find(tp)
+                if partition is not None:
+                    held.append(tp)
+                    self._manager.mark_offline(tp)
+                    partition.resign()
+            self._fetchers.forget(held)
+        for tp in held:
+            for listener in self._manager.listeners:
+                listener.on_resignation(tp, None)
+            self._manager.complete_delayed(tp)
 
     def resign_all(self) -> None:
         """Stop serving every partition: the broker is shutting down."""
@@ -195,6 +227,8 @@ class Leadership:
         remembered = self._high_watermarks.restored(opened, partition.tp)
         if remembered > opened.high_watermark:
             opened.update_high_watermark(min(remembered, opened.log_end_offset))
+        if self.log_dirs is not None:
+            self.log_dirs.on_log(partition, opened)
         return opened
 
     def _stop_one(self, tp: TopicPartition, *, delete: bool) -> ErrorCode:
@@ -202,7 +236,9 @@ class Leadership:
         partition = self._manager.remove(tp)
         if partition is not None:
             partition.resign()
-        if delete and self._manager.log_manager.get_log(tp) is not None:
+            if self.log_dirs is not None:
+                self.log_dirs.on_gone(partition)
+        if delete:
             try:
                 self._manager.log_manager.delete_log(tp)
             except (ApiError, OSError) as error:
@@ -216,7 +252,8 @@ class Leadership:
             for name, topic_id, states in topics
             for state in states
         }
-        for stray in list(self._manager.log_manager.all_logs()):
+        log_manager = self._manager.log_manager
+        for stray in (*log_manager.all_logs(), *log_manager.future_logs()):
             tp = stray.topic_partition
             expected = ids.get(tp)
             if expected is None or (stray.topic_id not in (None, ZERO_UUID) and expected != stray.topic_id):

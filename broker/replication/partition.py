@@ -115,7 +115,7 @@ class Partition:
         self._is_eligible = is_eligible  # may this broker, in this epoch of it, be in an ISR?
         self._lock = threading.RLock()  # before the log's lock
         self.role = Role()  # replaced whole under _lock
-        self.log: Log | None = None  # set once under _lock, by the first make_leader or make_follower
+        self.log: Log | None = None  # under _lock: set by the first make_leader or make_follower, then by replace_log
         self._followers: dict[int, ReplicaState] = {}  # replaced whole under _lock; the leader's view of the others
 
     # Looking
@@ -466,6 +466,18 @@ class Partition:
                 self.role, is_leader=False, isr=frozenset(), maximal_isr=frozenset(),
                 leader_epoch_start_offset=None, is_isr_change_in_flight=False,
             )  # fmt: skip
+
+    def replace_log(self, make: Callable[[Log], Log | None]) -> bool:
+        """Put another log, with the same records, into the place of ours while nobody appends; tells whether.
+
+        `make(current log)` gives it, or None to leave things as they are.
+        """
+        with self._lock:
+            made = None if self.log is None else make(self.log)
+            if made is None:
+                return False
+            self.log = made
+            return True
 
     # Writing as follower
 

@@ -53,9 +53,7 @@ class LogManager(LogRegistry):
         self._node_id = node_id
         for directory in self.directories:
             directory.open(node_id)
-        if not self.online_directories():
-            reasons = "; ".join(f"{d.path}: {d.failure}" for d in self.directories)
-            raise LogDirectoryError(f"no log directory can be used: {reasons}")
+        self._check_some_online()
         known = {directory.cluster_id for directory in self.directories if directory.cluster_id is not None}
         if len(known) > 1:
             raise LogDirectoryError(f"the log directories belong to different clusters: {', '.join(sorted(known))}")
@@ -85,8 +83,14 @@ class LogManager(LogRegistry):
                 load_directory(directory, load, int(self._config.num_recovery_threads_per_data_dir))
             except OSError as error:
                 self.fail_directory(directory, error)
+        self._check_some_online()
         self._has_loaded = True
         return len(self._logs)
+
+    def _check_some_online(self) -> None:
+        if not self.online_directories():
+            reasons = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
+            raise LogDirectoryError(f"no log directory can be used: {reasons}")
 
     def _take_in(self, opened: Log, name: str) -> None:
         if is_delete_dir(name):
@@ -161,19 +165,25 @@ class LogManager(LogRegistry):
         if found is not None:
             self._discard(found)
 
-    def swap_in_future(self, tp: TopicPartition) -> Log:
+    def swap_in_future(self, tp: TopicPartition) -> Log | None:
         """Make the future log, which has all records, the current one, and delete that; returns the new current log.
 
-        The caller holds the partition's lock, so nothing is appended meanwhile. Raises ApiError(KAFKA_STORAGE_ERROR).
+        None if the move, or the partition, was given up meanwhile. The caller holds the partition's lock, so nothing
+        is appended. Raises ApiError(KAFKA_STORAGE_ERROR): then the current log is what it was.
         """
         with self._lock:
-            old, new = self._logs[tp], self._future[tp]
+            old, new = self._logs.get(tp), self._future.get(tp)
+        if old is None or new is None:
+            return None
         for epoch, start_offset in old.leader_epoch_cache.entries:
             if epoch > new.latest_epoch:  # a leader's, of which nothing was written yet
                 new.assign_epoch_start_offset(epoch, start_offset)
         new.rename(partition_dir_name(tp))
         new.update_high_watermark(old.high_watermark)
+        new.update_config(old.config)
         with self._lock:
+            if self._logs.get(tp) is not old or self._future.get(tp) is not new:
+                return None  # whoever took them out of the maps deletes them, under any name
             self._logs[tp] = new
             del self._future[tp]
         self._discard(old)

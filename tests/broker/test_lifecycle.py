@@ -62,7 +62,9 @@ def room(controller):
         cluster_id="c",
         addresses=[("c1", 1), ("c2", 2)],
         advertised=Advertised([("PLAINTEXT", "h", 9092, "PLAINTEXT")], [bytes(16)], "r"),
-        config=SimpleNamespace(broker_heartbeat_interval_ms=2000, broker_session_timeout_ms=9000),
+        config=SimpleNamespace(
+            broker_heartbeat_interval_ms=2000, broker_session_timeout_ms=9000, log_dir_failure_timeout_ms=30_000
+        ),
         clock=clock,
         metadata_cache=cache,
         on_registered=told.append,
@@ -138,3 +140,38 @@ def test_a_shutdown_goes_on_without_a_controller(room, controller):
 def test_one_that_never_joined_leaves_at_once(room):
     room.life.begin_controlled_shutdown()
     assert room.life.state == BrokerState.SHUTTING_DOWN
+
+
+def test_a_failed_directory_is_told_at_once(room, controller):
+    offline: list[bytes] = []
+    room.life._offline_log_dirs = lambda: offline
+    controller.answers = [registered(5), beat(), beat()]
+    room.life._step()
+    room.life._step()
+    offline.append(b"d" * 16)
+    room.life.tell_of_failed_directory(b"d" * 16)
+    assert room.life._is_woken
+    room.life._step()
+    assert [list(beat.offline_log_dirs) for beat in controller.asked[1:]] == [[], [b"d" * 16]]
+    room.clock.advance_ms(30_000)
+    controller.answers = [beat()]
+    room.life._step()
+    assert room.told == [5], "it knows"
+
+
+def test_a_failure_that_cannot_be_told_ends_the_broker(room, controller):
+    controller.answers = [registered(5), NodeConnectionError("gone"), NodeConnectionError("gone")]
+    room.life._step()
+    room.life.tell_of_failed_directory(b"d" * 16)
+    room.life._step()
+    assert room.told == [5]
+    room.clock.advance_ms(30_000)
+    room.life._step()
+    assert "could not be told" in room.told[1]
+
+
+def test_a_failed_directory_is_not_registered(room, controller):
+    room.life._offline_log_dirs = lambda: [bytes(16)]
+    controller.answers = [registered(5)]
+    room.life._step()
+    assert controller.asked[0].log_dirs == []

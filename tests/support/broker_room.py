@@ -38,6 +38,7 @@ from broker.producer_ids import ProducerIds
 from broker.purgatory import DelayedOperation, Purgatory
 from broker.replication.high_watermarks import HighWatermarks
 from broker.replication.leadership import Leadership
+from broker.replication.log_dir_moves import LogDirMoves
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.role import IsrProposal
@@ -92,6 +93,19 @@ class FakeIsrChanges:
         self.submitted.append((tp, proposal, on_done))
 
 
+class FakeAssignments:
+    """Remembers in which directory each replica lies."""
+
+    def __init__(self) -> None:
+        self.told: dict[tuple[bytes, int], bytes] = {}
+
+    def assign(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+        self.told[topic_id, partition] = directory_id
+
+    def forget(self, topic_id: bytes, partition: int) -> None:
+        self.told.pop((topic_id, partition), None)
+
+
 class Listening:
     """A coordinator that only remembers."""
 
@@ -131,7 +145,7 @@ class BrokerRoom:
         self.config = Config.from_properties(properties, "broker")
         self.registry = Registry(self.clock)
         self.scheduler = ManualScheduler(self.clock)
-        self.log_manager = LogManager(self.config, [DATA], self.clock, self.scheduler, self.fs)
+        self.log_manager = LogManager(self.config, self.config.log_dirs, self.clock, self.scheduler, self.fs)
         self.log_manager.open_directories(BROKER_ID)
         self.log_manager.identify(CLUSTER_ID)
         self.log_manager.load_logs()
@@ -154,11 +168,20 @@ class BrokerRoom:
         self.fetchers = FakeFetchers()
         self.dynamic_config = DynamicConfig(self.config)
         keep_logs_configured(self.dynamic_config, self.log_manager)
-        self.high_watermarks = HighWatermarks([DATA], self.fs)
+        self.high_watermarks = HighWatermarks(self.log_manager, self.fs)
         self.leadership = Leadership(
             self.manager, self.high_watermarks, self.dynamic_config.topic_config, self.fetchers
         )
         self.leadership.broker_epoch = BROKER_EPOCH
+        self.assignments = FakeAssignments()
+        self.log_dir_moves = LogDirMoves(
+            self.manager,
+            self.assignments,
+            self.clock,
+            thread_count=1,
+            bytes_per_second=lambda: self.config.replica_alter_log_dirs_io_max_bytes_per_second,
+        )
+        self.leadership.log_dirs = self.log_dir_moves
         self.channel = FakeChannel()
         self.woken = 0
         channel: Any = self.channel
@@ -205,6 +228,7 @@ class BrokerRoom:
             marker_writer=self.marker_writer,
             leadership=self.leadership,
             lifecycle=SimpleNamespace(wake=self._wake),  # type: ignore[arg-type]
+            log_dir_moves=self.log_dir_moves,
         )
 
     def _wake(self) -> None:

@@ -31,6 +31,8 @@ def log(directory: str, topic: str, partition: int, size: int) -> Any:
 SERVICES = SimpleNamespace(
     log_manager=SimpleNamespace(
         all_logs=lambda: [log("/d1", "t", 1, 20), log("/d2", "u", 0, 30), log("/d1", "t", 0, 10)],
+        future_logs=lambda: [log("/d2", "t", 0, 7)],
+        get_log=lambda _tp: SimpleNamespace(log_end_offset=9),
         directories=[
             SimpleNamespace(path="/d1", is_offline=False, usage=lambda: (1000, 2**63)),
             SimpleNamespace(path="/d2", is_offline=False, usage=lambda: (2000, 20)),
@@ -59,6 +61,11 @@ def test_everything(version: int) -> None:
         (0, 10, 0, False),
         (1, 20, 1, False),
     ]
+    moving, other = results[1].topics
+    assert [(p.partition_index, p.partition_size, p.offset_lag, p.is_future_key) for p in moving.partitions] == [
+        (0, 7, 4, True),
+    ]
+    assert [p.is_future_key for p in other.partitions] == [False]
     volumes = [(r.total_bytes, r.usable_bytes) for r in results]
     assert volumes == ([(1000, 2**63 - 1), (2000, 20), (-1, -1), (-1, -1)] if version >= 4 else [(-1, -1)] * 4)
 

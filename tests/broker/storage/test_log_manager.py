@@ -234,10 +234,16 @@ def test_loading_that_fails_takes_the_directory_offline() -> None:
     disk = FaultyFileSystem(
         node.fs, fail_at=1, matches=lambda operation, path: "flights-0" in path or operation == "unlink"
     )
-    again = Node(disk)
+    again = Node(disk, ("/a", "/b"))
     again.manager.open_directories(1)
     assert again.manager.load_logs() == 0
-    assert again.manager.directories[0].is_offline
+    assert [directory.is_offline for directory in again.manager.directories] == [True, False]
+    disk.fail_at = disk.operations + 1
+    alone = Node(disk)
+    again.manager.shutdown()
+    alone.manager.open_directories(1)
+    with pytest.raises(LogDirectoryError, match="no log directory can be used"):
+        alone.manager.load_logs()
 
 
 def test_no_directory_left() -> None:

@@ -1,0 +1,69 @@
+"""AlterReplicaLogDirs: v1-v2.
+
+Behaviour: each partition named begins to move to the log directory under which it is named, and the answer comes at
+once: DescribeLogDirs shows the copy (`is_future_key`) until it has taken over. A partition that this broker does not
+hold yet will be made in that directory; it is answered REPLICA_NOT_AVAILABLE all the same.
+
+Version notes: v2: flexible.
+
+Errors, of a partition: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR (the directory, or any other, is offline);
+REPLICA_NOT_AVAILABLE; UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION (the name is too long for a future log).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from broker.answers import Answer, Reply
+from broker.apis.api import Api
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+log = logging.getLogger("barnabas.replication")
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Begin the moves."""
+    wanted = {
+        TopicPartition(topic.name, index): directory.path
+        for directory in request.message.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for tp, path in wanted.items():
+        results.setdefault(tp.topic, []).append(
+            AlterReplicaLogDirPartitionResult(partition_index=tp.partition, error_code=_move(services, tp, path))
+        )
+    return Reply(
+        AlterReplicaLogDirsResponse(
+            results=[
+                AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)
+                for topic, partitions in results.items()
+            ]
+        )
+    )
+
+
+def _move(services: Services, tp: TopicPartition, path: str) -> ErrorCode:
+    try:
+        services.log_dir_moves.move(tp, path)
+    except ApiError as error:
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        log.warning("cannot move %s to %s: %s", tp, path, error)
+        return error.code
+    return ErrorCode.NONE
+
+
+API = Api(34, "AlterReplicaLogDirs", (1, 2), handle, operation="ALTER", resource="CLUSTER")

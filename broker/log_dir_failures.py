@@ -1,0 +1,70 @@
+"""LogDirFailures: what a broker does when a log directory fails.
+
+The failure is noticed anywhere, often with a log's lock held, and only handed over there. The thread then, holding
+none: takes the directory's partitions offline (clients get KAFKA_STORAGE_ERROR, fetchers let go of them), forgets
+their logs, and tells the controller, which gives their leadership to other brokers. Without any directory left the
+broker ends.
+
+Threads: `LogDirFailureHandler` handles; any thread hands over.
+Source: Kafka's ReplicaManager.LogDirFailureHandler, handleLogDirFailure (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.common.threads import ServiceThread
+
+if TYPE_CHECKING:
+    from broker.replication.leadership import Leadership
+    from broker.storage.log_directory import LogDirectory
+    from broker.storage.log_manager import LogManager
+
+log = logging.getLogger("barnabas.replication")
+
+
+class LogDirFailures:
+    """See the module."""
+
+    def __init__(
+        self,
+        log_manager: LogManager,
+        leadership: Leadership,
+        tell_controller: Callable[[bytes], None],
+        on_fatal: Callable[[str], None],
+    ) -> None:
+        self._log_manager = log_manager  # fixed before start
+        self._leadership = leadership  # fixed before start
+        self._tell_controller = tell_controller  # fixed before start; takes a directory id, must not block
+        self._on_fatal = on_fatal  # fixed before start
+        self._failed: queue.SimpleQueue[LogDirectory | None] = queue.SimpleQueue()
+        self._thread = ServiceThread("LogDirFailureHandler", "log-dir-failure", self._run)
+        log_manager.on_directory_failure = self._failed.put
+
+    def start(self) -> None:
+        """Start the thread; it begins with what failed before."""
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        """Stop the thread; failures that nobody has handled yet stay unhandled."""
+        self._failed.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (directory := self._failed.get()) is not None:
+            self.handle(directory)
+
+    def handle(self, directory: LogDirectory) -> None:
+        """Live without a directory; called on the thread."""
+        if not self._log_manager.online_directories():
+            self._on_fatal(f"all log directories have failed, the last was {directory.path}: {directory.failure}")
+            return
+        lost = self._log_manager.forget_directory(directory)
+        self._leadership.take_offline(lost)
+        log.error("%d partitions are offline with %s", len(lost), directory.path)
+        if directory.directory_id:  # else it never held anything
+            self._tell_controller(directory.directory_id)
