@@ -2,7 +2,7 @@
 
 Rules
 1. Everything up to the log end is read, in order: a later record of a key replaces an earlier one. What an offset
-   record or a marker says counts once the high watermark has passed it: the next leader may not have it.
+   record or a marker says counts once the high watermark has passed it, and no offset is told before.
 2. Records of kinds of groups that are not built (of share groups and streams groups) are passed over; they stay in
    the log.
 3. Offsets of transactions count once their marker is read.

@@ -219,13 +219,12 @@ class Shard(ClassicInConsumerShard):
     ) -> None:
         """Tell positions; with `require_stable` after all writes before it are committed (KIP-447)."""
         with self._mailbox:
-            if error := self._gate_locked():
+            if error := self._offset_gate_locked():
                 self._mailbox.say(partial(reply, error, []))
                 return
             if error := self._consumer_fetch_error_locked(group_id, member_id, member_epoch):
                 self._mailbox.say(partial(reply, error, []))
                 return
-            self._catch_up_locked()
             if not (require_stable and self._writes):
                 self._tell_offsets_locked(group_id, wanted, require_stable, reply)
                 return
@@ -265,7 +264,7 @@ class Shard(ClassicInConsumerShard):
         """Remove positions; `reply(group's error, errors by topic)`: of topics that are subscribed to."""
         with self._mailbox:
             group = self._any_group_locked(group_id)
-            error = self._gate_locked()
+            error = self._offset_gate_locked()
             if not error:
                 error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_delete_error()
             if error or group is None:
@@ -316,7 +315,7 @@ class Shard(ClassicInConsumerShard):
     def delete_groups(self, group_ids: Sequence[str], reply: Callable[[dict[str, ErrorCode]], object]) -> None:
         """Delete groups with their offsets; `reply(errors by group)`."""
         with self._mailbox:
-            if error := self._gate_locked():
+            if error := self._offset_gate_locked():
                 self._mailbox.say(partial(reply, dict.fromkeys(group_ids, error)))
             else:
                 self._once_written_locked(partial(self._delete_groups_locked, group_ids, reply))

@@ -112,6 +112,7 @@ class ShardCore:
         self._mailbox = Mailbox()
         self._timers = ShardTimers(context.timer, context.clock, self._post_timer)  # guarded by: _mailbox
         self._writes: deque[Write] = deque()  # guarded by: _mailbox; in log order
+        self._loaded_end_offset = 0  # set by the loader; what was read below it may not be committed yet
         self._expiry_task: CallbackTask | None = None  # guarded by: _mailbox
 
     @property
@@ -214,6 +215,7 @@ class ShardCore:
             change()
         else:
             self._writes.append(Write(lambda _first_offset: change(), None, record_offset, record_offset + 1))
+            self._loaded_end_offset = record_offset + 1
 
     # The glue
 
@@ -222,6 +224,20 @@ class ShardCore:
             return ErrorCode.NONE
         is_loading = self.state is ShardState.LOADING
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
+
+    def _offset_gate_locked(self) -> ErrorCode:
+        """The gate for who asks after offsets: what was loaded and is not committed may have been told, or not yet.
+
+        To tell it could be to take it back after the next move, and to tell what was there before could take back what
+        the coordinator before told. So nothing is told until the high watermark has passed it. (Different from Apache
+        Kafka, which for that moment tells what was there before.)
+        """
+        error = self._gate_locked()
+        if not error:
+            self._catch_up_locked()
+            if self._writes and self._writes[0].end_offset <= self._loaded_end_offset:
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return error
 
     def _say(self, reply: Callable[[Any], object], result: ev.Result) -> None:
         self._mailbox.say(partial(reply, result))
