@@ -56,7 +56,7 @@ MAX_ELECTIONS_PER_ROUND: Final = 1_000
 UNCLEAN_CHECK_INTERVAL_MS: Final = 300_000
 
 #: What a new cluster is formatted with.
-BOOTSTRAP_FEATURES: Final = {"metadata.version": 25}
+BOOTSTRAP_FEATURES: Final = {"metadata.version": 25, "transaction.version": 2}
 
 
 class QuorumController:

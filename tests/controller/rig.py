@@ -17,6 +17,7 @@ from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrResponse
 from barnabas.protocol.messages.k05_stop_replica import StopReplicaResponse
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataResponse
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from broker.features import SUPPORTED_FEATURES
 from controller.broker_registry import HeartbeatReply
 from controller.controller_metrics import ControllerMetrics
 from controller.decision import Decision, View
@@ -205,7 +206,8 @@ def registration(
             registration_wire.Listener(name="PLAINTEXT", host="127.0.0.1", port=9000 + broker_id, security_protocol=0)
         ],
         "features": [
-            registration_wire.Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)
+            registration_wire.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
         ],
         "rack": rack,
         "log_dirs": [(1 << 64 | broker_id).to_bytes(16, "big")],

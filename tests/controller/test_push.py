@@ -18,6 +18,7 @@ from barnabas.protocol.metadata_records import (
 from barnabas.protocol.primitives import read_uvarint
 from controller.configs import incremental_alter_configs
 from controller.push import FULL, INCREMENTAL, LEADER_DURING_DELETE, TAG_OFFSET, TAG_RECORDS
+from controller.quorum_controller import BOOTSTRAP_FEATURES
 from controller.topics import delete_topics
 from tests.controller.rig import Rig
 
@@ -86,8 +87,9 @@ def test_a_new_broker_is_told_everything_first() -> None:
     (state,) = update.topic_states
     assert [p.replicas for p in state.partition_states] == [[0, 1], [1, 0]]
     assert [b.id for b in update.live_brokers] == [0, 1]  # 2 is fenced still
-    features, config = records_of(leader_and_isr)
-    assert isinstance(features, FeatureLevelRecord)
+    *features, config = records_of(leader_and_isr)
+    assert all(isinstance(record, FeatureLevelRecord) for record in features)
+    assert {record.name: record.feature_level for record in features} == BOOTSTRAP_FEATURES
     assert (config.resource_name, config.name, config.value) == ("t", "retention.ms", "5")
     assert offset_of(update) == rig.image.offset
 
