@@ -28,7 +28,7 @@ from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
 from broker.coordinators.transaction_verification import TransactionVerification
 from broker.dir_assignments import DirAssignments
-from broker.dynamic_config import DynamicConfig, ResourceType, keep_logs_configured
+from broker.dynamic_config import DynamicConfig, keep_logs_configured
 from broker.fetch_sessions import FetchSessions
 from broker.handlers import HandlerPool
 from broker.lifecycle import Advertised, BrokerState, Lifecycle

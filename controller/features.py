@@ -1,0 +1,81 @@
+"""Changing the feature levels that the cluster has agreed on (KIP-584): all of a request, or nothing.
+
+A level must be one that every registered broker and this controller can do. It is lowered only by who says so.
+
+Source: FeatureControlManager (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import k57_update_features as wire
+from barnabas.protocol.metadata_records import FeatureLevelRecord
+from broker.features import SUPPORTED_FEATURES
+from controller.decision import Decision, Failure, View
+from controller.image import Image
+
+METADATA_VERSION: Final = "metadata.version"
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+def update_features(
+    view: View, request: wire.UpdateFeaturesRequest, version: int
+) -> Decision[wire.UpdateFeaturesResponse]:
+    """Set levels, unless one of them cannot be, or they are only to be checked."""
+    for update in request.feature_updates:
+        failure = _reason_against(view.image, update, version)
+        if failure is not None:
+            message = f"Invalid update version {update.max_version_level} for feature {update.feature}. {failure}"
+            return Decision([], _failed(Failure(ErrorCode.INVALID_UPDATE_VERSION, message)))
+    records: list[Any] = [
+        FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
+        for update in request.feature_updates
+    ]
+    results = [
+        wire.UpdatableFeatureResult(feature=update.feature, error_code=0, error_message=None)
+        for update in request.feature_updates
+    ]
+    response = wire.UpdateFeaturesResponse(error_code=0, error_message=None, results=results)
+    return Decision([] if request.validate_only else records, response)
+
+
+def _reason_against(image: Image, update: wire.FeatureUpdateKey, version: int) -> str | None:
+    level, current = update.max_version_level, image.features.get(update.feature, 0)
+    kind = update.upgrade_type
+    if version == 0:
+        kind = SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return "The controller does not support the given upgrade type."
+    if level < 0:
+        return "A feature version cannot be less than 0."
+    for who, (low, high) in _supporters(image, update.feature):
+        if not low <= level <= high:
+            what = f"versions {low}-{high}" if high else "only the disabled level 0"
+            return f"{who} does not support this version: it supports {what}."
+    if level < current and kind == UPGRADE:
+        return "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "\
+            "downgrade."  # fmt: skip
+    if level > current and kind != UPGRADE:
+        return "Can't downgrade to a newer version."
+    if update.feature == METADATA_VERSION and level < current:
+        return "Refusing to perform the requested downgrade because it might delete metadata information."
+    return None
+
+
+def _supporters(image: Image, feature: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """(who, (least, greatest level)) of everybody who must support a feature."""
+    yield "The controller", SUPPORTED_FEATURES.get(feature, (0, 0))
+    for broker in image.brokers.values():
+        ranges = {name: (low, high) for name, low, high in broker.features}
+        yield f"Broker {broker.id}", ranges.get(feature, (0, 0))
+
+
+def _failed(failure: Failure) -> wire.UpdateFeaturesResponse:
+    return wire.UpdateFeaturesResponse(
+        error_code=failure.code,
+        error_message=f"The update failed for all features since the following feature had an error: {failure.message}",
+        results=[],
+    )
