@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from broker import broker_metrics
 from broker.affinity import REVIEW_INTERVAL_MS, RequestAffinity
 from broker.apis.services import Purgatories, Services
 from broker.apis.table import TABLE
@@ -45,9 +46,11 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.request_channel import RequestChannel
 from broker.request_log import RequestLog
 from broker.socket_server import SocketServer
+from broker.storage.log_cleaner import LogCleaner
 from broker.storage.log_manager import LogManager
 from broker.storage.scheduler import Scheduler
 from metrics import catalogue, process
+from metrics.channel_metrics import ChannelMetrics
 from metrics.http import MetricsServer, Page, readiness
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
@@ -93,7 +96,9 @@ class BrokerServer:
     def _build(self, fs: FileSystem, known_cluster_id: str | None) -> None:
         config, clock, registry = self.config, self._clock, self.registry
         self.channel = RequestChannel(config.queued_max_requests)
-        request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
+        request_log = self.request_log = RequestLog(
+            RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE
+        )
         self.sockets = SocketServer(
             config.listeners_parsed,
             config,
@@ -127,6 +132,7 @@ class BrokerServer:
         self.page.add_page("/readyz", self._readiness)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         process.register(registry)
+        broker_metrics.register(self, request_log.metrics)
 
     def _build_log_dirs(self) -> None:
         config, count = self.config, len(self.log_manager.directories)
@@ -146,6 +152,9 @@ class BrokerServer:
         self.purgatories = self._make_purgatories()
         dynamic_config = DynamicConfig(config)
         keep_logs_configured(dynamic_config, self.log_manager)
+        self.log_cleaner = LogCleaner(config, self.log_manager, clock, fs, registry)
+        dynamic_config.before_change(self.log_cleaner.check_change)
+        dynamic_config.on_change(lambda resource: self._reconfigure(resource.type))
         self.replica_manager = ReplicaManager(
             broker_id=self.broker_id,
             config=config,
@@ -231,6 +240,10 @@ class BrokerServer:
             coordinator=self.transaction_coordinator, scheduler=self._scheduler, config=config, **to_brokers
         )
 
+    def _reconfigure(self, changed: int) -> None:
+        if changed == ResourceType.BROKER:
+            self.log_cleaner.reconfigure()
+
     # Life
 
     def start(self) -> None:
@@ -238,6 +251,7 @@ class BrokerServer:
         self.page.start()
         self.log_manager.load_logs()
         self.log_manager.start()
+        self.log_cleaner.start()
         self.log_dir_failures.start()
         self.log_dir_moves.start()
         for purgatory in self._all_purgatories():
@@ -279,6 +293,7 @@ class BrokerServer:
         for purgatory in self._all_purgatories():
             purgatory.shutdown()
         self.high_watermarks.write(self.replica_manager)
+        self.log_cleaner.shutdown()
         self._scheduler.shutdown()
         self.log_manager.shutdown(self.lifecycle.epoch)
         self.log_dir_failures.shutdown()
@@ -329,7 +344,12 @@ class BrokerServer:
 
     def _make_channel(self, name: str) -> ControllerChannel:
         return ControllerChannel(
-            name, self.broker_id, self._addresses, self._clock, request_timeout_ms=self.config.request_timeout_ms
+            name,
+            self.broker_id,
+            self._addresses,
+            self._clock,
+            request_timeout_ms=self.config.request_timeout_ms,
+            traffic=ChannelMetrics(self.registry, name, BrokerId=self.broker_id),
         )
 
     def _make_lifecycle(self) -> Lifecycle:
@@ -349,6 +369,7 @@ class BrokerServer:
             on_registered=self._registered,
             on_refused=self._on_fatal,
             offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline and d.directory_id],
+            traffic=ChannelMetrics(self.registry, "heartbeat", BrokerId=self.broker_id),
         )
 
     def _registered(self, epoch: int) -> None:

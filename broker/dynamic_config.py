@@ -66,6 +66,7 @@ class HasLogs(Protocol):
 
 
 Listener = Callable[[Resource], None]
+Check = Callable[["Config"], None]
 
 
 class DynamicConfig:
@@ -77,6 +78,7 @@ class DynamicConfig:
         self._lock = threading.Lock()
         self._overrides: Mapping[Resource, Mapping[str, str]] = {}  # replaced whole under _lock
         self._listeners: list[Listener] = []  # fixed before start
+        self._checks: list[Check] = []  # fixed before start
 
     def on_change(self, listener: Listener) -> None:
         """Have `listener` called with each resource that changed: a topic's logs take `topic_config` then, say.
@@ -84,6 +86,10 @@ class DynamicConfig:
         A change of a broker resource may change the defaults of all topics and groups.
         """
         self._listeners.append(listener)
+
+    def before_change(self, check: Check) -> None:
+        """Have `check` raise ConfigError for broker configs that its owner could not change to at run time."""
+        self._checks.append(check)
 
     # -- reading
 
@@ -154,7 +160,9 @@ class DynamicConfig:
                 BROKER_KEYS[key_name].parse(text)
         cluster = wanted if name == ALL_BROKERS else self.cluster_overrides()
         own = self.broker_overrides() if name == ALL_BROKERS else wanted
-        self._file.with_overrides(_live({**cluster, **own}))
+        changed = self._file.with_overrides(_live({**cluster, **own}))
+        for check in self._checks:
+            check(changed)
 
     def _concerns_broker(self, resource: Resource) -> bool:
         return resource.type == ResourceType.BROKER and resource.name in (ALL_BROKERS, str(self._file.node_id))

@@ -204,12 +204,18 @@ class LogManager(LogRegistry):
 
     def _discard(self, found: Log) -> None:
         """Mark a log's directory for deletion, which follows; nobody finds the log any more."""
+        directory = self.directory_of(found)
         if not found.is_offline:
             found.rename_for_delete()
             self._delete_later(found)
         # Why now: a log made anew under this name must not inherit the recovery point.
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
+        if self.watcher is not None and not directory.is_offline:
+            try:
+                self.watcher.on_removed(found.topic_partition, directory.path)
+            except OSError as error:
+                self.fail_directory(directory, error)
 
     def _delete_later(self, doomed: Log) -> None:
         with self._lock:

@@ -33,8 +33,8 @@ class Throttler:
             elapsed_ms = self._clock.monotonic_ms() - self._began_ms
             if elapsed_ms < CHECK_INTERVAL_MS or not self._observed:
                 return 0
-            due_ms = self._observed / self.bytes_per_second * MS_PER_S
-            # Why now and not after the wait: another thread that comes meanwhile begins a period of its own.
-            self._began_ms += elapsed_ms
+            due_ms = round(self._observed / self.bytes_per_second * MS_PER_S)
+            # The time that is waited now is not there again for the bytes that follow.
+            self._began_ms += max(due_ms, elapsed_ms)
             self._observed = 0.0
-        return max(0, round(due_ms - elapsed_ms))
+        return max(0, due_ms - elapsed_ms)

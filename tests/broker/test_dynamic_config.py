@@ -102,3 +102,15 @@ def test_logs_follow(dynamic: DynamicConfig) -> None:
     taken.clear()
     dynamic.apply_records([record(GROUP, "g", "consumer.session.timeout.ms", "46000")], is_full=False)
     assert taken == []
+
+
+def test_who_applies_a_change_may_refuse_it(dynamic: DynamicConfig) -> None:
+    def refuse(new: Config) -> None:
+        if new.log_cleaner_threads > 2:
+            raise ConfigError("too many")
+
+    dynamic.before_change(refuse)
+    dynamic.check_broker_change("", {"log.cleaner.threads": "2"})
+    with pytest.raises(ConfigError, match="too many"):
+        dynamic.check_broker_change("", {"log.cleaner.threads": "3"})
+    assert dynamic.config.log_cleaner_threads == 1

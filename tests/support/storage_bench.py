@@ -69,7 +69,7 @@ class Bench:
         **settings: Any,
     ) -> Log:
         """Open the log, after a crash unless told otherwise."""
-        config = Settings(**settings)
+        config = self.settings(**settings)
         loaded = LogLoader(
             self.fs,
             self.directory,
@@ -91,6 +91,10 @@ class Bench:
             loaded,
             full_validation=full,
         )
+
+    def settings(self, **settings: Any) -> Settings:
+        """A topic's settings."""
+        return Settings(**settings)
 
     def batch(self, *values: str, **options: Any) -> memoryview:
         """Build a writable batch of records with these values, stamped now."""

@@ -1,0 +1,123 @@
+"""The offset map against a dict, its bounds, and damaged records."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.records.batch import SimpleRecord, encode_record
+from broker.storage.offset_map import DEAD, SLOTS_MIN, TOMBSTONE, VALUE, OffsetMap, OffsetMapFullError, key_of_record
+
+MEMORY = 1 << 20
+
+
+def payload(*pairs: tuple[bytes | None, bytes | None]) -> bytes:
+    return b"".join(
+        encode_record(SimpleRecord(0, key, value, [("h", b"1")] if index % 3 else ()), index * 70, index)
+        for index, (key, value) in enumerate(pairs)
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_against_a_dict(seed: int) -> None:
+    chance = random.Random(seed)
+    offset_map = OffsetMap(MEMORY, 0.9)
+    offset_map.begin(10_000)
+    latest: dict[bytes, int] = {}
+    values: list[bytes | None] = []
+    keys: list[bytes | None] = []
+    for _ in range(60):
+        pairs = []
+        for _ in range(chance.randint(1, 30)):
+            key = None if chance.random() < 0.05 else chance.randbytes(chance.choice([0, 1, 1, 2, 200]))
+            value = None if chance.random() < 0.2 else chance.randbytes(chance.choice([0, 3, 100]))
+            if key is not None:
+                latest[key] = len(keys)
+            keys.append(key)
+            values.append(value)
+            pairs.append((key, value))
+        offset_map.put(payload(*pairs), len(pairs))
+    assert offset_map.size == len(latest)
+    assert offset_map.record_count == len(keys)
+    expected = [
+        DEAD if key is None or latest[key] != number else TOMBSTONE if values[number] is None else VALUE
+        for number, key in enumerate(keys)
+    ]
+    assert list(offset_map.flags) == expected
+    older = [chance.randbytes(chance.choice([0, 1, 2, 3])) for _ in range(200)]
+    found = offset_map.flags_of_older(payload(*((key, None) for key in older)), len(older))
+    assert list(found) == [DEAD if key in latest else TOMBSTONE for key in older]
+
+
+def test_records_that_are_skipped_are_numbered_and_dead() -> None:
+    offset_map = OffsetMap(MEMORY, 0.9)
+    offset_map.begin(10)
+    offset_map.put(payload((b"a", b"1")), 1)
+    offset_map.skip(2)
+    offset_map.put(payload((b"b", b"1")), 1)
+    assert list(offset_map.flags) == [VALUE, DEAD, DEAD, VALUE]
+
+
+def test_no_more_memory_than_given_and_no_more_than_needed() -> None:
+    offset_map = OffsetMap(8000, 0.5)
+    assert offset_map.slots == 350
+    assert offset_map.slots * 20 + 1000 <= 8000
+    offset_map.begin(10**9)
+    assert offset_map.has_room_for(10**6), "an empty map takes any batch: it has to begin somewhere"
+    for number in range(17):
+        assert offset_map.has_room_for(10)
+        offset_map.put(payload(*((b"%d" % (number * 10 + n), b"") for n in range(10))), 10)
+    assert not offset_map.has_room_for(10), "half of the slots"
+    assert offset_map.utilization == 170 / 350
+    small = OffsetMap(1 << 30, 0.9)
+    small.begin(10)
+    assert len(small._latest) < 2 * SLOTS_MIN
+    small.end()
+    assert (len(small._latest), len(small._hashes), small.record_count) == (0, 0, 0)
+
+
+def test_records_are_bounded_as_keys_are() -> None:
+    offset_map = OffsetMap(8000, 0.9)
+    offset_map.begin(10**9)
+    batch = payload(*((b"one", b"") for _ in range(100)))
+    for _ in range(10):
+        assert offset_map.has_room_for(100)
+        offset_map.put(batch, 100)
+    assert not offset_map.has_room_for(1)
+    assert offset_map.size == 1
+
+
+def test_a_batch_with_too_many_keys_raises() -> None:
+    offset_map = OffsetMap(2000, 0.9)
+    offset_map.begin(10**9)
+    with pytest.raises(OffsetMapFullError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+        offset_map.put(payload(*((b"%d" % n, b"") for n in range(200))), 200)
+
+
+def test_damaged_records_raise_one_error() -> None:
+    sound = payload((b"key", b"value"), (b"k2", None))
+    for cut in range(len(sound)):
+        offset_map = OffsetMap(MEMORY, 0.9)
+        offset_map.begin(10)
+        with pytest.raises(MalformedMessageError):
+            offset_map.put(sound[:cut], 2)
+        with pytest.raises(MalformedMessageError):
+            offset_map.flags_of_older(sound[:cut], 2)
+    offset_map = OffsetMap(MEMORY, 0.9)
+    offset_map.begin(10)
+    for damaged in (sound + b"\0", b"\xff" * 20, b"\x01" + sound[1:], b"\x03" * 9):
+        with pytest.raises(MalformedMessageError):
+            offset_map.put(damaged, 2)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_noise_is_read_or_refused(seed: int) -> None:
+    noise = random.Random(seed).randbytes(60)
+    try:
+        start, end, record_end = key_of_record(noise, 0, len(noise))
+    except MalformedMessageError:
+        return
+    assert 0 < record_end <= len(noise)
+    assert end == -1 or 0 < start <= end < record_end
