@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
-from broker import broker_metrics
 from broker.affinity import REVIEW_INTERVAL_MS, RequestAffinity
 from broker.apis.services import Purgatories, Services
 from broker.apis.table import TABLE
@@ -29,7 +28,7 @@ from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
 from broker.coordinators.transaction_verification import TransactionVerification
 from broker.dir_assignments import DirAssignments
-from broker.dynamic_config import DynamicConfig, keep_logs_configured
+from broker.dynamic_config import DynamicConfig, ResourceType, keep_logs_configured
 from broker.fetch_sessions import FetchSessions
 from broker.handlers import HandlerPool
 from broker.lifecycle import Advertised, BrokerState, Lifecycle
@@ -50,7 +49,6 @@ from broker.storage.log_cleaner import LogCleaner
 from broker.storage.log_manager import LogManager
 from broker.storage.scheduler import Scheduler
 from metrics import catalogue, process
-from metrics.channel_metrics import ChannelMetrics
 from metrics.http import MetricsServer, Page, readiness
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
@@ -96,9 +94,7 @@ class BrokerServer:
     def _build(self, fs: FileSystem, known_cluster_id: str | None) -> None:
         config, clock, registry = self.config, self._clock, self.registry
         self.channel = RequestChannel(config.queued_max_requests)
-        request_log = self.request_log = RequestLog(
-            RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE
-        )
+        request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
         self.sockets = SocketServer(
             config.listeners_parsed,
             config,
@@ -132,7 +128,6 @@ class BrokerServer:
         self.page.add_page("/readyz", self._readiness)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         process.register(registry)
-        broker_metrics.register(self, request_log.metrics)
 
     def _build_log_dirs(self) -> None:
         config, count = self.config, len(self.log_manager.directories)
@@ -344,12 +339,7 @@ class BrokerServer:
 
     def _make_channel(self, name: str) -> ControllerChannel:
         return ControllerChannel(
-            name,
-            self.broker_id,
-            self._addresses,
-            self._clock,
-            request_timeout_ms=self.config.request_timeout_ms,
-            traffic=ChannelMetrics(self.registry, name, BrokerId=self.broker_id),
+            name, self.broker_id, self._addresses, self._clock, request_timeout_ms=self.config.request_timeout_ms
         )
 
     def _make_lifecycle(self) -> Lifecycle:
@@ -369,7 +359,6 @@ class BrokerServer:
             on_registered=self._registered,
             on_refused=self._on_fatal,
             offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline and d.directory_id],
-            traffic=ChannelMetrics(self.registry, "heartbeat", BrokerId=self.broker_id),
         )
 
     def _registered(self, epoch: int) -> None:
