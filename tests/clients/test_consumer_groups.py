@@ -1,0 +1,277 @@
+"""The consumer protocol (KIP-848) with real clients: librdkafka, the Java consumer, Apache's tools.
+
+The cluster is one of its own, whose members heartbeat ten times a second instead of every five seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.cluster import ApacheKafkaTarget, BarnabasCluster, Target
+from tests.support.kafka_jars import kafka_runtime
+from tests.support.kafka_tools import KafkaTools
+from tests.support.waiting import eventually
+
+PARTITIONS = 4
+TIMEOUT_S = 20
+CONFIG = {
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.assignment.interval.ms": "0",
+}
+MakeConsumer = Callable[..., Consumer]
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A broker whose consumer groups are quick."""
+    directory: Path = tmp_path_factory.mktemp("quick")
+    if request.config.getoption("target") == "apache":
+        node: ApacheKafka = ApacheKafkaTarget(kafka_runtime(), directory, CONFIG)
+        with node:
+            yield node  # type: ignore[misc]
+    else:
+        with BarnabasCluster(directory, broker_count=1, first_port=0, config=CONFIG) as barnabas:
+            yield barnabas  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: Target) -> AdminClient:
+    """confluent-kafka's admin client."""
+    return AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+
+@pytest.fixture
+def create(admin: AdminClient, unused_name: str) -> Callable[..., str]:
+    """Creates a topic and returns its name, which serves for a group too."""
+
+    def create_topic(suffix: str = "", partitions: int = PARTITIONS) -> str:
+        name = unused_name + suffix
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
+        eventually("the broker knows the topic", lambda: name in admin.list_topics(timeout=TIMEOUT_S).topics)
+        return name
+
+    return create_topic
+
+
+@pytest.fixture
+def make(cluster: Target) -> Iterator[MakeConsumer]:
+    """Makes consumers that are closed at the test's end, if the test did not; of the consumer protocol unless told."""
+    made: list[Consumer] = []
+
+    def make_consumer(group: str, *topics: str, **config: object) -> Consumer:
+        overrides = {key.replace("_", "."): value for key, value in config.items()}
+        settings = {
+            "bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "group.protocol": "consumer", **overrides,
+        }  # fmt: skip
+        if settings["group.protocol"] == "classic":
+            settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 100}
+        consumer = Consumer(settings)
+        consumer.subscribe(list(topics))
+        made.append(consumer)
+        return consumer
+
+    yield make_consumer
+    for consumer in made:
+        consumer.close()
+
+
+@pytest.fixture
+def run(tools: KafkaTools, cluster: Target) -> Run:
+    """Runs a tool against the cluster and returns what it printed."""
+
+    def run_tool(tool: str, *arguments: str) -> str:
+        return tools.run(tool, "--bootstrap-server", cluster.bootstrap, *arguments).check().stdout
+
+    return run_tool
+
+
+def produce(cluster: Target, topic: str, count: int) -> None:
+    """Produce 0, 1, 2, ... round robin over the partitions."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(count):
+        producer.produce(topic, str(number), partition=number % PARTITIONS)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def poll(*consumers: Consumer) -> list[str]:
+    """One short poll of each consumer; the values that came. What the coordinator may say in passing is no error."""
+    values = []
+    for consumer in consumers:
+        for message in consumer.consume(1000, 0.02):
+            error = message.error()
+            assert error is None or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART, error
+            if error is None:
+                values.append(message.value().decode())
+    return values
+
+
+def owned(consumer: Consumer) -> set[tuple[str, int]]:
+    """The partitions that a consumer has now."""
+    return {(assigned.topic, assigned.partition) for assigned in consumer.assignment()}
+
+
+def share(*consumers: Consumer) -> Callable[[], bool]:
+    """Whether these consumers have all the partitions of a topic, equally many and none twice."""
+
+    def is_shared() -> bool:
+        poll(*consumers)
+        parts = [owned(consumer) for consumer in consumers]
+        is_whole = len(set().union(*parts)) == sum(map(len, parts)) == PARTITIONS
+        return is_whole and max(map(len, parts)) - min(map(len, parts)) <= 1
+
+    return is_shared
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_members_share_the_partitions_and_take_over_when_one_leaves(
+    cluster: Target, make: MakeConsumer, create: Run, assignor: str
+) -> None:
+    topic = create()
+    first, second, third = (make(topic, topic, group_remote_assignor=assignor) for _ in range(3))
+    eventually("three share", share(first, second, third))
+    produce(cluster, topic, 100)
+    values: list[str] = []
+    eventually("all values came", lambda: len(values.extend(poll(first, second, third)) or values) >= 100)
+    assert sorted(values, key=int) == [str(number) for number in range(100)]
+    second.close()
+    eventually("two share", share(first, third))
+
+
+def test_a_group_goes_on_where_it_committed(cluster: Target, make: MakeConsumer, create: Run) -> None:
+    topic = create()
+    produce(cluster, topic, 40)
+    first = make(topic, topic)
+    values: list[str] = []
+    eventually("all values came", lambda: len(values.extend(poll(first)) or values) >= 40)
+    first.commit(offsets=[TopicPartition(topic, number, 7) for number in range(PARTITIONS)], asynchronous=False)
+    first.close()
+    second = make(topic, topic)
+    rest: list[str] = []
+    eventually("the values behind the commit came", lambda: len(rest.extend(poll(second)) or rest) >= 12)
+    assert sorted(rest, key=int) == [str(number) for number in range(28, 40)]
+
+
+def test_new_partitions_are_assigned(admin: AdminClient, make: MakeConsumer, create: Run) -> None:
+    topic = create(partitions=2)
+    consumer = make(topic, topic)
+    eventually("it has both", lambda: poll(consumer) is not None and len(owned(consumer)) == 2)
+    admin.create_partitions([NewPartitions(topic, PARTITIONS)])[topic].result(TIMEOUT_S)
+    eventually("it has the new ones too", share(consumer))
+
+
+def test_topics_that_appear_later_are_assigned_and_those_that_go_are_taken_away(
+    admin: AdminClient, make: MakeConsumer, create: Run, unused_name: str
+) -> None:
+    later = f"{unused_name}-later"
+    topic = create()
+    consumer = make(topic, topic, later)
+    eventually("it has the first", share(consumer))
+    create("-later", partitions=1)
+    eventually("it has the second", lambda: poll(consumer) is not None and (later, 0) in owned(consumer))
+    admin.delete_topics([later])[later].result(TIMEOUT_S)
+    eventually("it has only the first", share(consumer))
+
+
+def test_a_regular_expression_is_resolved_by_the_broker(make: MakeConsumer, create: Run, unused_name: str) -> None:
+    create("-a-1", partitions=2)
+    create("-b-1", partitions=2)
+    create("-c-1", partitions=2)
+    consumer = make(unused_name, f"^{unused_name}-[ab]-\\d+$")
+    eventually("it has two topics", share(consumer))
+    assert {topic for topic, _ in owned(consumer)} == {f"{unused_name}-a-1", f"{unused_name}-b-1"}
+
+
+def test_a_static_member_comes_back_to_its_partitions(make: MakeConsumer, create: Run) -> None:
+    topic = create()
+    first, second = (make(topic, topic, group_instance_id=f"i{number}") for number in range(2))
+    eventually("two share", share(first, second))
+    before = owned(first)
+    first.close()
+    again = make(topic, topic, group_instance_id="i0")
+    eventually("it is back", share(again, second))
+    assert owned(again) == before
+
+
+def test_a_group_moves_from_the_classic_to_the_consumer_protocol_and_back(
+    cluster: Target, make: MakeConsumer, create: Run, run: Run
+) -> None:
+    topic = create()
+    old = [make(topic, topic, group_protocol="classic") for _ in range(2)]
+    eventually("the classic ones share", share(*old))
+    assert "classic" in type_of(run, topic)
+    new = make(topic, topic)
+    eventually("all three share", share(*old, new))
+    assert "consumer" in type_of(run, topic)
+    produce(cluster, topic, 100)
+    values: list[str] = []
+    eventually("all values came", lambda: len(values.extend(poll(*old, new)) or values) >= 100)
+    assert sorted(values, key=int) == [str(number) for number in range(100)]
+    for consumer in (*old, new):
+        consumer.commit(asynchronous=False) if owned(consumer) and values else None
+    new.close()
+    eventually("the classic ones share again", share(*old))
+    assert "classic" in type_of(run, topic)
+    new = make(topic, topic)
+    eventually("up once more", share(*old, new))
+    for consumer in old:
+        consumer.close()
+    eventually("only the new one is left", share(new))
+    assert poll(new) == []
+
+
+def type_of(run: Run, group: str) -> str:
+    """What kafka-groups says of a group."""
+    return next(line for line in run("kafka-groups", "--list").splitlines() if line.split()[0] == group).lower()
+
+
+def test_the_java_consumer_reads_in_a_consumer_group(cluster: Target, create: Run, run: Run) -> None:
+    topic = create()
+    produce(cluster, topic, 50)
+    read = run(
+        "kafka-console-consumer", "--topic", topic, "--group", topic, "--from-beginning", "--max-messages", "50",
+        "--timeout-ms", "20000", "--command-property", "group.protocol=consumer",
+    )  # fmt: skip
+    assert sorted(read.split(), key=int) == [str(number) for number in range(50)]
+    assert "consumer" in type_of(run, topic)
+    described = run("kafka-consumer-groups", "--describe", "--group", topic)
+    assert described.count(topic) >= PARTITIONS
+    assert run("kafka-consumer-groups", "--delete", "--group", topic).count("successful")
+    assert topic not in run("kafka-consumer-groups", "--list").split()
+
+
+def test_kafka_consumer_perf_test_reads_in_a_consumer_group(cluster: Target, create: Run, run: Run) -> None:
+    topic = create()
+    produce(cluster, topic, 5000)
+    told = run(
+        "kafka-consumer-perf-test", "--topic", topic, "--group", topic, "--num-records", "5000",
+        "--timeout", "20000", "--command-property", "group.protocol=consumer",
+    )  # fmt: skip
+    assert "5000" in told
+
+
+def test_the_tools_describe_a_consumer_group(make: MakeConsumer, create: Run, run: Run) -> None:
+    topic = create()
+    first, second = (make(topic, topic, client_id=f"reader-{number}") for number in range(2))
+    eventually("two share", share(first, second))
+    first.commit(offsets=[TopicPartition(topic, number, 0) for _, number in owned(first)], asynchronous=False)
+    group = ("--describe", "--group", topic)
+    offsets = run("kafka-consumer-groups", *group)
+    assert all(name in offsets for name in ("reader-0", "reader-1"))
+    state = run("kafka-consumer-groups", *group, "--state", "--verbose")
+    assert all(word in state for word in ("Stable", "uniform"))
+    members = run("kafka-consumer-groups", *group, "--members", "--verbose")
+    assert all(column in members for column in ("CURRENT-EPOCH", "TARGET-ASSIGNMENT"))
+    assert members.count(topic) >= 2
+    listed = run("kafka-consumer-groups", "--list", "--state", "--type", "consumer")
+    assert any(line.split() == [topic, "Consumer", "Stable"] for line in listed.splitlines()), listed
