@@ -28,7 +28,7 @@ from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
 from broker.coordinators.transaction_verification import TransactionVerification
 from broker.dir_assignments import DirAssignments
-from broker.dynamic_config import DynamicConfig, ResourceType, keep_logs_configured
+from broker.dynamic_config import DynamicConfig, keep_logs_configured, keep_throttled
 from broker.fetch_sessions import FetchSessions
 from broker.handlers import HandlerPool
 from broker.lifecycle import Advertised, BrokerState, Lifecycle
@@ -159,6 +159,7 @@ class BrokerServer:
             purgatories=self.purgatories,
             registry=registry,
         )
+        keep_throttled(dynamic_config, self.replica_manager.quotas.leader, self.replica_manager.quotas.follower)
         self.forwarding = self._make_channel("forwarding")
         self.alter_partition = self._make_channel("alter-partition")
         self.replica_manager.isr_changes = AlterPartitions(

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.common import logs
-from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
+from barnabas.config.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
 from broker.dynamic_config import DynamicConfig, ResourceType, synonyms_of
 
 if TYPE_CHECKING:
@@ -78,13 +78,15 @@ class ConfigDescriber:
         config = self._dynamic.config
         known = [self._broker_entry(key, key.to_text(config.values[key.name])) for key in BROKER_KEYS.values()]
         unknown = [self._unknown_entry(name) for name in self._dynamic.static() if name not in BROKER_KEYS]
-        return known + unknown
+        merged = {**self._dynamic.cluster_overrides(), **self._dynamic.broker_overrides()}
+        dynamic = [self._broker_entry(key, merged[name]) for name, key in DYNAMIC_KEYS.items() if name in merged]
+        return known + unknown + dynamic
 
     def all_brokers(self) -> list[Entry]:
         """Return what is set for all brokers."""
         entries = []
         for name, text in self._dynamic.cluster_overrides().items():
-            key = BROKER_KEYS.get(name)
+            key = BROKER_KEYS.get(name) or DYNAMIC_KEYS.get(name)
             entry = self._unknown_entry(name) if key is None else self._broker_entry(key, text)
             synonyms = tuple(s for s in entry.synonyms if s.source is Source.DYNAMIC_DEFAULT_BROKER)
             source = synonyms[0].source if synonyms else Source.DEFAULT
@@ -144,17 +146,17 @@ class ConfigDescriber:
 
     @staticmethod
     def _found(texts: Mapping[str, str], names: Iterable[str], source: Source) -> list[Synonym]:
-        return [
-            Synonym(name, None if BROKER_KEYS[name].sensitive else texts[name], source)
-            for name in names
-            if name in texts
-        ]
+        return [Synonym(name, None if _row(name).sensitive else texts[name], source) for name in names if name in texts]
+
+
+def _row(name: str) -> Key:
+    return BROKER_KEYS.get(name) or DYNAMIC_KEYS[name]
 
 
 def _default_texts(names: Iterable[str]) -> dict[str, str]:
     texts = {}
     for name in names:
-        key = BROKER_KEYS[name]
+        key = _row(name)
         if key.default is not None and key.default != REQUIRED:
             texts[name] = key.to_text(key.default) or ""
     return texts

@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from barnabas.config.errors import ConfigError
-from barnabas.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS, Key, Mode
+from barnabas.config.keys import BROKER_KEYS, BROKER_SYNONYMS, DYNAMIC_KEYS, TOPIC_KEYS, Key, Mode
 
 if TYPE_CHECKING:
     from barnabas.config import Config, GroupConfig, TopicConfig
@@ -109,6 +109,13 @@ class DynamicConfig:
         """Return what is set for all brokers."""
         return self.overrides(ResourceType.BROKER, ALL_BROKERS)
 
+    def broker_value(self, name: str) -> Any:
+        """Return the value of a broker key that no file can hold (DYNAMIC_KEYS)."""
+        key = DYNAMIC_KEYS[name]
+        merged = {**self.cluster_overrides(), **self.broker_overrides()}
+        usable = _usable({name: merged[name]} if name in merged else {}, DYNAMIC_KEYS, f"broker {self._file.node_id}")
+        return key.parse(usable[name]) if name in usable else key.default
+
     def static(self) -> Mapping[str, str]:
         """Return what stands in the file."""
         return self._file.originals
@@ -156,8 +163,9 @@ class DynamicConfig:
         """Raise ConfigError unless the broker resource `name` ("" for all brokers) may have these settings."""
         for key_name, text in wanted.items():
             self._check_key(BROKER_KEYS.get(_base(key_name)), key_name, per_broker=name != ALL_BROKERS)
-            if key_name in BROKER_KEYS:
-                BROKER_KEYS[key_name].parse(text)
+            key = BROKER_KEYS.get(key_name) or DYNAMIC_KEYS.get(key_name)
+            if key is not None:
+                key.parse(text)
         cluster = wanted if name == ALL_BROKERS else self.cluster_overrides()
         own = self.broker_overrides() if name == ALL_BROKERS else wanted
         changed = self._file.with_overrides(_live({**cluster, **own}))
@@ -213,6 +221,32 @@ def _usable(overrides: Mapping[str, str], keys: Mapping[str, Key], owner: str) -
 def synonyms_of(name: str) -> tuple[str, ...]:
     """Return the broker keys that say the same as `name`, the strongest first."""
     return BROKER_SYNONYMS.get(name, (name,))
+
+
+class HasLimits(Protocol):
+    """The part of a replication throttle that is needed here."""
+
+    def set_limit(self, bytes_per_s: int) -> None:
+        """Allow so many bytes a second from now on."""
+
+    def throttle(self, topic: str, replicas: Iterable[str], broker_id: int) -> None:
+        """Throttle these replicas of a topic and no others."""
+
+
+def keep_throttled(dynamic: DynamicConfig, leader: HasLimits, follower: HasLimits) -> None:
+    """Have the replication throttles follow the configs of topics and of this broker; called before the start."""
+    broker_id = int(dynamic.config.node_id)
+
+    def update(resource: Resource) -> None:
+        if resource.type == ResourceType.TOPIC:
+            config = dynamic.topic_config(resource.name)
+            leader.throttle(resource.name, config.leader_replication_throttled_replicas, broker_id)
+            follower.throttle(resource.name, config.follower_replication_throttled_replicas, broker_id)
+        elif resource.type == ResourceType.BROKER:
+            leader.set_limit(dynamic.broker_value("leader.replication.throttled.rate"))
+            follower.set_limit(dynamic.broker_value("follower.replication.throttled.rate"))
+
+    dynamic.on_change(update)
 
 
 def keep_logs_configured(dynamic: DynamicConfig, logs: HasLogs) -> None:

@@ -265,6 +265,15 @@ SUPPORTED_LEVEL_MIN = row(
 
 FORWARDING_QUEUE_LENGTH = row(_SERVER, "ForwardingManager", "QueueLength", GAUGE, "Requests that wait to be forwarded.")
 
+# --- replication throttles
+
+LEADER_REPLICATION_BYTE_RATE = row(
+    _SERVER, "LeaderReplication", "byte-rate", GAUGE, "Bytes a second that followers copy of throttled leaders here."
+)
+FOLLOWER_REPLICATION_BYTE_RATE = row(
+    _SERVER, "FollowerReplication", "byte-rate", GAUGE, "Bytes a second that are copied to throttled replicas here."
+)
+
 # --- what clients use, by client id
 
 _CLIENT = ("user", "client-id")

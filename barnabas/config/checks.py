@@ -14,6 +14,10 @@ from barnabas.config.listeners import check_listeners, parse_addresses, parse_vo
 
 log = logging.getLogger("barnabas.config")
 
+#: What replica.selector.class may be: Kafka's own classes, by whose names we know what is meant.
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 _MIB: Final = 1 << 20
 _CODEC_MAX: Final = 4  # zstd
 
@@ -25,6 +29,11 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     _check_network(state)
     _check_authorizer(state)
     _check_listeners(state)
+    selector = state["replica_selector_class"]
+    _require(
+        selector in (None, "", LEADER_SELECTOR, RACK_AWARE_SELECTOR),
+        f"replica.selector.class={selector} is not supported: it can be {RACK_AWARE_SELECTOR} or {LEADER_SELECTOR}",
+    )
     if state["node_id"] != state["broker_id"]:
         raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
     if state["role"] is not None:

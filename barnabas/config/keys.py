@@ -12,6 +12,7 @@ from typing import Final
 
 from barnabas.config.key import REQUIRED, Importance, Key, Mode, Scope
 from barnabas.config.keys_coordinators import COORDINATORS_ROWS
+from barnabas.config.keys_dynamic import DYNAMIC_ROWS
 from barnabas.config.keys_group import GROUP_ROWS
 from barnabas.config.keys_own import OWN_ROWS
 from barnabas.config.keys_remote import REMOTE_ROWS
@@ -24,6 +25,7 @@ from barnabas.config.types import Type
 __all__ = [
     "BROKER_KEYS",
     "BROKER_SYNONYMS",
+    "DYNAMIC_KEYS",
     "GROUP_KEYS",
     "OWN_KEYS",
     "REQUIRED",
@@ -41,6 +43,8 @@ _BROKER_ROWS: Final = SERVER_ROWS + STORAGE_ROWS + COORDINATORS_ROWS + SECURITY_
 #: Every row.
 TABLE: Final[tuple[Key, ...]] = _BROKER_ROWS + TOPIC_ROWS + GROUP_ROWS
 
+#: Broker keys that are set at run time only; no `Config` holds them.
+DYNAMIC_KEYS: Final = {key.name: key for key in DYNAMIC_ROWS}
 BROKER_KEYS: Final = {key.name: key for key in _BROKER_ROWS}
 TOPIC_KEYS: Final = {key.name: key for key in TOPIC_ROWS}
 GROUP_KEYS: Final = {key.name: key for key in GROUP_ROWS}

@@ -108,6 +108,7 @@ def _params(services: Services, request: Request, message: FetchRequest) -> Fetc
         isolation=isolation,
         leader_only=is_follower or version < PREFERRED_REPLICA_FROM,
         rack_id=message.rack_id,
+        listener_name=request.listener_name,
     )
 
 
@@ -271,6 +272,7 @@ def _count_bytes(services: Services, params: FetchParams, told: list[tuple[Fetch
         size = data.records.size
         if params.is_from_follower:
             stats.replication_bytes_out(size)
+            services.replica_manager.quotas.leader.record(item.tp, size)
         else:
             stats.topic(item.tp.topic).sent(size)
 

@@ -3,8 +3,8 @@
 Behaviour: the cluster's id, its live brokers as the request's listener knows them, and some live broker as
 "controller".
 
-Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): brokers that are registered
-but fenced may be asked for too.
+Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): brokers that are
+registered but fenced may be asked for too.
 
 Errors: UNSUPPORTED_ENDPOINT_TYPE, MISMATCHED_ENDPOINT_TYPE (INVALID_REQUEST in v0).
 """

@@ -4,7 +4,7 @@ It is answered when
   A  this broker no longer leads (or holds) a partition it fetches, or knows of no such partition;
   B  the client's epoch is no longer ours;
   C  the end that the client may see is below its offset (the log was truncated), or is in another segment;
-  D  the bytes readable from all its partitions reach min_bytes;
+  D  the bytes readable from all its partitions, those held back by a throttle left out, reach min_bytes;
   E  its time is up.
 In every case the partitions are read again when the answer is built.
 
@@ -74,7 +74,11 @@ class DelayedFetch(DelayedOperation):
         end = visible_end(log, params.isolation)
         if end == item.fetch_offset:
             return 0
-        if end < item.fetch_offset or params.min_bytes <= 1:
+        if end < item.fetch_offset:
+            return params.min_bytes
+        if params.is_from_follower and self._manager.holds_back(partition, params.replica_id):
+            return 0
+        if params.min_bytes <= 1:
             return params.min_bytes
         if item.last_fetched_epoch != NO_EPOCH and partition.diverging_epoch(
             item.fetch_offset, item.last_fetched_epoch, item.current_leader_epoch, leader_only=params.leader_only

@@ -84,6 +84,7 @@ class ReplicaFetcher:
         self._manager = manager
         self._config = manager.config
         self._clock = manager.clock
+        self._quota = manager.quotas.follower
         self._address = address
         self._broker_epoch = broker_epoch
         # Owner: the fetcher's thread; shutdown may abort the connection.
@@ -158,8 +159,13 @@ class ReplicaFetcher:
         with self._condition:
             now_ms = self._clock.monotonic_ms()
             ready = {tp: state for tp, state in self._states.items() if state.is_ready(now_ms)}
+            held_back = [tp for tp in ready if self.lags.get(tp, 1) > 0 and self._quota.holds_back(tp)]
+            for tp in held_back:
+                del ready[tp]
             if not ready and not self._is_stopping:
                 wait_ms = soonest_ms(self._states.values()) - now_ms if self._states else 1000
+                if held_back:
+                    wait_ms = self._config.replica_fetch_backoff_ms
                 self._condition.wait(max(1, wait_ms) / 1000)
             return ready
 
@@ -245,6 +251,7 @@ class ReplicaFetcher:
                     fetch_offset=info.last_offset + 1, last_fetched_epoch=info.leader_epoch, delayed_until_ms=0
                 )
                 self._manager.stats.replication_bytes_in(info.size_in_bytes)
+                self._quota.record(partition.tp, info.size_in_bytes)
         self.lags[partition.tp] = max(0, data.high_watermark - following.fetch_offset)
         if partition.update_follower_watermarks(data.high_watermark, data.log_start_offset):
             self._manager.complete_delayed(partition.tp)

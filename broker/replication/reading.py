@@ -58,6 +58,7 @@ class FetchParams:
     isolation: FetchIsolation
     leader_only: bool  # may only a leader answer? (followers' fetches, and clients that cannot be redirected)
     rack_id: str = ""
+    listener_name: str = ""  # on which the client came in
 
     @property
     def is_from_follower(self) -> bool:
@@ -150,7 +151,7 @@ def _read_partition(
     if params.is_from_follower:
         partition.require_follower(params.replica_id)
     elif params.rack_id and manager.replica_selector is not None and partition.is_leader:
-        preferred = manager.replica_selector(partition, params.rack_id, item.fetch_offset)
+        preferred = manager.replica_selector(partition, params.rack_id, params.listener_name, item.fetch_offset)
         if preferred is not None:
             log_ = partition.log_for(item.current_leader_epoch, leader_only=False)
             return ReadResult(
@@ -166,11 +167,12 @@ def _read_partition(
             return ReadResult(
                 ErrorCode.NONE, None, log_.high_watermark, log_.last_stable_offset, log_.log_start_offset, diverging
             )
+    is_held_back = params.is_from_follower and manager.holds_back(partition, params.replica_id)
     data = partition.read(
         item.fetch_offset,
-        min(item.max_bytes, limit),
+        0 if is_held_back else min(item.max_bytes, limit),
         params.isolation,
-        min_one_message=min_one_message,
+        min_one_message=min_one_message and not is_held_back,
         current_leader_epoch=item.current_leader_epoch,
         leader_only=params.leader_only,
     )

@@ -23,6 +23,8 @@ from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.replication.delayed_produce import DelayedProduce
 from broker.replication.partition import Partition
+from broker.replication.replica_selector import make_selector
+from broker.replication.replication_quota import ReplicationQuotas
 from broker.storage.log_types import AppendOrigin
 from broker.topic_stats import BYTES_REJECTED, INVALID_CRC, INVALID_SEQUENCE, BrokerTopicStats
 from metrics import catalogue
@@ -82,9 +84,6 @@ class IsrChanges(Protocol):
         self, tp: TopicPartition, topic_id: bytes, proposal: IsrProposal, on_done: Callable[[IsrOutcome], None]
     ) -> None:
         """Send the proposal; `on_done` is called once, on another thread, holding no lock."""
-
-
-ReplicaSelector = Callable[[Partition, str, int], "int | None"]
 
 
 @dataclass(slots=True)
@@ -148,7 +147,9 @@ class ReplicaManager:
         self.stats = BrokerTopicStats(registry)  # fixed before start
         self.listeners: list[LeadershipListener] = []  # fixed before start
         self.isr_changes: IsrChanges | None = None  # fixed before start; None only where nobody else replicates
-        self.replica_selector: ReplicaSelector | None = None  # fixed before start; None: always the leader
+        # Fixed before start; None: consumers always read from the leader.
+        self.replica_selector = make_selector(config.replica_selector_class, metadata_cache, clock)
+        self.quotas = ReplicationQuotas(config, clock)  # fixed before start
         self._lock = threading.Lock()  # serialises changes of _partitions and _offline
         self._partitions: dict[TopicPartition, Partition] = {}  # guarded by: _lock (lookups need none)
         self._offline: set[TopicPartition] = set()  # guarded by: _lock; replicas whose log directory failed
@@ -316,6 +317,10 @@ class ReplicaManager:
             self._submit(partition, proposal)
         return moved
 
+    def holds_back(self, partition: Partition, follower_id: int) -> bool:
+        """Whether a throttle lets us give this follower nothing now; one in the ISR is never held back."""
+        return follower_id not in partition.isr and self.quotas.leader.holds_back(partition.tp)
+
     def maybe_shrink_isrs(self) -> None:
         """Propose smaller ISRs where followers lag; a periodic task."""
         for partition in self.led_partitions():
@@ -395,6 +400,8 @@ class ReplicaManager:
         for row, test in gauges:
             self.registry.gauge(row, partial(self._count, test))
         self.registry.gauge(catalogue.OFFLINE_REPLICA_COUNT, lambda: len(self._offline))
+        self.registry.gauge(catalogue.LEADER_REPLICATION_BYTE_RATE, self.quotas.leader.byte_rate)
+        self.registry.gauge(catalogue.FOLLOWER_REPLICATION_BYTE_RATE, self.quotas.follower.byte_rate)
 
     def _count(self, test: Callable[[Partition], bool]) -> int:
         return sum(map(test, self.partitions()))

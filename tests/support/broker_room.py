@@ -31,7 +31,7 @@ from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.coordinators.transaction_markers import MarkerWriter
 from broker.coordinators.transaction_shard import Completion
 from broker.coordinators.transaction_verification import TransactionVerification
-from broker.dynamic_config import DynamicConfig, keep_logs_configured
+from broker.dynamic_config import DynamicConfig, keep_logs_configured, keep_throttled
 from broker.fetch_sessions import FetchSessions
 from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
@@ -168,6 +168,7 @@ class BrokerRoom:
         self.fetchers = FakeFetchers()
         self.dynamic_config = DynamicConfig(self.config)
         keep_logs_configured(self.dynamic_config, self.log_manager)
+        keep_throttled(self.dynamic_config, self.manager.quotas.leader, self.manager.quotas.follower)
         self.high_watermarks = HighWatermarks(self.log_manager, self.fs)
         self.leadership = Leadership(
             self.manager, self.high_watermarks, self.dynamic_config.topic_config, self.fetchers

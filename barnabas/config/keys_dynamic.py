@@ -1,0 +1,24 @@
+"""Config keys of brokers that cannot stand in a file: they are set at run time, for one broker or for all.
+
+Part of THE table (see `keys.py`): each row holds the facts in its first line and our words in its second.
+Source: Kafka 4.3.1, QuotaConfig.brokerQuotaConfigs.
+"""
+
+from __future__ import annotations
+
+# fmt: off
+from barnabas.config.notation import CLUSTER_WIDE, LONG, LONG_MAX, MEDIUM, Key
+from barnabas.config.validators import at_least
+
+DYNAMIC_ROWS: tuple[Key, ...] = (
+    Key("follower.replication.throttled.rate", LONG, LONG_MAX, MEDIUM, at_least(0),
+        "Bytes a second that this broker copies for the replicas named in follower.replication.throttled.replicas.",
+        mode=CLUSTER_WIDE, honoured=True, live=True),
+    Key("leader.replication.throttled.rate", LONG, LONG_MAX, MEDIUM, at_least(0),
+        "Bytes a second that this broker gives of the replicas named in leader.replication.throttled.replicas.",
+        mode=CLUSTER_WIDE, honoured=True, live=True),
+    Key("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, MEDIUM, at_least(0),
+        "Bytes a second that this broker moves between its log directories.",
+        mode=CLUSTER_WIDE, live=True),
+)
+# fmt: on

@@ -1,0 +1,137 @@
+"""Replication throttles: the rate, whom they hold back, and whom never."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.common.clock import FakeClock
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.metadata_records import ConfigRecord
+from broker.dynamic_config import ResourceType
+from broker.replication.replication_quota import UNLIMITED, Rate, ReplicationQuota
+from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
+
+TP = TopicPartition("t", 0)
+SAMPLES, SAMPLE_MS = 11, 1000
+
+
+def quota(clock: FakeClock, limit: int) -> ReplicationQuota:
+    made = ReplicationQuota(clock, SAMPLES, SAMPLE_MS)
+    made.set_limit(limit)
+    made.throttle("t", ["0:1"], 1)
+    return made
+
+
+def test_the_rate_is_that_of_the_window() -> None:
+    clock = FakeClock()
+    rate = Rate(clock, SAMPLES, SAMPLE_MS)
+    assert rate.per_second() == 0
+    rate.record(500)
+    assert rate.per_second() == 500  # within the first second: as over a whole one
+    clock.advance_ms(2000)
+    rate.record(1500)
+    assert rate.per_second() == 1000
+    clock.advance_ms(9000)
+    assert rate.per_second() == pytest.approx(1500 / 9)  # the first sample is too old
+    clock.advance_ms(60_000)
+    assert rate.per_second() == 0
+
+
+def test_more_than_allowed_holds_back_until_the_rate_has_fallen() -> None:
+    clock = FakeClock()
+    made = quota(clock, 100)
+    assert not made.holds_back(TP)
+    made.record(TP, 500)
+    assert made.holds_back(TP)
+    clock.advance_ms(4000)
+    assert made.holds_back(TP)
+    clock.advance_ms(1000)
+    assert not made.holds_back(TP)
+
+
+def test_replicas_that_are_not_named_are_free() -> None:
+    clock = FakeClock()
+    made = quota(clock, 100)
+    other = TopicPartition("t", 1)
+    made.record(other, 10_000)
+    assert (made.byte_rate(), made.holds_back(other)) == (0, False)
+    made.record(TP, 10_000)
+    assert (made.is_exceeded(), made.holds_back(other), made.holds_back(TP)) == (True, False, True)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "throttled"),
+    [(["*"], {0, 1, 2}), (["0:1", "1:2", "2:1"], {0, 2}), (["0:2"], set()), ([], set())],
+)
+def test_replicas_are_named_by_partition_and_broker(replicas: list[str], throttled: set[int]) -> None:
+    made = quota(FakeClock(), 1)
+    made.throttle("t", replicas, 1)
+    assert {p for p in range(3) if made.is_throttled(TopicPartition("t", p))} == throttled
+
+
+# Wired to the configs, on a leader
+
+
+@pytest.fixture
+def room():
+    made = BrokerRoom()
+    made.push({"t": [state(1, (1, 2, 3), (1, 2))]})
+    yield made
+    made.close()
+
+
+def configure(room, type_, name, **settings):
+    records = [
+        ConfigRecord(resource_type=type_, resource_name=name, name=key.replace("_", "."), value=value)
+        for key, value in settings.items()
+    ]
+    room.dynamic_config.apply_records(records, is_full=False)
+
+
+def follower_fetch(room, replica, **about):
+    request = fetch(0, item={"log_start_offset": 0}, **about)
+    request.replica_state.replica_id = replica
+    return room.answer(request, 17)
+
+
+def records_of(response):
+    records = response.responses[0].partitions[0].records if response.responses else b""
+    return 0 if not records else records.size
+
+
+def test_limits_and_replicas_come_from_configs(room):
+    quotas = room.manager.quotas
+    configure(room, ResourceType.TOPIC, "t", leader_replication_throttled_replicas="0:1,1:2")
+    configure(room, ResourceType.TOPIC, "t", follower_replication_throttled_replicas="*")
+    configure(room, ResourceType.BROKER, "", leader_replication_throttled_rate="700")
+    configure(room, ResourceType.BROKER, "1", follower_replication_throttled_rate="500")
+    assert (quotas.leader.limit, quotas.follower.limit) == (700, 500)
+    assert quotas.leader.is_throttled(TP)
+    assert not quotas.leader.is_throttled(TopicPartition("t", 1))
+    assert quotas.follower.is_throttled(TopicPartition("t", 1))
+    configure(room, ResourceType.TOPIC, "t", leader_replication_throttled_replicas=None)
+    configure(room, ResourceType.BROKER, "", leader_replication_throttled_rate=None)
+    assert (quotas.leader.limit, quotas.leader.is_throttled(TP)) == (UNLIMITED, False)
+
+
+def test_a_leader_holds_back_followers_out_of_the_isr_only(room):
+    configure(room, ResourceType.TOPIC, "t", leader_replication_throttled_replicas="*")
+    configure(room, ResourceType.BROKER, "1", leader_replication_throttled_rate="10")
+    room.answer(produce(batch(b"x" * 1000)), 9)
+    assert records_of(follower_fetch(room, 3)) > 1000, "nothing was used yet"
+    assert records_of(follower_fetch(room, 3)) == 0
+    assert records_of(follower_fetch(room, 2)) > 1000, "it is in sync: producers wait for it"
+    room.advance_ms(12_000)
+    assert records_of(follower_fetch(room, 3)) > 1000
+
+
+def test_a_follower_that_is_held_back_waits(room):
+    configure(room, ResourceType.TOPIC, "t", leader_replication_throttled_replicas="*")
+    configure(room, ResourceType.BROKER, "1", leader_replication_throttled_rate="10")
+    room.answer(produce(batch(b"x" * 1000)), 9)
+    follower_fetch(room, 3)
+    waiting = follower_fetch(room, 3, max_wait_ms=500)
+    room.answer(produce(batch(b"y")), 9)
+    assert waiting.response is None
+    room.advance_ms(600)
+    assert records_of(waiting.response) == 0
