@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.cluster import Node
 from barnabas.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from tests.churn.members import PARTITIONS, TOPIC, Group
+from tests.support.coordinators import ask, find_coordinator
 from tests.support.history import Worker
 
-TIMEOUT_MS = 1_000
 TURN_S = 0.05
-FIND_VERSION, FETCH_VERSION, DESCRIBE_VERSION = 3, 9, 6
+FETCH_VERSION, DESCRIBE_VERSION = 9, 6
 
 
 class Asker:
@@ -30,11 +28,7 @@ class Asker:
 
     def coordinator_of(self, group: str) -> Node | None:
         """The broker that coordinates the group, according to the first broker that answers."""
-        for broker in self._brokers:
-            answer = _ask(broker, FindCoordinatorRequest(key=group), FIND_VERSION) if not broker.paused else None
-            if answer is not None and not answer.error_code:
-                return next(node for node in self._brokers if node.node_id == answer.node_id)
-        return None
+        return find_coordinator(self._brokers, group)
 
     def offsets(self, group: str) -> dict[int, int] | None:
         """The committed offsets of all partitions, -1 where there is none; None without an answer."""
@@ -57,16 +51,8 @@ class Asker:
         # A broker that stood still may answer, for a moment, what it knew before: so does Apache Kafka's.
         if coordinator is None or coordinator.paused:
             return None
-        answer = _ask(coordinator, request, version)
+        answer = ask(coordinator, request, version)
         return None if coordinator.paused or self.coordinator_of(group) is not coordinator else answer
-
-
-def _ask(node: Node, request: Any, version: int) -> Any:
-    with NodeConnection(node.host, node.port, timeout_ms=TIMEOUT_MS) as connection:
-        try:
-            return connection.send(request, version)
-        except NodeConnectionError:
-            return None
 
 
 class Onlooker(Worker):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
 _SOURCES = Path(__file__).parent / "kafka_runtime"
+_STREAMS_POM = Path(__file__).parent / "streams_runtime" / "pom.xml"
 
 
 class KafkaRuntimeError(Exception):
@@ -57,11 +58,34 @@ class KafkaRuntime:
 def kafka_runtime() -> KafkaRuntime:
     """Return the runtime, fetching it first if it is not there. Raises KafkaRuntimeError."""
     java = _require("java")
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    directory = Path(home) / "barnabas" / f"kafka-{KAFKA_VERSION}-{_fingerprint()}"
+    directory = _cache() / f"kafka-{KAFKA_VERSION}-{_fingerprint()}"
     if not directory.exists():
         _build(directory)
     return KafkaRuntime(java, directory)
+
+
+def streams_runtime() -> KafkaRuntime:
+    """Return Kafka Streams' jars, without the tools' and the server's, in the same way; programs are our own sources.
+
+    Raises KafkaRuntimeError.
+    """
+    java = _require("java")
+    version = hashlib.sha256(_STREAMS_POM.read_bytes()).hexdigest()[:12]
+    directory = _cache() / f"kafka-streams-{KAFKA_VERSION}-{version}"
+    if not directory.exists():
+        unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
+        unfinished.mkdir(parents=True)
+        try:
+            _fetch_jars(_require("mvn"), unfinished / "jars", _STREAMS_POM)
+            _put_in_place(unfinished, directory)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return KafkaRuntime(java, directory)
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "barnabas"
 
 
 def _require(program: str) -> str:
@@ -86,7 +110,7 @@ def _build(directory: Path) -> None:
     unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
     unfinished.mkdir(parents=True)
     try:
-        _fetch_jars(maven, unfinished / "jars")
+        _fetch_jars(maven, unfinished / "jars", _SOURCES / "pom.xml")
         _run([javac, "-cp", f"{unfinished / 'jars'}/*", "-d", str(unfinished / "classes"), _source("ToolRunner.java")])
         _put_in_place(unfinished, directory)
     finally:
@@ -101,10 +125,10 @@ def _put_in_place(unfinished: Path, directory: Path) -> None:
             raise
 
 
-def _fetch_jars(maven: str, target: Path) -> None:
+def _fetch_jars(maven: str, target: Path, pom: Path) -> None:
     print(f"Apache Kafka {KAFKA_VERSION}: resolving its jars with Maven, once", file=sys.stderr, flush=True)
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
-    command = [maven, "-B", "-f", _source("pom.xml"), *goal]
+    command = [maven, "-B", "-f", str(pom), *goal]
     output: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
         assert child.stdout is not None

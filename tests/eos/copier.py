@@ -1,0 +1,105 @@
+"""Consume, transform, produce with confluent-kafka, as a process that can be killed: `python copier.py '{...}'`.
+
+Arguments: bootstrap, group, id (the transactional id), input, output. Each record goes to the partition of the output
+that it came from, and the offsets go into the transaction with the generation of the group (KIP-447). Now and then a
+transaction is aborted on purpose, after everything has been sent. It ends when it is told to (SIGTERM), or with 1 when
+its producer can do nothing more: then it is to be started again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+RECORDS_PER_TRANSACTION = 100
+POLL_S = 0.2
+CALL_TIMEOUT_S = 10
+TRIES = 12
+ABORT_SHARE = 0.15
+RECONNECT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+
+
+class Copier:
+    """One consumer and one producer."""
+
+    def __init__(self, given: dict[str, str]) -> None:
+        self._output = given["output"]
+        self._random = random.Random(given["id"])
+        self._is_ending = False
+        common: dict[str, Any] = {"bootstrap.servers": given["bootstrap"], **RECONNECT}
+        self._producer = Producer(
+            {**common, "transactional.id": given["id"], "transaction.timeout.ms": 10_000, "linger.ms": 2}
+        )
+        self._consumer = Consumer(
+            {
+                **common, "group.id": given["group"], "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed", "session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000,
+            }
+        )  # fmt: skip
+        signal.signal(signal.SIGTERM, self._end)
+        self._input = given["input"]
+
+    def run(self) -> None:
+        """Copy until it is told to end."""
+        self._insist(lambda: self._producer.init_transactions(CALL_TIMEOUT_S))
+        self._consumer.subscribe([self._input])
+        while not self._is_ending:
+            messages = [m for m in self._consumer.consume(RECORDS_PER_TRANSACTION, POLL_S) if m.error() is None]
+            if messages:
+                self._copy(messages)
+        self._consumer.close()
+
+    def _end(self, *_: object) -> None:
+        self._is_ending = True
+
+    def _copy(self, messages: Sequence[Message]) -> None:
+        self._producer.begin_transaction()
+        try:
+            for message in messages:
+                self._producer.produce(self._output, message.value(), message.key(), partition=message.partition())
+            ends = {message.partition(): message.offset() + 1 for message in messages}
+            offsets = [TopicPartition(self._input, partition, offset) for partition, offset in ends.items()]
+            metadata = self._consumer.consumer_group_metadata()
+            self._insist(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, CALL_TIMEOUT_S))
+            if self._random.random() < ABORT_SHARE:
+                self._producer.flush(CALL_TIMEOUT_S)
+                self._abort()
+            else:
+                self._insist(lambda: self._producer.commit_transaction(CALL_TIMEOUT_S))
+        except (KafkaException, BufferError) as error:
+            if isinstance(error, KafkaException) and error.args[0].fatal():
+                raise
+            print(f"aborting: {error}", file=sys.stderr)
+            self._abort()
+
+    def _abort(self) -> None:
+        self._insist(lambda: self._producer.abort_transaction(CALL_TIMEOUT_S))
+        assigned = self._consumer.assignment()
+        if not assigned:
+            return
+        for position in self._insist(lambda: self._consumer.committed(assigned, CALL_TIMEOUT_S)):
+            start = position.offset if position.offset >= 0 else 0
+            self._consumer.seek(TopicPartition(position.topic, position.partition, start))
+
+    def _insist(self, call: Callable[[], Any]) -> Any:
+        """Call again while the error says that this is the thing to do."""
+        for _ in range(TRIES - 1):
+            try:
+                return call()
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+        return call()
+
+
+if __name__ == "__main__":
+    try:
+        Copier(json.loads(sys.argv[1])).run()
+    except KafkaException as error:
+        sys.exit(f"it can do nothing more: {error}")

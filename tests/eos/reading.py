@@ -1,0 +1,83 @@
+"""Readers of a topic: on the way, and afterwards to the end."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from tests.eos.proof import Record, Topic
+from tests.support.history import RECONNECT, Worker
+from tests.support.waiting import eventually
+
+AT_ONCE = 1000
+POLL_S = 0.1
+READ_TIMEOUT_MS = 60_000
+ANSWER_TIMEOUT_S = 20
+
+
+class TopicReader(Worker):
+    """Reads all partitions of a topic from their starts as long as it is let; `isolation` is Kafka's name for it."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> None:
+        super().__init__(f"reader-{topic}")
+        self.records: dict[int, list[Record]] = {number: [] for number in range(partitions)}  # owner: its thread
+        self._reached = dict.fromkeys(range(partitions), 0)  # owner: its thread
+        self._topic = topic
+        config = {
+            "bootstrap.servers": bootstrap, "group.id": "no-group", "enable.auto.commit": False,
+            "auto.offset.reset": "error", "isolation.level": isolation, "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 20, "enable.partition.eof": True, **RECONNECT,
+        }  # fmt: skip
+        self._consumer = Consumer(config)
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+
+    @property
+    def count(self) -> int:
+        """How many records were read."""
+        return sum(map(len, self.records.values()))
+
+    def await_end(self, bootstrap: str) -> None:
+        """Wait until everything is read, to the high watermark.
+
+        Raises AssertionError where a transaction is left open: then there is no getting there.
+        """
+        ends = end_offsets(bootstrap, self._topic, len(self.records))
+
+        def is_there() -> bool:
+            return self.has_failed or all(self._reached[number] >= end for number, end in ends.items())
+
+        eventually(f"{self._topic} is read to {ends} (now {self._reached})", is_there, READ_TIMEOUT_MS)
+
+    def _turn(self) -> None:
+        for message in self._consumer.consume(AT_ONCE, POLL_S):
+            error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
+            if error is None:
+                key, value = message.key() or b"", message.value() or b""
+                self.records[partition].append(Record(key.decode(), value.decode()))
+            elif error.code() == KafkaError._PARTITION_EOF:  # beyond markers too, which are no records
+                self._reached[partition] = offset
+            elif error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise AssertionError(f"the reader of {self._topic} failed: {error}")
+
+    def _close(self) -> None:
+        self._consumer.close()
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> Topic:
+    """Everything that a new reader of this isolation level can read."""
+    with TopicReader(bootstrap, topic, partitions, isolation) as reader:
+        reader.await_end(bootstrap)
+        reader.stop()
+    return reader.records
+
+
+def end_offsets(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
+    """The high watermarks, whatever transactions are open."""
+    config = {"bootstrap.servers": bootstrap, "group.id": "no-group", "isolation.level": "read_uncommitted"}
+    consumer = Consumer(config)
+    try:
+        return {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), ANSWER_TIMEOUT_S)[1]
+            for number in range(partitions)
+        }
+    finally:
+        consumer.close()

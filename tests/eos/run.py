@@ -1,0 +1,269 @@
+"""One run: a cluster, applications that copy and count exactly once, kill -9; then healing, and the proof.
+
+A kill strikes a broker (the coordinator of a transaction or of a group, the leader of an output, or any), the
+controller, or a client. Brokers come back after a while, clients at once. Readers that read only what is committed go
+along. In the end every output must be what the input makes of it, to all readers, and no transaction may be left open.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.cluster import CONTROLLER_ID, Node
+from barnabas.common.clock import SystemClock
+from tests.eos.applications import INPUT, KINDS, applications
+from tests.eos.proof import Topic, copy_problems, count_problems, prefix_problems
+from tests.eos.reading import TopicReader, read_all
+from tests.support.cluster import BarnabasCluster
+from tests.support.coordinators import GROUP, TRANSACTION, find_coordinator
+from tests.support.history import RECONNECT, Worker
+from tests.support.waiting import eventually
+
+BROKERS = 3
+PARTITIONS = 4
+KEYS = 5  # in each partition
+TURN_S = 0.02  # between two records of each partition
+HOLD_MS = (200, 3_000)  # how long a broker is dead
+BREATHER_MS = (300, 2_500)  # between two kills
+KILLS_PER_PROGRESS = 4  # then every application must get on
+PROGRESS_TIMEOUT_MS = 120_000
+FLUSH_TIMEOUT_S = 60
+CREATE_TIMEOUT_S = 20
+PROBLEMS_SHOWN = 5
+CONFIG = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "200",
+    "replica.lag.time.max.ms": "2000",
+    "default.replication.factor": str(BROKERS),
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "barnabas.metrics.port": "-1",
+}
+
+
+class ExactlyOnceError(AssertionError):
+    """Something was done twice or not at all, or is left open."""
+
+
+class Source(Worker):
+    """Produces the input: values that are told apart, a few keys in each partition."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__("source")
+        self.sent = 0  # of each partition; owner: its thread
+        self.errors: list[str] = []  # owner: its thread
+        settings = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": 600_000}
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings, **RECONNECT})
+
+    def _turn(self) -> None:
+        for partition in range(PARTITIONS):
+            key, value = f"{partition}-{self.sent % KEYS}", f"{partition}:{self.sent}"
+            self._producer.produce(INPUT, value, key, partition=partition, on_delivery=self._delivered)
+        self.sent += 1
+        self._producer.poll(0)
+        self._stopping.wait(TURN_S)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.errors.append(str(error))
+
+    def _close(self) -> None:
+        if self._producer.flush(FLUSH_TIMEOUT_S):
+            self.errors.append("records were never acknowledged")
+
+
+class ExactlyOnceRun:
+    """The parts of a run. Owner: the thread that calls `execute`."""
+
+    def __init__(
+        self, cluster: BarnabasCluster, names: Sequence[str], slots: int, seed: int, say: Callable[[str], None]
+    ) -> None:
+        self._cluster = cluster
+        self._random = random.Random(seed)
+        self._say = say
+        self._clock = SystemClock()
+        self._started_ms = self._clock.monotonic_ms()
+        self._pause = threading.Event()  # never set: a wait for a real while
+        self._applications = applications(names, cluster.directory / "applications", cluster.bootstrap, slots)
+        self._readers = {
+            each.name: TopicReader(cluster.bootstrap, each.output, PARTITIONS) for each in self._applications
+        }
+        self._dead: tuple[int, Node] | None = None  # when it comes back, who
+        self._victims: dict[Callable[[], str], int] = {
+            self._kill_transaction_coordinator: 5, self._kill_group_coordinator: 3, self._kill_leader: 3,
+            self._kill_broker: 1, self._kill_controller: 1, self._kill_client: 5,
+        }  # fmt: skip
+
+    def execute(self, kills: int) -> None:
+        """Kill so many processes, let everything come to its end, and check; raises ExactlyOnceError."""
+        self._create_topics()
+        with ExitStack() as stack:
+            for application in self._applications:
+                stack.callback(application.stop)
+            for reader in self._readers.values():
+                stack.enter_context(reader)
+            source = stack.enter_context(Source(self._cluster.bootstrap))
+            self._await_progress()
+            for number in range(kills):
+                self._one_kill(number)
+                if number % KILLS_PER_PROGRESS == KILLS_PER_PROGRESS - 1:
+                    self._await_progress()
+            self._revive(at_once=True)
+            self._cluster.await_ready()
+            source.stop()
+            self._tell(f"{source.sent * PARTITIONS} records sent; waiting for the rest to be worked off")
+            if source.errors:
+                raise ExactlyOnceError(f"the source failed: {source.errors[:PROBLEMS_SHOWN]}")
+            given = read_all(self._cluster.bootstrap, INPUT, PARTITIONS)
+            self._await_completion(given)
+            for application in self._applications:
+                application.stop()
+            self._check(given)
+
+    # Kills
+
+    def _one_kill(self, number: int) -> None:
+        what = ""
+        while not what:
+            what = self._random.choices(list(self._victims), list(self._victims.values()))[0]()
+            if not what:
+                self._turn()  # a broker is dead already: wait until it is back, or somebody else is drawn
+        self._tell(f"kill {number}: {what}")
+        end_ms = self._clock.monotonic_ms() + self._random.randint(*BREATHER_MS)
+        while self._clock.monotonic_ms() < end_ms:
+            self._turn()
+        for node in self._cluster.nodes.values():
+            if not node.is_running and (self._dead is None or node is not self._dead[1]):
+                raise ExactlyOnceError(f"{node.name} ended by itself: {node.log_tail(20)}")
+
+    def _turn(self) -> None:
+        self._pause.wait(0.05)
+        self._revive()
+        for application in self._applications:
+            application.tend()
+
+    def _kill_transaction_coordinator(self) -> str:
+        application = self._random.choice(self._applications)
+        key = self._random.choice(application.transactional_ids)
+        return self._kill_node(self._coordinator(key, TRANSACTION), f"coordinator of transactions of {key}")
+
+    def _kill_group_coordinator(self) -> str:
+        group = self._random.choice(self._applications).group
+        return self._kill_node(self._coordinator(group, GROUP), f"coordinator of group {group}")
+
+    def _kill_leader(self) -> str:
+        output, partition = self._random.choice(self._applications).output, self._random.randrange(PARTITIONS)
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, **RECONNECT})
+        leader = admin.list_topics(output, CREATE_TIMEOUT_S).topics[output].partitions[partition].leader
+        return self._kill_node(self._cluster.nodes.get(leader), f"leader of {output}-{partition}")
+
+    def _kill_broker(self) -> str:
+        return self._kill_node(self._random.choice(self._cluster.brokers), "any broker")
+
+    def _kill_controller(self) -> str:
+        return self._kill_node(self._cluster.nodes[CONTROLLER_ID], "the controller")
+
+    def _kill_node(self, node: Node | None, what: str) -> str:
+        hold_ms = self._random.randint(*HOLD_MS)
+        if node is None or self._dead is not None:
+            return ""
+        self._cluster.stop_node(node, signal.SIGKILL)
+        self._dead = (self._clock.monotonic_ms() + hold_ms, node)
+        return f"{node.name}, {what}, for {hold_ms} ms"
+
+    def _kill_client(self) -> str:
+        application = self._random.choice(self._applications)
+        slot = self._random.randrange(application.slots)
+        application.kill(slot)
+        return f"process {slot} of {application.name}"
+
+    def _revive(self, *, at_once: bool = False) -> None:
+        if self._dead is not None and (at_once or self._clock.monotonic_ms() >= self._dead[0]):
+            self._cluster.start_node(self._dead[1])
+            self._dead = None
+
+    def _coordinator(self, key: str, key_type: int) -> Node | None:
+        return find_coordinator(self._cluster.brokers, key, key_type)
+
+    # Waiting
+
+    def _await_progress(self) -> None:
+        """Until every application has had something more committed."""
+        before = {name: reader.count for name, reader in self._readers.items()}
+        started_ms = self._clock.monotonic_ms()
+        for name, reader in self._readers.items():
+            self._await(f"{name} gets on", lambda reader=reader, name=name: reader.count > before[name])
+        took_ms = self._clock.monotonic_ms() - started_ms
+        counts = ", ".join(f"{name} {reader.count}" for name, reader in self._readers.items())
+        self._tell(f"all got on within {took_ms} ms: {counts}")
+
+    def _await_completion(self, given: Topic) -> None:
+        wanted = sum(map(len, given.values()))
+        for name, reader in self._readers.items():
+            self._await(f"{name} has {wanted} records", lambda reader=reader: reader.count >= wanted)
+            self._tell(f"{name} is done")
+
+    def _await(self, what: str, is_so: Callable[[], bool]) -> None:
+        def probe() -> bool:
+            self._turn()
+            failed = [reader for reader in self._readers.values() if reader.has_failed]
+            return bool(failed) or is_so()
+
+        try:
+            eventually(what, probe, PROGRESS_TIMEOUT_MS)
+        except AssertionError as error:
+            words = "\n".join(f"{each.name}:\n{each.last_words()}" for each in self._applications)
+            raise ExactlyOnceError(f"{error}\n{words}") from error
+
+    # The proof
+
+    def _check(self, given: Topic) -> None:
+        problems: list[str] = []
+        for application in self._applications:
+            reader = self._readers[application.name]
+            reader.await_end(self._cluster.bootstrap)
+            reader.stop()
+            made = read_all(self._cluster.bootstrap, application.output, PARTITIONS)
+            whole = read_all(self._cluster.bootstrap, application.output, PARTITIONS, "read_uncommitted")
+            found = prefix_problems(reader.records, made)
+            found += count_problems(given, made) if application.name == "streams" else copy_problems(given, made)
+            problems += [f"{application.name}: {problem}" for problem in found]
+            aborted = sum(map(len, whole.values())) - sum(map(len, made.values()))
+            self._tell(f"{application.name}: {reader.count} committed, {aborted} aborted, {application.starts} starts")
+        if problems:
+            raise ExactlyOnceError("\n".join(problems[:PROBLEMS_SHOWN]))
+
+    # Beside it
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
+        names = [INPUT, *(application.output for application in self._applications)]
+        for created in admin.create_topics([NewTopic(name, PARTITIONS, BROKERS) for name in names]).values():
+            created.result(CREATE_TIMEOUT_S)
+
+    def _tell(self, text: str) -> None:
+        elapsed_s = (self._clock.monotonic_ms() - self._started_ms) / 1000
+        self._say(f"{elapsed_s:7.1f} s  {text}")
+
+
+def run(
+    directory: Path,
+    kills: int,
+    seed: int,
+    say: Callable[[str], None],
+    names: Sequence[str] = tuple(KINDS),
+    slots: int = 1,
+) -> None:
+    """A cluster of its own, and a run in it; raises AssertionError."""
+    with BarnabasCluster(directory, broker_count=BROKERS, first_port=0, config=CONFIG) as cluster:
+        ExactlyOnceRun(cluster, names, slots, seed, say).execute(kills)

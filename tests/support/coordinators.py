@@ -1,0 +1,32 @@
+"""Who coordinates a group or a transactional id, asked in the protocol itself: a client would hide what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.cluster import Node
+from barnabas.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+
+GROUP, TRANSACTION = 0, 1  # key types
+TIMEOUT_MS = 1_000
+VERSION = 3
+
+
+def find_coordinator(brokers: Sequence[Node], key: str, key_type: int = GROUP) -> Node | None:
+    """The coordinator according to the first broker that answers; None if none does, or there is none now."""
+    for broker in brokers:
+        answer = None if broker.paused else ask(broker, FindCoordinatorRequest(key=key, key_type=key_type), VERSION)
+        if answer is not None and not answer.error_code:
+            return next(node for node in brokers if node.node_id == answer.node_id)
+    return None
+
+
+def ask(node: Node, request: Any, version: int) -> Any:
+    """A node's answer, None if there is none within a second."""
+    with NodeConnection(node.host, node.port, timeout_ms=TIMEOUT_MS) as connection:
+        try:
+            return connection.send(request, version)
+        except NodeConnectionError:
+            return None
