@@ -8,11 +8,12 @@ PORT ?= 9092
 MONTHS ?= 12
 FAULTS ?= 200
 DEEDS ?= 200
+KILLS ?= 60
 WORK_DIR ?= data/run
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java test-tools run up test lint types unit compiled clients crash stress-short stress \
-	churn-short churn pipeline-test \
+	churn-short churn eos-short eos pipeline-test \
 	compose-test dashboards bench golden format clean
 
 help: ## list the targets
@@ -54,7 +55,7 @@ run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAO
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
 
-test: lint types unit compiled clients crash stress-short churn-short pipeline-test ## everything that must pass
+test: lint types unit compiled clients crash stress-short churn-short eos-short pipeline-test ## everything that must pass
 
 lint: $(VENV)/installed ## style, imports between packages, bans
 	$(BIN)/ruff check .
@@ -65,7 +66,8 @@ types: $(VENV)/installed ## strict static types
 
 unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 	$(BIN)/pytest -q tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
-		--ignore tests/stress/test_stress.py --ignore tests/churn/test_churn.py --ignore tests/compose
+		--ignore tests/stress/test_stress.py --ignore tests/churn/test_churn.py \
+		--ignore tests/eos/test_eos.py --ignore tests/compose
 
 # From a directory without sources, `broker` and the others are those that were installed.
 compiled: $(VENV)/installed ## the same of what is compiled, run compiled
@@ -89,6 +91,12 @@ churn-short: $(VENV)/installed ## groups of real clients join, leave, die and lo
 
 churn: $(VENV)/installed ## many such deeds (DEEDS, SEED), then the proof: one owner a generation, no offset went back
 	$(BIN)/python -m tests.churn --deeds $(DEEDS) $(if $(SEED),--seed $(SEED))
+
+eos-short: $(VENV)/installed test-tools ## exactly-once by librdkafka, the Java client and Kafka Streams, under a few kill -9
+	$(BIN)/pytest -q tests/eos/test_eos.py
+
+eos: $(VENV)/installed test-tools ## the same under many (KILLS, SEED)
+	$(BIN)/python -m tests.eos --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 pipeline-test: setup ## the Spark pipeline, killed half-way and started again
 	$(BIN)/pytest -q tests/pipeline
