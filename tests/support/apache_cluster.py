@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 from tests.support.wire import listed_brokers
 
 BROKER_JVM = ("-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-STOP_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 330  # it tries for five minutes if there is nobody whom its leaderships could go to
 
 
 @dataclass(slots=True)

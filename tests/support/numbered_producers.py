@@ -18,6 +18,7 @@ from tests.support.processes import tied_to_parent
 
 SOURCE = Path(__file__).with_name("NumberedProducer.java")
 READ_BYTES = 1 << 20
+FLUSH_TIMEOUT_S = 120
 JVM = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
 
@@ -83,10 +84,15 @@ class NumberedProducers(Worker):
         )
         self._rest = b""  # owner: its thread; the beginning of a line
 
-    def __exit__(self, *_: object) -> None:
-        """Let the program flush and end; the thread ends when everything is heard."""
+    def __exit__(self, failure: type[BaseException] | None = None, *_: object) -> None:
+        """Let the program flush and end, in bounded time, or at once after a failure; the thread ends when everything
+        is heard.
+        """
         assert self._child.stdin is not None
         self._child.stdin.close()
+        if failure is None:
+            self._thread.join(FLUSH_TIMEOUT_S)
+        self._child.kill()
         self._thread.join()
 
     def _turn(self) -> None:
