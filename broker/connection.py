@@ -21,15 +21,15 @@ Source: Kafka's NetworkReceive, KafkaChannel (4.3).
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from broker.request_channel import Request, RequestContext
     from broker.transport import Transport
 
-SIZE_BYTES = 4
+SIZE_BYTES: Final = 4
 # A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not us.
-_TRUSTED_BYTES = 1 << 20
+_TRUSTED_BYTES: Final = 1 << 20
 
 _unpack_size = struct.Struct(">i").unpack_from
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from barnabas.protocol.schema import Struct
 
-ERROR_FIELD = "error_code"
+ERROR_FIELD: Final = "error_code"
 
 Collector = Callable[[Any, list[int]], None]
 

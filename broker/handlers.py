@@ -26,7 +26,7 @@ import functools
 import logging
 import queue
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.common.clock import Clock
 from barnabas.common.threads import ServiceThread
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.handlers")
 
-API_VERSIONS_KEY = 18
+API_VERSIONS_KEY: Final = 18
 #: Produce, Fetch, ListOffsets, Metadata, Heartbeat, ApiVersions: never wait for anything before they answer or park.
-QUICK_KEYS = frozenset({0, 1, 2, 3, 12, 18})
-IDLE_REPORT_S = 2.0
-WAKES_AFTER = 32
+QUICK_KEYS: Final = frozenset({0, 1, 2, 3, 12, 18})
+IDLE_REPORT_S: Final = 2.0
+WAKES_AFTER: Final = 32
 
 _SEND, _SEND_AND_CLOSE = Action.SEND, Action.SEND_AND_CLOSE  # Why: looked up for every response
 

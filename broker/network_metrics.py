@@ -6,7 +6,7 @@ Threads: a processor owns its `ProcessorMetrics`; the scrape reads it, and may s
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.common.clock import NS_PER_S, Clock
 from metrics import catalogue as c
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from metrics.registry import Registry
     from metrics.request_metrics import RequestMetrics, ThreadUse
 
-_WINDOW_NS = 30 * NS_PER_S
+_WINDOW_NS: Final = 30 * NS_PER_S
 
 Software = tuple[str, str]
 
 UNKNOWN_SOFTWARE: Software = ("unknown", "unknown")
 #: What a processor registers under its listener and number.
-PROCESSOR_ROWS = (
+PROCESSOR_ROWS: Final = (
     c.CONNECTION_CREATION,
     c.CONNECTION_CLOSE,
     c.CONNECTION_COUNT,

@@ -21,7 +21,7 @@ import heapq
 import logging
 import queue
 import socket
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, Clock
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.network")
 
-INBOX_SIZE = 20
-SCRATCH_BYTES = 64 * 1024
-SLEEP_S_MAX = 1.0
-CHORES_INTERVAL_NS = 250 * NS_PER_MS
-UNLIMITED_IDLE = -1
+INBOX_SIZE: Final = 20
+SCRATCH_BYTES: Final = 64 * 1024
+SLEEP_S_MAX: Final = 1.0
+CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
+UNLIMITED_IDLE: Final = -1
 
-_SEND_AND_CLOSE = Action.SEND_AND_CLOSE  # Why: looked up for every response
+_SEND_AND_CLOSE: Final = Action.SEND_AND_CLOSE  # Why: looked up for every response
 
 
 class ProcessorSettings:

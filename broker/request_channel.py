@@ -28,7 +28,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from barnabas.common.clock import SystemClock
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from broker.apis.api import Api
 
-STALL_NS = 500_000
-STALL_S = STALL_NS / 1e9
-SHED_NS = 200_000
+STALL_NS: Final = 500_000
+STALL_S: Final = STALL_NS / 1e9
+SHED_NS: Final = 200_000
 
 HAS_GLOBAL_LOCK: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
-ANONYMOUS = "User:ANONYMOUS"
+ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class FileRegion(Protocol):
@@ -84,7 +84,7 @@ class Action(IntEnum):
     SEND_AND_CLOSE = 3
 
 
-_NO_OP = Action.NO_OP  # Why: looked up for every request
+_NO_OP: Final = Action.NO_OP  # Why: looked up for every request
 
 
 class Request:

@@ -21,7 +21,7 @@ import json
 import logging
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.common import logs
 from barnabas.common.clock import NS_PER_MS
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(REQUEST_LOGGER)
 slow_log = logging.getLogger(SLOW_REQUEST_LOGGER)
 
-NONE = 0
-STATIONS = ("requestQueue", "local", "remote", "throttle", "responseQueue", "send")
-REMOTE = 2
-KEPT = 64
+NONE: Final = 0
+STATIONS: Final = ("requestQueue", "local", "remote", "throttle", "responseQueue", "send")
+REMOTE: Final = 2
+KEPT: Final = 64
 
-ROUTINE = frozenset(
+ROUTINE: Final = frozenset(
     {
         ErrorCode.MEMBER_ID_REQUIRED,
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -56,10 +56,10 @@ ROUTINE = frozenset(
     }
 )
 #: APIs whose requests wait until there is something to answer: for bytes, for the other members of a group.
-WAITING = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})
+WAITING: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})
 
 
-_NAMES = {int(code): code.name for code in ErrorCode}
+_NAMES: Final = {int(code): code.name for code in ErrorCode}
 
 
 def error_name(code: int) -> str:

@@ -18,15 +18,15 @@ import select
 import selectors
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-READABLE = select.EPOLLIN | select.EPOLLRDHUP
-WRITABLE = select.EPOLLOUT
-HUNG_UP = select.EPOLLRDHUP  # the client sends no more
-BROKEN = select.EPOLLHUP | select.EPOLLERR  # nothing goes either way
+READABLE: Final = select.EPOLLIN | select.EPOLLRDHUP
+WRITABLE: Final = select.EPOLLOUT
+HUNG_UP: Final = select.EPOLLRDHUP  # the client sends no more
+BROKEN: Final = select.EPOLLHUP | select.EPOLLERR  # nothing goes either way
 
-_INTEREST = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
-_EVENTS_MAX = 512
+_INTEREST: Final = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+_EVENTS_MAX: Final = 512
 
 
 class EdgeSelector(selectors.BaseSelector):

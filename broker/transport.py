@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from broker.request_channel import ANONYMOUS
 
-_JOIN_BYTES_MAX = 8192
-_BUFFERS_MAX = 256  # well below IOV_MAX
+_JOIN_BYTES_MAX: Final = 8192
+_BUFFERS_MAX: Final = 256  # well below IOV_MAX
 
 
 class Transport(Protocol):

@@ -13,25 +13,25 @@ Source: Kafka's ApiMessageType and RequestHeader (4.3.1; 3.9 for ControlledShutd
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.protocol.api_keys import ROWS, ApiKey
 from barnabas.protocol.errors import EncodeError, MalformedMessageError
 from barnabas.protocol.primitives import TaggedFields, read_tag_spans, read_unknown_tags, tag_section
 from barnabas.protocol.schema import FileRegion, Message
 
-SIZE_BYTES = 4
+SIZE_BYTES: Final = 4
 
-_KEY_AND_VERSION = struct.Struct(">hh")
-_FIXED = struct.Struct(">hhi")
-_FIXED_AND_LENGTH = struct.Struct(">hhih")
-_CORRELATION_ID = struct.Struct(">i")
-_SIZE = struct.Struct(">i")
-_SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
-_SIZE_AND_FLEXIBLE_CORRELATION_ID = struct.Struct(">iix")
-_API_VERSIONS = int(ApiKey.API_VERSIONS)
-_CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
-_FLEXIBLE_FROM = {int(key): row.flexible_from for key, row in ROWS.items()}
+_KEY_AND_VERSION: Final = struct.Struct(">hh")
+_FIXED: Final = struct.Struct(">hhi")
+_FIXED_AND_LENGTH: Final = struct.Struct(">hhih")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_SIZE: Final = struct.Struct(">i")
+_SIZE_AND_CORRELATION_ID: Final = struct.Struct(">ii")
+_SIZE_AND_FLEXIBLE_CORRELATION_ID: Final = struct.Struct(">iix")
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
+_FLEXIBLE_FROM: Final = {int(key): row.flexible_from for key, row in ROWS.items()}
 
 
 class RequestHeader(NamedTuple):

@@ -12,7 +12,7 @@ Source: KIP-482 (compact lengths, tagged fields), Kafka's ByteUtils and Readable
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from barnabas.protocol.errors import EncodeError, MalformedMessageError, UnsupportedFieldError
 
@@ -23,12 +23,12 @@ TaggedFields: TypeAlias = tuple[tuple[int, bytes], ...]
 # differ and every user knows which one it is in.
 Records: TypeAlias = Any
 
-ZERO_UUID = bytes(16)
-MAX_STRING_BYTES = 0x7FFF
-MAX_UNSIGNED_VARINT_BYTES = 5
+ZERO_UUID: Final = bytes(16)
+MAX_STRING_BYTES: Final = 0x7FFF
+MAX_UNSIGNED_VARINT_BYTES: Final = 5
 
 # The encoding of each length below 128.
-ONE_BYTE = tuple(bytes((value,)) for value in range(128))
+ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
 
 # Reading

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -56,16 +56,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.apis.produce")
 
-ADMIN_CLIENT_ID = "__admin_client"
-TOPIC_IDS_FROM = 13
-REDIRECTS_FROM = 10
-ZSTD_FROM = 7
-ABORTABLE_FROM = 11
-ADDS_FROM = 12
+ADMIN_CLIENT_ID: Final = "__admin_client"
+TOPIC_IDS_FROM: Final = 13
+REDIRECTS_FROM: Final = 10
+ZSTD_FROM: Final = 7
+ABORTABLE_FROM: Final = 11
+ADDS_FROM: Final = 12
 
 # Where a batch says what must be known before it is parsed (the batch format is in protocol/records/batch.py).
 _LENGTH_END, _MAGIC_AT, _ATTRIBUTES_LOW_AT, _OVERHEAD = 12, 16, 22, 17
-_MIN_BATCH_SIZE = 26  # the smallest that any format ever had
+_MIN_BATCH_SIZE: Final = 26  # the smallest that any format ever had
 _COMPRESSION_MASK, _ZSTD, _TRANSACTIONAL = 0x07, 4, 0x10
 
 Awaited = tuple[TopicPartition, "PartitionProduceResponse", "Partition", "LogAppendInfo"]
@@ -306,4 +306,4 @@ def _finish(
     return reply
 
 
-API = Api(0, "Produce", (3, 13), handle, operation="WRITE", resource="TOPIC")
+API: Final = Api(0, "Produce", (3, 13), handle, operation="WRITE", resource="TOPIC")

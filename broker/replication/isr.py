@@ -10,9 +10,9 @@ Source: Kafka's Partition.maybeIncrementLeaderHW, Replica.updateFetchStateOrThro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-UNKNOWN_OFFSET = -1
+UNKNOWN_OFFSET: Final = -1
 
 
 class ReplicaState(NamedTuple):

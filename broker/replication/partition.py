@@ -22,7 +22,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.replication.isr import (
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from broker.storage.log_types import AppendOrigin, FetchData, FetchIsolation, LogAppendInfo
     from broker.storage.verification import VerificationGuard
 
-UP_TO_HIGH_WATERMARK = -1  # DeleteRecords: "everything there is"
+UP_TO_HIGH_WATERMARK: Final = -1  # DeleteRecords: "everything there is"
 
 
-ISR_ROLLED_BACK = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-ISR_GIVEN_UP = frozenset(
+ISR_ROLLED_BACK: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+ISR_GIVEN_UP: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,

@@ -23,11 +23,12 @@ import errno
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from barnabas.common.files import FileSystem
 
-TAIL_ENTRIES_MAX = 512
-_BLOCK_ENTRIES = 512
+TAIL_ENTRIES_MAX: Final = 512
+_BLOCK_ENTRIES: Final = 512
 
 Entry = tuple[int, int]
 

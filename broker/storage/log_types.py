@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.common.files import FileSlice
 from barnabas.protocol.errors import ApiError, ErrorCode
 
-NO_OFFSET = -1
-NO_TIMESTAMP = -1
-NO_EPOCH = -1
-UNKNOWN_POSITION = -1
+NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_EPOCH: Final = -1
+UNKNOWN_POSITION: Final = -1
 
 # Timestamps with a meaning of their own in ListOffsets.
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL_TIMESTAMP = -4
-LATEST_TIERED_TIMESTAMP = -5
-EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+LATEST_TIERED_TIMESTAMP: Final = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
 
 
 class AppendOrigin(Enum):

@@ -11,13 +11,14 @@ Source: Kafka's OffsetIndex, 4.3.
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from barnabas.common.files import FileSystem
 from broker.storage.index import CorruptIndexError, Entry, SparseIndex
 
-_ENTRY = struct.Struct(">ii")
-ENTRY_SIZE = _ENTRY.size
-RELATIVE_OFFSET_MAX = 2**31 - 1
+_ENTRY: Final = struct.Struct(">ii")
+ENTRY_SIZE: Final = _ENTRY.size
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class OffsetIndex(SparseIndex):

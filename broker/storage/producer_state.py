@@ -26,7 +26,7 @@ import struct
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import crc32c
 
@@ -49,14 +49,14 @@ from broker.storage.verification import Verification, VerificationGuard
 
 log = logging.getLogger("barnabas.storage.producer_state")
 
-BATCHES_RETAINED = 5
-SNAPSHOT_VERSION = 1
-INT16_MAX = 2**15 - 1
-TRANSACTION_VERSION_UNKNOWN = -1
+BATCHES_RETAINED: Final = 5
+SNAPSHOT_VERSION: Final = 1
+INT16_MAX: Final = 2**15 - 1
+TRANSACTION_VERSION_UNKNOWN: Final = -1
 
-_SNAPSHOT_HEADER = struct.Struct(">hIi")
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
-_CRC_START = 6
+_SNAPSHOT_HEADER: Final = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
+_CRC_START: Final = 6
 
 
 class CorruptSnapshotError(Exception):

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from barnabas.common.clock import Clock
 from barnabas.common.files import Buffer, FileHandle, FileSlice, FileSystem
@@ -42,7 +43,7 @@ from broker.storage.txn_index import TransactionIndex
 
 OnBatch = Callable[[BatchHeader, memoryview], None]
 
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class LogSegment:

@@ -9,13 +9,14 @@ Source: Kafka's TimeIndex, 4.3 (KIP-33).
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from barnabas.common.files import FileSystem
 from broker.storage.index import CorruptIndexError, Entry, SparseIndex
 from broker.storage.log_types import NO_TIMESTAMP
 
-_ENTRY = struct.Struct(">qi")
-ENTRY_SIZE = _ENTRY.size
+_ENTRY: Final = struct.Struct(">qi")
+ENTRY_SIZE: Final = _ENTRY.size
 
 
 class TimeIndex(SparseIndex):

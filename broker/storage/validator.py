@@ -24,7 +24,7 @@ Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRec
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
@@ -59,19 +59,19 @@ from broker.storage.log_types import (
     RecordValidationError,
 )
 
-RECORD_ERRORS_SHOWN = 3
-PRODUCE_VERSION_OF_ZSTD = 7
-LONG_MAX = 2**63 - 1
-LONG_MIN = -(2**63)
+RECORD_ERRORS_SHOWN: Final = 3
+PRODUCE_VERSION_OF_ZSTD: Final = 7
+LONG_MAX: Final = 2**63 - 1
+LONG_MIN: Final = -(2**63)
 
-_LENGTH = struct.Struct(">i")
-_INT16 = struct.Struct(">h")
-_INT64 = struct.Struct(">q")
+_LENGTH: Final = struct.Struct(">i")
+_INT16: Final = struct.Struct(">h")
+_INT64: Final = struct.Struct(">q")
 
 
 # Why: every batch comes by here, and looking a member up in its Enum costs more than the check it is for.
-_CLIENT = AppendOrigin.CLIENT
-_ZSTD = int(CompressionType.ZSTD)
+_CLIENT: Final = AppendOrigin.CLIENT
+_ZSTD: Final = int(CompressionType.ZSTD)
 
 
 class _Walked(NamedTuple):

@@ -28,7 +28,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import crc32c
 
@@ -36,38 +36,38 @@ from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.compression import Buffer, CompressionType, compress, decompress
 from barnabas.protocol.records.varint import read_varint, read_varlong, write_varint, write_varlong
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_SIZE = HEADER.size
-LOG_OVERHEAD = 12
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = HEADER.size
+LOG_OVERHEAD: Final = 12
 """Bytes of base_offset and batch_length, which batch_length does not count."""
-LENGTH_OFFSET = 8
-LEADER_EPOCH_OFFSET = 12
-MAGIC_OFFSET = 16
-CRC_OFFSET = 17
-ATTRIBUTES_OFFSET = 21
-LAST_OFFSET_DELTA_OFFSET = 23
-BASE_TIMESTAMP_OFFSET = 27
-MAX_TIMESTAMP_OFFSET = 35
-MAGIC_V2 = 2
-LEGACY_BATCH_SIZE_MIN = 14
+LENGTH_OFFSET: Final = 8
+LEADER_EPOCH_OFFSET: Final = 12
+MAGIC_OFFSET: Final = 16
+CRC_OFFSET: Final = 17
+ATTRIBUTES_OFFSET: Final = 21
+LAST_OFFSET_DELTA_OFFSET: Final = 23
+BASE_TIMESTAMP_OFFSET: Final = 27
+MAX_TIMESTAMP_OFFSET: Final = 35
+MAGIC_V2: Final = 2
+LEGACY_BATCH_SIZE_MIN: Final = 14
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_TIMESTAMP = -1
-NO_LEADER_EPOCH = -1
-INT32_MAX = 2**31 - 1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_LEADER_EPOCH: Final = -1
+INT32_MAX: Final = 2**31 - 1
 
-COMPRESSION_MASK = 0x07
-LOG_APPEND_TIME_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
 
-_COMPRESSIONS = {int(kind): kind for kind in CompressionType}
-_PREFIX = struct.Struct(">qi")
-_CONTROL_KEY = struct.Struct(">hh")
-_END_TXN_VALUE = struct.Struct(">hi")
+_COMPRESSIONS: Final = {int(kind): kind for kind in CompressionType}
+_PREFIX: Final = struct.Struct(">qi")
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_END_TXN_VALUE: Final = struct.Struct(">hi")
 
 
 class TimestampType(IntEnum):

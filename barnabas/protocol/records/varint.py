@@ -6,11 +6,13 @@ is too long or ends with the buffer.
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.compression import Buffer
 
-VARINT_BYTES_MAX = 5
-VARLONG_BYTES_MAX = 10
+VARINT_BYTES_MAX: Final = 5
+VARLONG_BYTES_MAX: Final = 10
 
 
 def read_varint(buffer: Buffer, cursor: int) -> tuple[int, int]:
