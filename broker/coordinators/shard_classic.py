@@ -23,11 +23,11 @@ class ClassicInConsumerShard(ConsumerShard):
         try:
             result = turn.join(event)
         except ApiError as error:
-            self._say(event.reply, ev.JoinResult(error.code, event.member_id))
+            self._say(event.reply, ev.JoinResult(error.code, ev.UNKNOWN_MEMBER_ID))
             return
 
         def settled(error: ErrorCode) -> None:
-            self._say(event.reply, ev.JoinResult(error, event.member_id) if error else result)
+            self._say(event.reply, ev.JoinResult(error, ev.UNKNOWN_MEMBER_ID) if error else result)
 
         self._write_turn_locked(turn, settled)
 
