@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from broker import broker_metrics
 from broker.affinity import REVIEW_INTERVAL_MS, RequestAffinity
 from broker.apis.services import Purgatories, Services
 from broker.apis.table import TABLE
@@ -28,9 +29,10 @@ from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
 from broker.coordinators.transaction_verification import TransactionVerification
 from broker.dir_assignments import DirAssignments
-from broker.dynamic_config import DynamicConfig, keep_logs_configured, keep_throttled
+from broker.dynamic_config import DynamicConfig, ResourceType, keep_logs_configured, keep_throttled
 from broker.fetch_sessions import FetchSessions
 from broker.handlers import HandlerPool
+from broker.lag_exporter import LagExporter
 from broker.lifecycle import Advertised, BrokerState, Lifecycle
 from broker.log_dir_failures import LogDirFailures
 from broker.metadata_cache import MetadataCache
@@ -49,6 +51,7 @@ from broker.storage.log_cleaner import LogCleaner
 from broker.storage.log_manager import LogManager
 from broker.storage.scheduler import Scheduler
 from metrics import catalogue, process
+from metrics.channel_metrics import ChannelMetrics
 from metrics.http import MetricsServer, Page, readiness
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
@@ -94,7 +97,9 @@ class BrokerServer:
     def _build(self, fs: FileSystem, known_cluster_id: str | None) -> None:
         config, clock, registry = self.config, self._clock, self.registry
         self.channel = RequestChannel(config.queued_max_requests)
-        request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
+        request_log = self.request_log = RequestLog(
+            RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE
+        )
         self.sockets = SocketServer(
             config.listeners_parsed,
             config,
@@ -128,6 +133,10 @@ class BrokerServer:
         self.page.add_page("/readyz", self._readiness)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         process.register(registry)
+        broker_metrics.register(self, request_log.metrics)
+        self.lag_exporter = LagExporter(
+            registry, self.metadata_cache, clock, self.broker_id, config.inter_broker_listener_name
+        )
 
     def _build_log_dirs(self) -> None:
         config, count = self.config, len(self.log_manager.directories)
@@ -261,6 +270,7 @@ class BrokerServer:
         self.handlers.start()
         self.sockets.start()
         self.lifecycle.start()
+        self.lag_exporter.start()
 
     def wait_until_ready(self, timeout_ms: int) -> bool:
         """Wait until the controller has unfenced the broker; False when it stops before, or the time is up."""
@@ -272,6 +282,7 @@ class BrokerServer:
             self.lifecycle.begin_controlled_shutdown()
             if not self.lifecycle.wait_for(BrokerState.SHUTTING_DOWN, PENDING_SHUTDOWN_MS):
                 log.warning("the controller did not agree to the shutdown in time")
+        self.lag_exporter.shutdown()
         self.lifecycle.shutdown()
         self.sockets.begin_shutdown()
         self.handlers.shutdown()
@@ -340,7 +351,12 @@ class BrokerServer:
 
     def _make_channel(self, name: str) -> ControllerChannel:
         return ControllerChannel(
-            name, self.broker_id, self._addresses, self._clock, request_timeout_ms=self.config.request_timeout_ms
+            name,
+            self.broker_id,
+            self._addresses,
+            self._clock,
+            request_timeout_ms=self.config.request_timeout_ms,
+            traffic=ChannelMetrics(self.registry, name, BrokerId=self.broker_id),
         )
 
     def _make_lifecycle(self) -> Lifecycle:
@@ -360,6 +376,7 @@ class BrokerServer:
             on_registered=self._registered,
             on_refused=self._on_fatal,
             offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline and d.directory_id],
+            traffic=ChannelMetrics(self.registry, "heartbeat", BrokerId=self.broker_id),
         )
 
     def _registered(self, epoch: int) -> None:

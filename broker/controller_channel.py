@@ -26,6 +26,7 @@ from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.client.connection import TrafficObserver
     from barnabas.common.clock import Clock
 
 log = logging.getLogger("barnabas.controller-channel")
@@ -55,10 +56,12 @@ class ControllerChannel:
         clock: Clock,
         *,
         request_timeout_ms: int,
+        traffic: TrafficObserver | None = None,
     ) -> None:
         self._clock = clock  # fixed before start
         self._timeout_ms = request_timeout_ms  # fixed before start; of a request that names none
         self._broker_id = broker_id  # fixed before start
+        self._traffic = traffic  # fixed before start
         self._addresses = list(addresses)  # owner: the channel's thread; the one to try next is first
         self._connection: NodeConnection | None = None  # owner: the channel's thread; shutdown may abort it
         self._items: queue.Queue[_Item | None] = queue.Queue(QUEUE_SIZE_MAX)
@@ -145,7 +148,12 @@ class ControllerChannel:
         if connection is None:
             host, port = self._addresses[0]
             connection = self._connection = NodeConnection(
-                host, port, timeout_ms=self._timeout_ms, client_id=str(self._broker_id), clock=self._clock
+                host,
+                port,
+                timeout_ms=self._timeout_ms,
+                client_id=str(self._broker_id),
+                clock=self._clock,
+                traffic=self._traffic,
             )
         try:
             response = connection.send(item.message, item.version, timeout_ms=left_ms)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.client.connection import NodeConnection, NodeConnectionError, TrafficObserver
 from barnabas.common.ids import random_uuid
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ErrorCode
@@ -91,6 +91,7 @@ class Lifecycle:
         on_registered: Callable[[int], None],
         on_refused: Callable[[str], None],
         offline_log_dirs: Callable[[], Sequence[bytes]],
+        traffic: TrafficObserver | None = None,
     ) -> None:
         # Fixed before start.
         self._broker_id = broker_id
@@ -102,6 +103,7 @@ class Lifecycle:
         self._on_registered = on_registered
         self._on_refused = on_refused
         self._offline_log_dirs = offline_log_dirs
+        self._traffic = traffic
         self._incarnation_id = random_uuid()
         # Owner: the lifecycle thread; others read.
         self._addresses = list(addresses)  # the one to try next is first
@@ -287,7 +289,7 @@ class Lifecycle:
             host, port = self._addresses[0]
             connection = self._connection = NodeConnection(
                 host, port, timeout_ms=self._config.broker_session_timeout_ms // 2,
-                client_id=str(self._broker_id), clock=self._clock,
+                client_id=str(self._broker_id), clock=self._clock, traffic=self._traffic,
             )  # fmt: skip
         response = connection.send(message, version)
         self._unreached_since_ms = None

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
+from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ErrorCode
 from broker.request_log import error_name
@@ -48,6 +49,16 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
+class PushObserver(Protocol):
+    """Who counts the pushes of one sender."""
+
+    def pushed(self, broker_id: int, waited_ns: int) -> None:
+        """A push was answered, `waited_ns` after the oldest change in it."""
+
+    def push_failed(self, broker_id: int) -> None:
+        """A push failed and will be tried again."""
+
+
 Connect = Callable[[str, int], Connection]
 ImageSource = Callable[[], Image]
 
@@ -59,13 +70,24 @@ class PushRefusedError(Exception):
 class BrokerChannel:
     """The sender of one broker."""
 
-    def __init__(self, sender: Sender, broker: Broker, connect: Connect, image: ImageSource) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        broker: Broker,
+        connect: Connect,
+        image: ImageSource,
+        observer: PushObserver | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._sender = sender  # fixed before start
+        self._observer = observer  # fixed before start
+        self._now_ns = (clock or SystemClock()).monotonic_ns  # fixed before start
         self._connect = connect  # fixed before start
         self._image = image  # fixed before start
         self._condition = threading.Condition()
         self._broker = broker  # guarded by: _condition
         self._pending = Pending(is_full=True)  # guarded by: _condition
+        self._pending_since_ns = self._now_ns()  # guarded by: _condition; when the oldest of it came
         self._connection: Connection | None = None  # guarded by: _condition; used by the sender without it
         self._is_stopped = False  # guarded by: _condition
         self._failures = 0  # guarded by: _condition; in a row
@@ -90,6 +112,8 @@ class BrokerChannel:
     def offer(self, pending: Pending) -> None:
         """Add to what is pending."""
         with self._condition:
+            if not self._pending:
+                self._pending_since_ns = self._now_ns()
             self._pending.merge(pending)
             self._condition.notify()
 
@@ -98,6 +122,7 @@ class BrokerChannel:
         with self._condition:
             self._broker = broker
             self._pending = Pending(is_full=True)
+            self._pending_since_ns = self._now_ns()
             self._failures = 0
             self._drop_connection()
             self._condition.notify()
@@ -149,7 +174,7 @@ class BrokerChannel:
     def push_once(self) -> bool:
         """Send what is pending; if that fails, it is pending again."""
         with self._condition:
-            broker, pending = self._broker, self._pending
+            broker, pending, since_ns = self._broker, self._pending, self._pending_since_ns
             self._pending = Pending()
         image = self._image()
         if image.brokers.get(broker.id) is None:
@@ -157,11 +182,13 @@ class BrokerChannel:
         try:
             self._push(broker, image, pending)
         except (OSError, PushRefusedError) as error:
-            self._failed(broker, pending, error)
+            self._failed(broker, pending, since_ns, error)
             return False
         with self._condition:
             self._failures = 0
         self.applied = (broker.epoch, image.offset)
+        if self._observer is not None:
+            self._observer.pushed(broker.id, self._now_ns() - since_ns)
         return True
 
     def _push(self, broker: Broker, image: Image, pending: Pending) -> None:
@@ -177,7 +204,9 @@ class BrokerChannel:
                 self._connection = self._connect(endpoint.host, endpoint.port)
             return self._connection
 
-    def _failed(self, broker: Broker, pending: Pending, error: Exception) -> None:
+    def _failed(self, broker: Broker, pending: Pending, since_ns: int, error: Exception) -> None:
+        if self._observer is not None:
+            self._observer.push_failed(broker.id)
         if isinstance(error, PushRefusedError):
             pending.is_full = True  # rule 2
         with self._condition:
@@ -187,6 +216,7 @@ class BrokerChannel:
             log.log(level, "Could not push to broker %d (epoch %d): %s", broker.id, broker.epoch, error)
             pending.merge(self._pending)
             self._pending = pending
+            self._pending_since_ns = since_ns
             self._failures += 1
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -216,8 +246,19 @@ def _partition_errors(response: Any) -> Iterable[Any]:
 class ChannelManager:
     """All senders. Owner: event thread, but for `queue_sizes`."""
 
-    def __init__(self, sender: Sender, connect: Connect, image: ImageSource, *, start_threads: bool = True) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        connect: Connect,
+        image: ImageSource,
+        *,
+        observer: PushObserver | None = None,
+        clock: Clock | None = None,
+        start_threads: bool = True,
+    ) -> None:
         self._sender = sender  # fixed before start
+        self._observer = observer  # fixed before start
+        self._clock = clock  # fixed before start
         self._connect = connect  # fixed before start
         self._image = image  # fixed before start
         self._start_threads = start_threads  # fixed before start; tests step the channels themselves
@@ -252,7 +293,7 @@ class ChannelManager:
                 channel.reset(broker)
 
     def _add(self, broker: Broker) -> None:
-        channel = BrokerChannel(self._sender, broker, self._connect, self._image)
+        channel = BrokerChannel(self._sender, broker, self._connect, self._image, self._observer, self._clock)
         self.channels = {**self.channels, broker.id: channel}
         if self._start_threads:
             channel.start()

@@ -10,15 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.common.clock import NS_PER_MS, Clock
+from barnabas.common.clock import NS_PER_MS, NS_PER_S, Clock
+from broker.broker_metrics import levels
 from controller.image import NO_LEADER, RECOVERING, Broker, Delta, Image
 from metrics import catalogue as rows
+from metrics.meters import Window
 from metrics.registry import Registry
 
 if TYPE_CHECKING:
     from controller.quorum_controller import QuorumController
 
-_OF_A_BROKER = (rows.BROKER_REGISTRATION_STATE, rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS, rows.PUSH_QUEUE_SIZE)
+_OF_A_BROKER = (
+    rows.BROKER_REGISTRATION_STATE,
+    rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS,
+    rows.PUSH_QUEUE_SIZE,
+    rows.PUSH_LAG,
+    rows.PUSH_TIME_MS,
+    rows.PUSH_FAILURES_PER_SEC,
+)
 _FENCED, _SHUTTING_DOWN, _ACTIVE, _UNREGISTERED = 10, 20, 30, -1
 
 
@@ -31,6 +40,9 @@ class ControllerMetrics:
         self._queue_time = registry.histogram(rows.EVENT_QUEUE_TIME_MS)
         self._processing_time = registry.histogram(rows.EVENT_QUEUE_PROCESSING_TIME_MS)
         self._unclean_elections = registry.meter(rows.UNCLEAN_LEADER_ELECTIONS_PER_SEC)
+        self._appended = registry.sensor(rows.RAFT_APPEND_RECORDS)
+        self._commit_latency = registry.avg_max(rows.RAFT_COMMIT_LATENCY)
+        registry.sensor(rows.RAFT_FETCH_RECORDS)
         # Owner: event thread; the scraper reads them.
         self.events_started = 0
         self.events_timed_out = 0
@@ -39,8 +51,9 @@ class ControllerMetrics:
         self.last_applied_wall_ms = 0
         self._busy_ns = 0
         self._shown_brokers: set[int] = set()
+        self._snapshot = (clock.wall_ms(), 0)  # when, and of how many bytes
         # Owner: scraper.
-        self._idle_seen = (clock.monotonic_ns(), 0)
+        self._busy = Window(registry.now_s())
         self._counted: tuple[Image | None, tuple[int, int, int]] = (None, (0, 0, 0))
 
     # -- the loop's observer
@@ -76,6 +89,28 @@ class ControllerMetrics:
                 if after and after.recovery_state == RECOVERING != before.recovery_state:
                     self._unclean_elections.mark()
 
+    def appended(self, count: int) -> None:
+        """Count records appended to the metadata log."""
+        self._appended.record(count)
+
+    def flushed(self, duration_ns: int) -> None:
+        """Take note of how long it took to make records durable."""
+        self._commit_latency.record(duration_ns / NS_PER_MS)
+
+    def snapshot_written(self, size_bytes: int) -> None:
+        """Take note of a new snapshot."""
+        self._snapshot = (self._clock.wall_ms(), size_bytes)
+
+    # -- the senders' observer
+
+    def pushed(self, broker_id: int, waited_ns: int) -> None:
+        """A push was answered, `waited_ns` after the oldest change in it."""
+        self._registry.timer(rows.PUSH_TIME_MS, broker=broker_id).update(waited_ns / NS_PER_MS)
+
+    def push_failed(self, broker_id: int) -> None:
+        """A push failed and will be tried again."""
+        self._registry.meter(rows.PUSH_FAILURES_PER_SEC, broker=broker_id).mark()
+
     # -- gauges
 
     def watch(self, controller: QuorumController) -> None:
@@ -104,7 +139,22 @@ class ControllerMetrics:
             rows.NEW_ACTIVE_CONTROLLERS_COUNT: lambda: 1,
             rows.EVENT_QUEUE_SIZE: controller.loop.queue_size,
             rows.EVENT_QUEUE_AVG_IDLE_RATIO: self._idle_ratio,
+            rows.RAFT_POLL_IDLE_RATIO: self._idle_ratio,
+            rows.SNAPSHOT_AGE_MS: lambda: self._clock.wall_ms() - self._snapshot[0],
+            rows.SNAPSHOT_BYTES: lambda: self._snapshot[1],
+            # The metadata log as Kafka's quorum of one: this node leads it, and an offset is committed once fsynced.
+            rows.RAFT_CURRENT_LEADER: lambda: controller.node_id,
+            rows.RAFT_CURRENT_VOTE: lambda: controller.node_id,
+            rows.RAFT_CURRENT_EPOCH: lambda: controller.epoch,
+            rows.RAFT_LOG_END_EPOCH: lambda: controller.epoch,
+            rows.RAFT_HIGH_WATERMARK: lambda: image().offset + 1,
+            rows.RAFT_LOG_END_OFFSET: lambda: controller.image.offset + 1,
+            rows.RAFT_NUMBER_OF_VOTERS: lambda: 1,
+            rows.RAFT_NUMBER_OF_OBSERVERS: lambda: len(image().brokers),
         }
+        self._registry.text(rows.RAFT_CURRENT_STATE, lambda: ("leader",))
+        self._registry.table((rows.FINALIZED_LEVEL,), lambda: levels(image().features))
+        self._registry.gauge(rows.CURRENT_CONTROLLER_ID, lambda: controller.node_id)
         for row, read in gauges.items():
             self._registry.gauge(row, read)
         self.show_brokers(controller)
@@ -132,7 +182,18 @@ class ControllerMetrics:
 
         self._registry.gauge(rows.BROKER_REGISTRATION_STATE, state, broker=broker_id)
         self._registry.gauge(rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS, age, broker=broker_id)
+
+        def unacknowledged() -> float:
+            image = controller.committed_image
+            broker = image.brokers.get(broker_id)
+            if broker is None or controller.channels is None:
+                return 0
+            return image.offset - controller.channels.applied_offset(broker)
+
         self._registry.gauge(rows.PUSH_QUEUE_SIZE, pending, broker=broker_id)
+        self._registry.gauge(rows.PUSH_LAG, unacknowledged, broker=broker_id)
+        self._registry.timer(rows.PUSH_TIME_MS, broker=broker_id)
+        self._registry.meter(rows.PUSH_FAILURES_PER_SEC, broker=broker_id)
 
     def _partition_counts(self, image: Image) -> tuple[int, int, int]:
         """Partitions: all, leaderless, not led by the preferred replica; counted once an image."""
@@ -146,11 +207,8 @@ class ControllerMetrics:
         return self._counted[1]
 
     def _idle_ratio(self) -> float:
-        """Share of the time since the last scrape in which no event was being decided."""
-        (then_ns, busy_then_ns), now_ns, busy_ns = self._idle_seen, self._clock.monotonic_ns(), self._busy_ns
-        self._idle_seen = (now_ns, busy_ns)
-        elapsed_ns = now_ns - then_ns
-        return 1.0 if elapsed_ns <= 0 else max(0.0, 1 - (busy_ns - busy_then_ns) / elapsed_ns)
+        """Share of the last half to whole minute in which no event was being decided."""
+        return max(0.0, 1 - self._busy.rate(self._busy_ns, self._registry.now_s()) / NS_PER_S)
 
 
 def _count(image: Image, test: Callable[[Broker], bool]) -> int:

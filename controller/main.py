@@ -22,6 +22,7 @@ from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
 from barnabas.protocol.errors import ApiError
+from broker.broker_metrics import ClientMetrics, register_process, register_supported
 from broker.handlers import HandlerPool
 from broker.request_channel import RequestChannel
 from broker.request_log import RequestLog
@@ -33,6 +34,8 @@ from controller.metadata_directory import DirectoryError, MetadataDirectory
 from controller.metadata_log import MetadataLog
 from controller.quorum_controller import QuorumController
 from metrics import process
+from metrics.catalogue import CONTROLLER_CLUSTER_ID
+from metrics.channel_metrics import ChannelMetrics
 from metrics.http import MetricsServer, Page, readiness
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
@@ -58,13 +61,14 @@ class ControllerServer:
     def _build(self, clock: Clock, fs: FileSystem) -> None:
         config = self.config
         listeners = controller_listeners(config)
+        traffic = ChannelMetrics(self.registry, "raft-channel")
         self.controller = QuorumController(
             config=config,
             cluster_id=self._directory.cluster_id,
             metadata_log=MetadataLog(self._directory.path, config, clock, fs),
             clock=clock,
             connect=lambda host, port: NodeConnection(
-                host, port, timeout_ms=PUSH_TIMEOUT_MS, client_id=str(config.node_id), clock=clock
+                host, port, timeout_ms=PUSH_TIMEOUT_MS, client_id=str(config.node_id), clock=clock, traffic=traffic
             ),
             metrics=ControllerMetrics(self.registry, clock),
         )
@@ -97,6 +101,9 @@ class ControllerServer:
             thread_prefix="controller",
         )
         process.register(self.registry, is_controller=True)
+        register_process(self.registry, clock, int(config.node_id), self.cluster_id, CONTROLLER_CLUSTER_ID)
+        register_supported(self.registry)
+        ClientMetrics(self.registry, request_log.metrics)
         self.page = MetricsServer(
             self.registry, str(config.barnabas_metrics_host), int(config.barnabas_metrics_port), clock
         )

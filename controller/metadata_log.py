@@ -132,8 +132,11 @@ class MetadataLog:
         """Whether a snapshot is due."""
         return self._log.size_in_bytes > self._max_bytes
 
-    def write_snapshot(self, image: Image) -> None:
-        """Replace everything up to the image, which is the last that was flushed, by a snapshot of it (rule 3)."""
+    def write_snapshot(self, image: Image) -> int:
+        """Replace everything up to the image, which is the last that was flushed, by a snapshot of it (rule 3).
+
+        Returns how many bytes the snapshot has.
+        """
         directory = self._log.directory
         before = list_snapshots(self._fs, directory)
         snapshot = write_snapshot(self._fs, directory, image, self.epoch, self._clock.wall_ms())
@@ -147,6 +150,7 @@ class MetadataLog:
             if older != snapshot:
                 self._fs.unlink(f"{directory}/{older.file_name}")
         log.info("Wrote snapshot %s", snapshot.file_name)
+        return self._fs.size(f"{directory}/{snapshot.file_name}")
 
     def close(self) -> None:
         """Flush and close the files."""

@@ -111,7 +111,12 @@ class QuorumController:
         self.append(self._first_records())
         sender = Sender(self.node_id, self._log.epoch, inter_broker_listener(self.config))
         self.channels = ChannelManager(
-            sender, self._connect, lambda: self.committed_image, start_threads=self._start_threads
+            sender,
+            self._connect,
+            lambda: self.committed_image,
+            observer=self._metrics,
+            clock=self._clock,
+            start_threads=self._start_threads,
         )
         self.commit()
         self.channels.start(self.committed_image)
@@ -152,12 +157,15 @@ class QuorumController:
         editor.apply_all(records, base_offset)
         self.image = editor.image()
         self._deltas.append(editor.delta)
+        self._metrics.appended(len(records))
 
     def commit(self) -> None:
         """Make what was appended durable, publish it, tell the senders."""
         if self.image is self.committed_image:
             return
+        started_ns = self._clock.monotonic_ns()
         self._log.flush()
+        self._metrics.flushed(self._clock.monotonic_ns() - started_ns)
         self.committed_image = self.image
         deltas, self._deltas = self._deltas, []
         if self.channels is not None:
@@ -239,7 +247,7 @@ class QuorumController:
     def _write_snapshot(self) -> Decision[Any]:
         try:
             if self.image is self.committed_image:
-                self._log.write_snapshot(self.committed_image)
+                self._metrics.snapshot_written(self._log.write_snapshot(self.committed_image))
         except ApiError as error:  # of the log: its disk failed
             raise OSError(str(error)) from error
         return Decision([], None)

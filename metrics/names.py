@@ -14,8 +14,8 @@ The MBean `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` begins `kafk
 | text      | `..{word=}`                                  | `.._info{word=}`                                |
 
 Where both dialects have one name there is one family. Hyphens become underscores (but `-ms` is joined to the word
-before it, as in Yammer's names); a hyphenated type is also spelt without any (`raft_metrics`, `raftmetrics`). A label in
-camel case is given in lower case as well, on the same series: two series would double every sum.
+before it, as in Yammer's names); a hyphenated type is also spelt without any (`raft_metrics`, `raftmetrics`). A label
+in camel case is given in lower case as well, on the same series: two series would double every sum.
 
 What is not a counter or summary to Prometheus' rules (Confluent's names for counts) is untyped.
 """

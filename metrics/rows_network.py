@@ -191,7 +191,7 @@ def _channel(type_: str, labels: tuple[str, ...]) -> dict[str, Metric]:
 
 CHANNELS = {
     name: _channel(f"{name}-metrics", ("BrokerId",))
-    for name in ("alter-partition", "forwarding", "heartbeat", "registration")
+    for name in ("alter-partition", "directory-assignments", "forwarding", "heartbeat")
 }
 CHANNELS["raft-channel"] = _channel("raft-channel-metrics", ())
 CHANNELS["txn-marker-channel"] = _channel("txn-marker-channel-metrics", ())

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.protocol.errors import MalformedMessageError
@@ -33,6 +33,15 @@ class NodeConnectionError(OSError):
     """The node could not be reached, did not answer in time, hung up, or sent something that is no answer."""
 
 
+class TrafficObserver(Protocol):
+    """Who counts what goes over connections; called by the using thread."""
+
+    def connected(self) -> None: ...
+    def closed(self) -> None: ...
+    def sent(self, size_bytes: int) -> None: ...
+    def received(self, size_bytes: int) -> None: ...
+
+
 class NodeConnection:
     """A connection to `host:port`, made on first use and again after a failure.
 
@@ -47,12 +56,14 @@ class NodeConnection:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         client_id: str = "barnabas",
         clock: Clock | None = None,
+        traffic: TrafficObserver | None = None,
     ) -> None:
         self.host = host  # fixed before start
         self.port = port  # fixed before start
         self._timeout_ms = timeout_ms  # fixed before start
         self._client_id = client_id  # fixed before start
         self._clock = clock or SystemClock()  # fixed before start
+        self._traffic = traffic  # fixed before start
         self._socket: socket.socket | None = None  # owner: the using thread; abort() only shuts it down
         self._correlation_id = 0  # owner: the using thread
         self._is_aborted = False  # set once, by any thread
@@ -73,6 +84,8 @@ class NodeConnection:
             raise NodeConnectionError(f"cannot connect to {self.host}:{self.port}: {_reason(error)}") from error
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
+        if self._traffic is not None:
+            self._traffic.connected()
         self._refuse_if_aborted()  # Why again: an abort meanwhile saw no socket to shut down.
 
     def send(self, message: Any, version: int, *, timeout_ms: int | None = None) -> Any:
@@ -83,8 +96,13 @@ class NodeConnection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         header = RequestHeader(message.API_KEY, version, self._correlation_id, self._client_id)
         try:
-            self._send_all(encode_request(header, message), deadline_ns)
+            request = encode_request(header, message)
+            self._send_all(request, deadline_ns)
+            if self._traffic is not None:
+                self._traffic.sent(len(request))
             frame = self._receive_frame(deadline_ns)
+            if self._traffic is not None:
+                self._traffic.received(_SIZE.size + len(frame))
             return self._decode(message.API_KEY, version, frame)
         except (OSError, MalformedMessageError) as error:
             self.close()
@@ -108,6 +126,8 @@ class NodeConnection:
         sock, self._socket = self._socket, None
         if sock is not None:
             sock.close()
+            if self._traffic is not None:
+                self._traffic.closed()
 
     def __enter__(self) -> NodeConnection:
         return self

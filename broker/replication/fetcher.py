@@ -37,6 +37,7 @@ from broker.replication.partition import Partition
 from broker.replication.role import EpochEnd
 from broker.storage.log import UnexpectedAppendOffsetError
 from broker.storage.log_types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
+from metrics.meters import Meter
 
 if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
@@ -81,6 +82,7 @@ class ReplicaFetcher:
     ) -> None:
         # Fixed before start.
         self.leader_id = leader_id
+        self.index = index
         self._manager = manager
         self._config = manager.config
         self._clock = manager.clock
@@ -94,6 +96,9 @@ class ReplicaFetcher:
         self._condition = threading.Condition()
         self._states: dict[TopicPartition, FetchState] = {}
         self._is_stopping = False
+        self.fetches = Meter(manager.registry.now_s())  # marked by the fetcher's thread
+        self.bytes_in = Meter(manager.registry.now_s())  # likewise
+        self.failed: set[TopicPartition] = set()  # guarded by: _condition; given up, until they are added anew
         self.lags: dict[TopicPartition, int] = {}  # owner: the fetcher's thread; records behind the leader's watermark
         self._thread = ServiceThread(
             f"ReplicaFetcherThread-{index}-{leader_id}", f"fetch-{index}-{leader_id}", self._run
@@ -107,6 +112,7 @@ class ReplicaFetcher:
         """Fetch these too."""
         states = {partition.tp: initial_state(partition) for partition in partitions}
         with self._condition:
+            self.failed -= states.keys()
             self._states.update(states)
             self._condition.notify_all()
 
@@ -116,6 +122,11 @@ class ReplicaFetcher:
             for tp in tps:
                 self._states.pop(tp, None)
                 self.lags.pop(tp, None)
+                self.failed.discard(tp)
+
+    def is_dead(self) -> bool:
+        """Whether the thread ended though nobody told it to."""
+        return not self._is_stopping and self._thread.ident is not None and not self._thread.is_alive()
 
     def is_idle(self) -> bool:
         """Whether there is nothing to fetch."""
@@ -189,6 +200,7 @@ class ReplicaFetcher:
             forgotten_topics_data=_forgotten(build.forgotten),
         )
         response = self._send(request, FETCH_VERSION)
+        self.fetches.mark()
         error = ErrorCode(response.error_code)
         if error != ErrorCode.NONE:
             log.info("fetch from broker %d refused: %s", self.leader_id, error.name)
@@ -251,6 +263,9 @@ class ReplicaFetcher:
                     fetch_offset=info.last_offset + 1, last_fetched_epoch=info.leader_epoch, delayed_until_ms=0
                 )
                 self._manager.stats.replication_bytes_in(info.size_in_bytes)
+                self.bytes_in.mark(info.size_in_bytes)
+                if partition.is_reassigning():
+                    self._manager.stats.reassignment_bytes_in(info.size_in_bytes)
                 self._quota.record(partition.tp, info.size_in_bytes)
         self.lags[partition.tp] = max(0, data.high_watermark - following.fetch_offset)
         if partition.update_follower_watermarks(data.high_watermark, data.log_start_offset):
@@ -319,6 +334,7 @@ class ReplicaFetcher:
         with self._condition:
             if self._states.get(tp) is asked:
                 del self._states[tp]
+                self.failed.add(tp)
 
     def _topics(self, changed: dict[TopicPartition, Wanted]) -> list[wire.FetchTopic]:
         topics: dict[bytes, wire.FetchTopic] = {}

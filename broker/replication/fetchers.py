@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
     from broker.replication.partition import Partition
     from broker.replication.replica_manager import ReplicaManager
+    from metrics.catalogue import Metric
+    from metrics.meters import Meter
+    from metrics.registry import Labels
 
 CLIENT_ID = "Replica"
 
@@ -35,7 +38,7 @@ class ReplicaFetchers:
         self._lock = threading.Lock()
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}  # guarded by: _lock; by (leader, index)
         self._addresses: dict[int, tuple[str, int]] = {}  # guarded by: _lock; as pushes tell them
-        manager.registry.gauge(catalogue.FETCHER_MAX_LAG, self._max_lag, clientId=CLIENT_ID)
+        self._register()
 
     def follow(self, partitions: Iterable[Partition], leaders: Mapping[int, tuple[str, int]]) -> None:
         """Start fetching these from the leaders in their roles; `leaders` tells where these are."""
@@ -97,6 +100,45 @@ class ReplicaFetchers:
         for fetcher in idle.values():
             fetcher.begin_shutdown()
 
-    def _max_lag(self) -> int:
+    # Metrics
+
+    def fetchers(self) -> list[ReplicaFetcher]:
+        """Every fetcher that there is now."""
         with self._lock:
-            return max((fetcher.max_lag() for fetcher in self._fetchers.values()), default=0)
+            return list(self._fetchers.values())
+
+    def _register(self) -> None:
+        registry = self._manager.registry
+        gauges: dict[Metric, Callable[[], float]] = {
+            catalogue.FETCHER_MAX_LAG: lambda: max((f.max_lag() for f in self.fetchers()), default=0),
+            catalogue.FETCHER_MIN_FETCH_RATE: self._min_fetch_rate,
+            catalogue.FETCHER_FAILED_PARTITIONS_COUNT: lambda: sum(len(f.failed) for f in self.fetchers()),
+            catalogue.FETCHER_DEAD_THREAD_COUNT: lambda: sum(f.is_dead() for f in self.fetchers()),
+        }
+        for row, read in gauges.items():
+            registry.gauge(row, read, clientId=CLIENT_ID)
+        registry.table((catalogue.FETCHER_LAG,), self._lags)
+        registry.source(self._meters)
+
+    def _min_fetch_rate(self) -> float:
+        now_s = self._manager.registry.now_s()
+        return min((f.fetches.snapshot(now_s)[1].one_minute for f in self.fetchers()), default=0.0)
+
+    def _lags(self) -> list[tuple[Labels, tuple[int]]]:
+        return [
+            ((_client_id(fetcher), tp.topic, str(tp.partition)), (lag,))
+            for fetcher in self.fetchers()
+            for tp, lag in list(fetcher.lags.items())
+        ]
+
+    def _meters(self) -> Iterator[tuple[Metric, Labels, Meter]]:
+        for fetcher in self.fetchers():
+            host, port = self._address(fetcher.leader_id) or ("", 0)
+            labels = (_client_id(fetcher), host, str(port))
+            yield catalogue.FETCHER_REQUESTS_PER_SEC, labels, fetcher.fetches
+            yield catalogue.FETCHER_BYTES_PER_SEC, labels, fetcher.bytes_in
+
+
+def _client_id(fetcher: ReplicaFetcher) -> str:
+    """Kafka's name of a fetcher in its metrics."""
+    return f"ReplicaFetcherThread-{fetcher.index}-{fetcher.leader_id}"

@@ -68,6 +68,7 @@ class LogRegistry:
         self._preferred: dict[TopicPartition, LogDirectory] = {}  # guarded by: _lock; where to make a log to come
         self._to_delete: list[Log] = []  # guarded by: _lock
         self._node_id = -1  # fixed before start
+        self.on_flush: Callable[[float], None] | None = None  # fixed before start; told the ms of each flush
         self._has_loaded = False  # owner: the starting thread
 
     # Looking
@@ -175,7 +176,7 @@ class LogRegistry:
             clean_shutdown=found.is_clean,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
         ).load()
-        return Log(
+        opened = Log(
             self._fs,
             path,
             found.tp,
@@ -187,6 +188,8 @@ class LogRegistry:
             on_truncated=self._on_truncated,
             full_validation=self._config.barnabas_record_validation == "full",
         )
+        opened.on_flush = self.on_flush
+        return opened
 
     def _on_truncated(self, target: LogBase, offset: int) -> None:
         if self.watcher is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
+from barnabas.common.clock import NS_PER_MS
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import (
     LEADER_EPOCH_OFFSET,
@@ -348,6 +349,7 @@ class LogWriter(LogBase):
             pending = self._unflushed_segments(recovery_point, offset)
             if not pending:
                 return
+            started_ns = self._clock.monotonic_ns()
             with self._disk_errors():
                 for segment in pending:
                     if segment is self._segments.active:
@@ -360,6 +362,8 @@ class LogWriter(LogBase):
             with self._lock:
                 self.last_flushed_ms = self._clock.wall_ms()
                 self.recovery_point = max(self.recovery_point, min(offset, self._end.offset))
+            if self.on_flush is not None:
+                self.on_flush((self._clock.monotonic_ns() - started_ns) / NS_PER_MS)
 
     def _unflushed_segments(self, recovery_point: int, offset: int) -> list[LogSegment]:
         """Return the segments with something to make durable between the recovery point and `offset`."""
