@@ -30,6 +30,7 @@ from broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
 from broker.coordinators.transaction_verification import TransactionVerification
 from broker.dir_assignments import DirAssignments
 from broker.dynamic_config import DynamicConfig, ResourceType, keep_logs_configured, keep_throttled
+from broker.dynamic_resources import DynamicResources
 from broker.fetch_sessions import FetchSessions
 from broker.handlers import HandlerPool
 from broker.lag_exporter import LagExporter
@@ -132,6 +133,16 @@ class BrokerServer:
         self.page = MetricsServer(registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock)
         self.page.add_page("/readyz", self._readiness)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
+        DynamicResources(
+            self.services.dynamic_config,
+            self._scheduler,
+            {
+                "background.threads": self._scheduler.resize,
+                "num.io.threads": self.handlers.resize,
+                "num.replica.fetchers": self.fetchers.resize,
+            },
+            self.sockets,
+        )
         process.register(registry)
         broker_metrics.register(self, request_log.metrics)
         self.lag_exporter = LagExporter(

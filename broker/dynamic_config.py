@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.config")
 
 ALL_BROKERS: Final = ""
+#: Keys that may be set for one listener (`listener.name.<listener>.<key>`) of all brokers.
+LISTENER_KEYS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 
 
 class ResourceType(IntEnum):
@@ -163,7 +165,7 @@ class DynamicConfig:
         """Raise ConfigError unless the broker resource `name` ("" for all brokers) may have these settings."""
         for key_name, text in wanted.items():
             self._check_key(BROKER_KEYS.get(_base(key_name)), key_name, per_broker=name != ALL_BROKERS)
-            key = BROKER_KEYS.get(key_name) or DYNAMIC_KEYS.get(key_name)
+            key = BROKER_KEYS.get(_base(key_name)) or DYNAMIC_KEYS.get(key_name)
             if key is not None:
                 key.parse(text)
         cluster = wanted if name == ALL_BROKERS else self.cluster_overrides()
@@ -190,7 +192,8 @@ class DynamicConfig:
             return  # as Kafka: a key that nobody knows may be meant for a plug-in
         if not key.live:
             raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
-        if key.mode is Mode.PER_BROKER and not per_broker:
+        is_of_listener = name != key.name and key.name not in LISTENER_KEYS
+        if not per_broker and (is_of_listener or key.mode is Mode.PER_BROKER):
             raise ConfigError(
                 f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
             )
@@ -265,5 +268,6 @@ def keep_logs_configured(dynamic: DynamicConfig, logs: HasLogs) -> None:
             if topic not in configs:
                 configs[topic] = dynamic.topic_config(topic)
             log.update_config(configs[topic])
+            log.producer_state.producer_id_expiration_ms = dynamic.config.producer_id_expiration_ms
 
     dynamic.on_change(update)

@@ -123,11 +123,35 @@ class SocketServer:
             self._end(processor)
 
     def resize(self, processors_per_listener: int) -> None:
-        """Follow a change of num.network.threads."""
+        """Have so many processors for each listener."""
         for acceptor in self.acceptors.values():
-            for processor in acceptor.resize(processors_per_listener):
-                processor.begin_shutdown()
-                self._end(processor)
+            self._resize(acceptor, processors_per_listener)
+
+    def reconfigure(self, dynamic: Mapping[str, str]) -> None:
+        """Follow a changed config; `dynamic` holds what is set at run time, listeners' own keys too.
+
+        Connections of processors that are too many are closed; their clients come again.
+        """
+        config = self._config
+        self.quotas.update(
+            max_connections=config.max_connections,
+            max_per_ip=config.max_connections_per_ip,
+            per_ip_overrides=parse_overrides(config.max_connections_per_ip_overrides),
+            max_creation_rate=config.max_connection_creation_rate,
+        )
+        for name, acceptor in self.acceptors.items():
+            limits = {**listener_overrides(config.originals, name), **listener_overrides(dynamic, name)}
+            self.quotas.update_listener(
+                name,
+                int(limits.get("max.connections", UNLIMITED)),
+                int(limits.get("max.connection.creation.rate", UNLIMITED)),
+            )
+            self._resize(acceptor, int(limits.get("num.network.threads", config.num_network_threads)))
+
+    def _resize(self, acceptor: Acceptor, count: int) -> None:
+        for processor in acceptor.resize(count):
+            processor.begin_shutdown()
+            self._end(processor)
 
     def processors(self) -> list[Processor]:
         """Return all processors, in order of listeners."""
@@ -143,7 +167,7 @@ class SocketServer:
 
     def _add_listener(self, listener: Listener) -> None:
         config = self._config
-        limits = listener_overrides(config, listener.name)
+        limits = listener_overrides(config.originals, listener.name)
         server = net.listen(listener.host, listener.port, backlog(config), config.socket_receive_buffer_bytes)
         self.quotas.add_listener(
             listener.name,
@@ -166,9 +190,7 @@ class SocketServer:
 
     def _make_processor(self, listener: Listener) -> Processor:
         processor_id = next(self._processor_ids)
-        metrics = ProcessorMetrics(
-            self._registry, self._clock, listener.name, processor_id, self._request_log.metrics
-        )
+        metrics = ProcessorMetrics(self._registry, self._clock, listener.name, processor_id, self._request_log.metrics)
         processor = Processor(
             processor_id,
             f"{self._thread_prefix}-kafka-network-thread-{self._config.node_id}-"
@@ -232,7 +254,7 @@ def parse_overrides(value: Any) -> dict[str, int]:
     return overrides
 
 
-def listener_overrides(config: Any, listener_name: str) -> Mapping[str, str]:
+def listener_overrides(texts: Mapping[str, str], listener_name: str) -> Mapping[str, str]:
     """Return the keys given for one listener only (listener.name.<name in lower case>.<key>), without their prefix."""
     prefix = f"listener.name.{listener_name.lower()}."
-    return {key[len(prefix) :]: value for key, value in config.originals.items() if key.startswith(prefix)}
+    return {key[len(prefix) :]: value for key, value in texts.items() if key.startswith(prefix)}

@@ -54,6 +54,7 @@ R = TypeVar("R")
 
 MAX_ELECTIONS_PER_ROUND: Final = 1_000
 UNCLEAN_CHECK_INTERVAL_MS: Final = 300_000
+UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
 
 #: What a new cluster is formatted with.
 BOOTSTRAP_FEATURES: Final = {"metadata.version": 25, "transaction.version": 2}
@@ -171,6 +172,8 @@ class QuorumController:
         if self.channels is not None:
             self.channels.publish(self.committed_image, deltas)
         self._metrics.committed(deltas, self.committed_image)
+        if any(name == UNCLEAN_ELECTION_KEY for delta in deltas for _, _, name in delta.configs):
+            self._last_check_ms["electUnclean"] -= UNCLEAN_CHECK_INTERVAL_MS  # Why: who allows it wants it now
         if any(delta.brokers for delta in deltas):
             self._metrics.show_brokers(self)
 

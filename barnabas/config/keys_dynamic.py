@@ -17,8 +17,5 @@ DYNAMIC_ROWS: tuple[Key, ...] = (
     Key("leader.replication.throttled.rate", LONG, LONG_MAX, MEDIUM, at_least(0),
         "Bytes a second that this broker gives of the replicas named in leader.replication.throttled.replicas.",
         mode=CLUSTER_WIDE, honoured=True, live=True),
-    Key("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, MEDIUM, at_least(0),
-        "Bytes a second that this broker moves between its log directories.",
-        mode=CLUSTER_WIDE, live=True),
 )
 # fmt: on

@@ -128,6 +128,14 @@ class ReplicaFetcher:
         """Whether the thread ended though nobody told it to."""
         return not self._is_stopping and self._thread.ident is not None and not self._thread.is_alive()
 
+    def take_all(self) -> list[Partition]:
+        """Fetch nothing any more; returns what was fetched."""
+        with self._condition:
+            partitions = [state.partition for state in self._states.values()]
+            self._states = {}
+            self.lags.clear()
+        return partitions
+
     def is_idle(self) -> bool:
         """Whether there is nothing to fetch."""
         return not self._states

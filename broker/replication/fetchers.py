@@ -48,8 +48,7 @@ class ReplicaFetchers:
         for partition in partitions:
             tps.append(partition.tp)
             if partition.leader_id >= 0:
-                index = zlib.crc32(str(partition.tp).encode()) % count
-                wanted.setdefault((partition.leader_id, index), []).append(partition)
+                wanted.setdefault((partition.leader_id, _index(partition.tp, count)), []).append(partition)
         with self._lock:
             self._addresses.update(leaders)
             for fetcher in self._fetchers.values():
@@ -66,6 +65,16 @@ class ReplicaFetchers:
         with self._lock:
             for fetcher in self._fetchers.values():
                 fetcher.remove(listed)
+        self._stop_idle()
+
+    def resize(self, count: int) -> None:
+        """Have `count` fetchers a leader (num.replica.fetchers): every partition goes to the one it belongs to now."""
+        with self._lock:
+            held = [partition for fetcher in self._fetchers.values() for partition in fetcher.take_all()]
+            for partition in held:
+                if partition.leader_id >= 0 and not partition.is_leader:
+                    index = _index(partition.tp, count)
+                    self._fetcher_locked((partition.leader_id, index)).add([partition])
         self._stop_idle()
 
     def shutdown(self) -> None:
@@ -142,3 +151,8 @@ class ReplicaFetchers:
 def _client_id(fetcher: ReplicaFetcher) -> str:
     """Kafka's name of a fetcher in its metrics."""
     return f"ReplicaFetcherThread-{fetcher.index}-{fetcher.leader_id}"
+
+
+def _index(tp: TopicPartition, count: int) -> int:
+    """Which of a leader's fetchers copies the partition."""
+    return zlib.crc32(str(tp).encode()) % count

@@ -87,11 +87,12 @@ class Scheduler:
     """A pool of threads for background work."""
 
     def __init__(self, background_threads: int, clock: Clock, name: str = "kafka-scheduler") -> None:
-        self._threads_max = background_threads
+        self._threads_max = background_threads  # guarded by: _changed; see `resize`
         self._name = name
         self._changed = threading.Condition()  # guards all below
         self._heap = _TaskHeap(clock)
         self._threads: list[ServiceThread] = []
+        self._started = 0
         self._idle = 0
         self._stopped = False
 
@@ -114,9 +115,16 @@ class Scheduler:
             self._changed.notify()
         return task
 
+    def resize(self, background_threads: int) -> None:
+        """Use at most so many threads from now on; those too many end when their tasks do."""
+        with self._changed:
+            self._threads_max = background_threads
+            self._changed.notify_all()
+
     def _start_thread(self) -> None:
         if len(self._threads) < self._threads_max:
-            number = len(self._threads)
+            number = self._started
+            self._started += 1
             thread = ServiceThread(f"{self._name}-{number}", f"scheduler-{number}", self._run, daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -131,9 +139,14 @@ class Scheduler:
                 self._heap.repeat(task)
 
     def _next_task(self) -> Task | None:
-        """Wait for a task that is due; None once the scheduler stops."""
+        """Wait for a task that is due; None once the scheduler stops, or has a thread too many."""
         with self._changed:
             while not self._stopped:
+                if len(self._threads) > self._threads_max:
+                    current = threading.current_thread()
+                    self._threads = [thread for thread in self._threads if thread is not current]
+                    self._changed.notify()  # Why: a wake-up for a task may have been ours
+                    return None
                 task = self._heap.pop_due()
                 if task is not None:
                     if self._idle == 0 and self._heap.tasks:

@@ -58,14 +58,14 @@ def test_unusable_values_are_passed_over(dynamic: DynamicConfig, caplog: pytest.
         [
             record(BROKER, "", "min.insync.replicas", "0"),
             record(BROKER, "", "log.segment.bytes", "2000000"),
-            record(BROKER, "", "num.io.threads", "99"),
+            record(BROKER, "", "num.partitions", "99"),
             record(TOPIC, "a", "retention.ms", "soon"),
             record(TOPIC, "a", "segment.bytes", "3000000"),
         ],
         is_full=False,
     )
     assert (dynamic.config.min_insync_replicas, dynamic.config.log_segment_bytes) == (3, 2_000_000)
-    assert dynamic.config.num_io_threads == 8
+    assert dynamic.config.num_partitions == 1
     topic = dynamic.topic_config("a")
     assert (topic.retention_ms, topic.segment_bytes) == (604_800_000, 3_000_000)
     assert caplog.text.count("is passed over") == 2
@@ -89,7 +89,10 @@ def test_logs_follow(dynamic: DynamicConfig) -> None:
 
     def log(topic: str, partition: int) -> Any:
         tp = TopicPartition(topic, partition)
-        return SimpleNamespace(topic_partition=tp, update_config=lambda config: taken.append((tp, config)))
+        producers = SimpleNamespace(producer_id_expiration_ms=0)
+        return SimpleNamespace(
+            topic_partition=tp, update_config=lambda config: taken.append((tp, config)), producer_state=producers
+        )
 
     logs = [log("a", 0), log("a", 1), log("b", 0)]
     keep_logs_configured(dynamic, SimpleNamespace(all_logs=lambda: logs))
@@ -99,6 +102,8 @@ def test_logs_follow(dynamic: DynamicConfig) -> None:
     taken.clear()
     dynamic.apply_records([record(BROKER, "", "log.retention.ms", "9")], is_full=False)
     assert [(tp.topic, config.retention_ms) for tp, config in taken] == [("a", 7), ("a", 7), ("b", 9)]
+    dynamic.apply_records([record(BROKER, "", "producer.id.expiration.ms", "77")], is_full=False)
+    assert [log.producer_state.producer_id_expiration_ms for log in logs] == [77, 77, 77]
     taken.clear()
     dynamic.apply_records([record(GROUP, "g", "consumer.session.timeout.ms", "46000")], is_full=False)
     assert taken == []

@@ -459,6 +459,16 @@ def test_pools_can_be_resized(network: Network, bystander: Client) -> None:
         client.sock.close()
 
 
+def test_limits_follow_the_config(network: Network, bystander: Client) -> None:
+    server, config = network.server, network.server._config
+    config.max_connections_per_ip = 1
+    config.num_network_threads = 2
+    server.reconfigure({"listener.name.plaintext.max.connections": "100"})
+    assert [len(acceptor.processors) for acceptor in server.acceptors.values()] == [2] * len(server.acceptors)
+    with network.client() as second:
+        assert second.is_closed_by_server(), "one from this address is enough"
+
+
 def _is_gone(client: Client) -> bool:
     client.send(heartbeat("ok", 77))
     try:

@@ -15,6 +15,7 @@ from controller.image import NO_LEADER, Image
 from controller.producer_ids import allocate_producer_ids
 from controller.topics import create_topics, delete_topics
 from tests.controller.rig import Rig, manual_topic
+from tests.controller.test_push import set_config
 
 
 def contents(image: Image) -> tuple[object, ...]:
@@ -104,6 +105,20 @@ def test_unclean_elections_happen_where_a_topic_allows_them() -> None:
     assert rig.partition("safe").leader == NO_LEADER
     assert rig.partition("risky").leader == 1
     assert rig.partition("risky").isr == (1,)
+
+
+def test_unclean_elections_follow_soon_when_they_are_allowed() -> None:
+    rig = Rig()
+    rig.join(0, 1)
+    rig.create("t", [[0, 1]])
+    for broker_id in (1, 0):
+        rig.heartbeat(broker_id, want_fence=True)
+    rig.heartbeat(1)
+    rig.tick(1)
+    assert rig.partition("t").leader == NO_LEADER
+    set_config(rig, "t", "unclean.leader.election.enable", "true")
+    rig.tick(1)
+    assert rig.partition("t").leader == 1
 
 
 def test_events_of_one_group_see_each_other_and_share_one_fsync() -> None:

@@ -65,7 +65,8 @@ def test_every_key_is_described_with_its_default(type_: int, name: str, keys: An
 def test_only_what_is_applied_at_run_time_can_be_changed() -> None:
     described = {config.name: config for config in describe(make_services(), ResourceType.BROKER, "1").configs}
     assert not described["log.segment.bytes"].read_only
-    assert described["num.io.threads"].read_only
+    assert described["num.partitions"].read_only
+    assert not described["num.io.threads"].read_only
     assert described["listeners"].read_only
     topic = describe(make_services(), ResourceType.TOPIC, "a")
     assert not any(config.read_only for config in topic.configs)

@@ -22,7 +22,7 @@ def request(type_: int, name: str, **texts: str | None) -> AlterConfigsRequest:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (request(ResourceType.BROKER, "1", num_io_threads="4"), "Cannot update these configs dynamically: ["),
+        (request(ResourceType.BROKER, "1", num_partitions="4"), "Cannot update these configs dynamically: ["),
         (
             request(ResourceType.BROKER, "9", log_segment_bytes="2000000"),
             "Unexpected broker id, expected 1, but received 9",

@@ -45,7 +45,7 @@ def refusal(services: Any, asked: AlterConfigsResource) -> tuple[int, str | None
 @pytest.mark.parametrize(
     ("type_", "name", "change", "code", "message"),
     [
-        (ResourceType.BROKER, "1", ("num.io.threads", SET, "4"), 42, "Cannot update these configs dynamically: ["),
+        (ResourceType.BROKER, "1", ("num.partitions", SET, "4"), 42, "Cannot update these configs dynamically: ["),
         (ResourceType.BROKER, "2", ("log.segment.bytes", SET, "2000000"), 42, "Unexpected broker id, expected 1, but"),
         (
             ResourceType.BROKER,
@@ -101,7 +101,7 @@ def test_levels_of_loggers_change_at_once_unless_only_asked() -> None:
 def test_the_controller_is_asked_for_the_rest_and_the_answers_are_joined(version: int) -> None:
     services = make_services()
     set_configs(services, ResourceType.BROKER, "", log_cleanup_policy="delete")
-    bad = resource(ResourceType.BROKER, "1", ("num.io.threads", SET, "4"))
+    bad = resource(ResourceType.BROKER, "1", ("num.partitions", SET, "4"))
     topic = resource(ResourceType.TOPIC, "a", ("retention.ms", SET, "1"))
     brokers = resource(ResourceType.BROKER, "", ("log.cleanup.policy", APPEND, "compact"))
     asked = make_request(API, request(topic, bad, brokers), version)
@@ -131,7 +131,7 @@ def test_the_controller_is_asked_for_the_rest_and_the_answers_are_joined(version
 
 def test_a_controller_that_does_not_answer() -> None:
     services = make_services()
-    bad = resource(ResourceType.BROKER, "1", ("num.io.threads", SET, "4"))
+    bad = resource(ResourceType.BROKER, "1", ("num.partitions", SET, "4"))
     topic = resource(ResourceType.TOPIC, "a", ("retention.ms", SET, "1"))
     answer = API.handle(services, make_request(API, request(bad, topic)))
     assert isinstance(answer, Park)

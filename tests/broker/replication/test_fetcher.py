@@ -11,6 +11,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k01_fetch as fetch_wire
 from barnabas.protocol.messages import k02_list_offsets as list_wire
 from broker.replication.fetcher import ReplicaFetcher
+from broker.replication.fetchers import ReplicaFetchers
 from tests.support.broker_room import BrokerRoom, batch, state, topic_id
 
 TP = TopicPartition("t", 0)
@@ -168,3 +169,36 @@ def test_a_corrupt_batch_is_not_appended(room, fetcher, leader):
     turn(fetcher)
     assert room.manager.partition(TP).log.log_end_offset == 0
     assert not fetcher._states[TP].is_ready(room.clock.monotonic_ms())
+
+
+def test_fetchers_can_become_more_and_fewer():
+    room = BrokerRoom()
+    names = [f"t{number}" for number in range(12)]
+    room.push({name: [state(2, (1, 2))] for name in names})
+    fetchers = ReplicaFetchers(room.manager, lambda: 10)
+    fetchers.follow([room.manager.partition(TopicPartition(name, 0)) for name in names], {})
+    assert set(fetchers._fetchers) == {(2, 0)}
+    fetchers.resize(2)
+    assert set(fetchers._fetchers) == {(2, 0), (2, 1)}
+    held = [set(fetcher._states) for fetcher in fetchers._fetchers.values()]
+    assert all(held)
+    assert set.union(*held) == {TopicPartition(name, 0) for name in names}
+    fetchers.resize(1)
+    assert set(fetchers._fetchers) == {(2, 0)}
+    assert len(fetchers._fetchers[2, 0]._states) == 12
+    fetchers.shutdown()
+    room.close()
+
+
+def test_what_a_throttle_holds_back_is_not_asked_for(room, fetcher, leader):
+    quota = room.manager.quotas.follower
+    quota.set_limit(10)
+    quota.throttle("t", ["0:1"], 1)
+    leader.answers = [said(written(b"a" * 100), high_watermark=5), said(high_watermark=2)]
+    turn(fetcher)
+    assert fetcher._wait_for_work() == {}, "it has used more than it may, and lags"
+    room.clock.advance_ms(20_000)
+    assert set(fetcher._wait_for_work()) == {TP}
+    quota.record(TP, 1000)
+    fetcher.lags[TP] = 0
+    assert set(fetcher._wait_for_work()) == {TP}, "one in sync is never held back"

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.common.clock import FakeClock, SystemClock
 from broker.storage.scheduler import ManualScheduler, Scheduler
+from tests.support.waiting import eventually
 
 
 def test_tasks_run_when_due_and_in_order() -> None:
@@ -65,4 +66,22 @@ def test_threads_start_only_when_needed() -> None:
     scheduler.schedule_once("far", lambda: None, 3_600_000)
     scheduler.schedule_once("farther", lambda: None, 2**62)
     assert len(scheduler._threads) <= 2
+    scheduler.shutdown()
+
+
+def test_the_number_of_threads_can_change() -> None:
+    scheduler = Scheduler(3, SystemClock())
+
+    def meet(count: int) -> None:
+        together = threading.Barrier(count + 1)
+        for number in range(count):
+            scheduler.schedule_once(f"meet-{number}", lambda: together.wait(10))
+        together.wait(10)
+
+    meet(3)
+    scheduler.resize(1)
+    eventually("two threads end", lambda: len(scheduler._threads) == 1)
+    meet(1)
+    scheduler.resize(4)
+    meet(4)
     scheduler.shutdown()
