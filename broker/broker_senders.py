@@ -72,9 +72,10 @@ class BrokerSenders(Generic[T]):
                 sender.thread.start()
         sender.put(item)
 
-    def queue_size(self) -> int:
-        """Items that wait."""
-        return sum(len(sender.items) for sender in list(self._senders.values()))
+    def queue_size(self, destination: int | None = None) -> int:
+        """Items that wait: for one broker, or for all."""
+        senders = list(self._senders.items())
+        return sum(len(sender.items) for id_, sender in senders if destination in (None, id_))
 
     def shutdown(self) -> None:
         """End the threads; what is queued is dropped."""

@@ -24,6 +24,7 @@ from broker.apis.services import Purgatories, Services
 from broker.apis.table import TABLE
 from broker.auto_topic_creation import AutoTopicCreation
 from broker.controller_channel import ControllerChannel
+from broker.coordinators import coordinator_metrics
 from broker.coordinators.group_coordinator import GroupCoordinator
 from broker.coordinators.transaction_coordinator import TransactionCoordinator
 from broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
@@ -36,7 +37,7 @@ from broker.handlers import HandlerPool
 from broker.lag_exporter import LagExporter
 from broker.lifecycle import Advertised, BrokerState, Lifecycle
 from broker.log_dir_failures import LogDirFailures
-from broker.metadata_cache import MetadataCache
+from broker.metadata_cache import TRANSACTION_STATE_TOPIC, MetadataCache
 from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
 from broker.replication.alter_partition import AlterPartitions
@@ -130,7 +131,7 @@ class BrokerServer:
         self.handlers = HandlerPool(
             config.num_io_threads, self.channel, self._served, self.services, request_log, registry, clock
         )
-        self.page = MetricsServer(registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock)
+        self.page: MetricsServer = MetricsServer(registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock)
         self.page.add_page("/readyz", self._readiness)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         DynamicResources(
@@ -145,6 +146,9 @@ class BrokerServer:
         )
         process.register(registry)
         broker_metrics.register(self, request_log.metrics)
+        coordinator_metrics.register_transactions(
+            registry, self.transaction_coordinator, self.marker_sender, self._transaction_log_bytes
+        )
         self.lag_exporter = LagExporter(
             registry, self.metadata_cache, clock, self.broker_id, config.inter_broker_listener_name
         )
@@ -326,6 +330,10 @@ class BrokerServer:
     def _readiness(self) -> Page:
         """What an orchestrator asks: whether clients can use this broker now. For /healthz it is enough to be alive."""
         return readiness(self.lifecycle.state.name, is_ready=self.lifecycle.state == BrokerState.RUNNING)
+
+    def _transaction_log_bytes(self) -> int:
+        logs = self.log_manager.all_logs()
+        return sum(log.size_in_bytes for log in logs if log.topic_partition.topic == TRANSACTION_STATE_TOPIC)
 
     def _broker_epoch(self) -> int:
         return self.lifecycle.epoch

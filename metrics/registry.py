@@ -75,7 +75,7 @@ class Registry:
         return self._get(row, (Kind.AVG_MAX,), labels, AvgMax, lambda: AvgMax(self.now_s))
 
     # What is counted elsewhere; `read` is called at each scrape, so it must be quick and take no long-held lock. A
-    # second registration with the same labels replaces the first
+    # second registration with the same labels (of a table: the same rows) replaces the first
 
     def gauge(self, row: Metric, read: Callable[[], float], **labels: object) -> Gauge:
         return self._set(row, (Kind.GAUGE, Kind.COUNTER), labels, Gauge(read))
@@ -143,6 +143,7 @@ class Registry:
 
     def _add_table(self, table: Table) -> None:
         with self._lock:
+            self._tables = [known for known in self._tables if known.rows != table.rows]
             assert not any(row in known.rows for known in self._tables for row in table.rows), "a row is in one table"
             self._tables.append(table)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,8 +30,9 @@ from broker.coordinators.consumer_context import ConsumerContext
 from broker.coordinators.consumer_group import ConsumerGroup
 from broker.coordinators.consumer_group_situation import ConsumerGroupSettings, GroupTimes
 from broker.coordinators.consumer_group_types import Heartbeat
+from broker.coordinators.coordinator_metrics import GroupSensors, register_groups
 from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupSettings, GroupState
+from broker.coordinators.group_events import GroupSettings
 from broker.coordinators.loader import load
 from broker.coordinators.metadata_watch import MetadataWatch
 from broker.coordinators.offsets import FetchedTopic, TopicWanted
@@ -41,7 +41,6 @@ from broker.coordinators.shard_consumer import Committer, HeartbeatReply
 from broker.coordinators.shard_core import ShardContext, ShardState
 from broker.metadata_cache import GROUP_METADATA_TOPIC
 from broker.timing_wheel import Timer
-from metrics import catalogue
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
@@ -58,14 +57,6 @@ T = TypeVar("T")
 MS_PER_MINUTE = 60_000
 REAPER_WAIT_MS_MAX = 60_000
 HASHES_CACHED = 4096
-
-STATE_GAUGES = {
-    GroupState.EMPTY: catalogue.NUM_GROUPS_EMPTY,
-    GroupState.PREPARING_REBALANCE: catalogue.NUM_GROUPS_PREPARING_REBALANCE,
-    GroupState.COMPLETING_REBALANCE: catalogue.NUM_GROUPS_COMPLETING_REBALANCE,
-    GroupState.STABLE: catalogue.NUM_GROUPS_STABLE,
-    GroupState.DEAD: catalogue.NUM_GROUPS_DEAD,
-}
 
 
 @lru_cache(maxsize=HASHES_CACHED)
@@ -112,7 +103,8 @@ class GroupCoordinator:
         self._is_running = False  # set by start, cleared by shutdown
         self._loader_thread = ServiceThread("group-metadata-manager-0", "group-meta-0", self._work)
         self._reaper_thread = ServiceThread("group-coordinator-reaper", "group-reaper", self._reap)
-        self._register_gauges(registry)
+        self._context.sensors = GroupSensors(registry)
+        register_groups(registry, self)
 
     # Life
 
@@ -199,6 +191,8 @@ class GroupCoordinator:
             shard.close()
             return
         shard.activate()
+        if self._context.sensors is not None:
+            self._context.sensors.load_time.record(self._context.clock.monotonic_ms() - started_ms)
         log.info(
             "Loaded %d groups and %d offsets of %s from %d records in %d ms", shard.group_count, shard.offsets.count,
             shard.tp, count, self._context.clock.monotonic_ms() - started_ms,
@@ -409,17 +403,9 @@ class GroupCoordinator:
         for shard, ids in by_shard.items():
             shard.delete_groups(ids, gathering.add)
 
-    # Metrics
-
-    def _register_gauges(self, registry: Registry) -> None:
-        registry.gauge(catalogue.NUM_OFFSETS, lambda: sum(s.offsets.count for s in list(self._shards.values())))
-        registry.gauge(catalogue.NUM_GROUPS, lambda: sum(s.group_count for s in list(self._shards.values())))
-        for state, row in STATE_GAUGES.items():
-            registry.gauge(row, partial(self._count, state))
-
-    def _count(self, state: GroupState) -> int:
-        shards = list(self._shards.values())
-        return Counter(group.state for shard in shards for group in list(shard.groups.values()))[state]
+    def shards(self) -> list[Shard]:
+        """Every shard there is now, for metrics; look at them without changing anything."""
+        return list(self._shards.values())
 
 
 class Gathering:

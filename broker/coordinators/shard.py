@@ -181,6 +181,8 @@ class Shard(ClassicInConsumerShard):
         self, group_id: str, producer_id: int, commits: Sequence[OffsetCommit], first_offset: int
     ) -> None:
         self._ensure_group_locked(group_id)
+        if self._context.sensors is not None:
+            self._context.sensors.commits.record(len(commits))
         for index, commit in enumerate(commits):
             committed = commit.committed._replace(record_offset=first_offset + index)
             self.offsets.put_pending(producer_id, group_id, commit.topic, commit.partition, committed)
@@ -287,6 +289,8 @@ class Shard(ClassicInConsumerShard):
         ]
 
         def settled(error: ErrorCode) -> None:
+            if not error and self._context.sensors is not None:
+                self._context.sensors.deletions.record(len(doomed))
             self._mailbox.say(partial(reply, error, {} if error else errors))
 
         self._remove_offsets_locked(doomed, [], settled)

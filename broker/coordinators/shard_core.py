@@ -42,6 +42,7 @@ from broker.timing_wheel import CallbackTask
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
+    from broker.coordinators.coordinator_metrics import GroupSensors
     from broker.storage.verification import VerificationGuard
     from broker.timing_wheel import Timer
 
@@ -86,6 +87,7 @@ class ShardContext:
     metadata_max_chars: int = 4096
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_check_ms: int = 600_000
+    sensors: GroupSensors | None = None
 
 
 @dataclass(slots=True)
@@ -262,6 +264,8 @@ class ShardCore:
             elif not is_current:
                 continue
             elif isinstance(effect, ev.StartTimer):
+                if effect.key == ev.SYNC_TIMER and self._context.sensors is not None:
+                    self._context.sensors.completed_rebalances.record()  # it starts once a generation
                 self._timers.start(group.group_id, effect.key, effect.delay_ms, effect.event)
             elif isinstance(effect, ev.StopTimer):
                 self._timers.stop(group.group_id, effect.key)
@@ -417,6 +421,8 @@ class ShardCore:
                 empty.append(group.group_id)
         if doomed or empty:
             log.info("Removing %d expired offsets and %d groups of %s", len(doomed), len(empty), self.tp)
+            if self._context.sensors is not None:
+                self._context.sensors.expirations.record(len(doomed))
             self._remove_offsets_locked(doomed, empty, log_failure)
 
     def _ensure_group_locked(self, group_id: str) -> None:

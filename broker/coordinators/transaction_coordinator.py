@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from broker.metadata_cache import MetadataCache
     from broker.storage.scheduler import TaskScheduler
+    from metrics.meters import AvgMax
 
 log = logging.getLogger("barnabas.transaction")
 
@@ -89,6 +90,7 @@ class TransactionCoordinator:
         self._lock = threading.Lock()  # serialises changes of _shards
         self._shards: dict[int, TransactionShard] = {}  # guarded by: _lock (lookups need none); by partition
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.load_time: AvgMax | None = None  # fixed before start; takes the ms of each load
         self._thread = ServiceThread("transaction-log-manager-0", "txn-log-0", self._work)
 
     # Life
@@ -166,6 +168,8 @@ class TransactionCoordinator:
             log.error("Failed to load the transactions of %s: %r", shard.tp, error)
             shard.close()
             return
+        if self.load_time is not None:
+            self.load_time.record(self._clock.monotonic_ms() - started_ms)
         log.info(
             "Loaded %d transactions of %s up to offset %d in %d ms", len(shard.transactions), shard.tp, end_offset,
             self._clock.monotonic_ms() - started_ms,
@@ -313,6 +317,10 @@ class TransactionCoordinator:
                 if _passes(filters, data, now_ms) and (pattern is None or pattern.fullmatch(transactional_id))
             ]
         return found
+
+    def unwritten_ends(self) -> int:
+        """How many transactions have all their markers, but the log refused their end, for metrics."""
+        return sum(shard.unwritten_ends for shard in list(self._shards.values()))
 
     def count(self, states: Iterable[TxnState]) -> int:
         """How many transactions here are in these states, for metrics."""

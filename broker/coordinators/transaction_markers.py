@@ -144,6 +144,10 @@ class MarkerSender:
         """End the threads."""
         self.senders.shutdown()
 
+    def unknown_destinations(self) -> int:
+        """Consignments whose partitions have no leader that is known, for metrics."""
+        return self.senders.queue_size(NO_LEADER_DESTINATION)
+
     def send(self, completion: Completion, partitions: Collection[TopicPartition]) -> None:
         """Have the markers written; the completion's shard is told."""
         self._dispatch(completion, partitions, {})

@@ -441,6 +441,11 @@ class TransactionShard:
     def _now_ms(self) -> int:
         return self._context.clock.wall_ms()
 
+    @property
+    def unwritten_ends(self) -> int:
+        """How many completed transactions' ends the log refused, for metrics."""
+        return len(self._unwritten_ends)
+
     def count(self, state: TxnState) -> int:
         """How many transactions are in this state, for metrics."""
         return sum(transaction.data.state is state for transaction in list(self.transactions.values()))

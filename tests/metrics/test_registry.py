@@ -55,6 +55,8 @@ def test_tables_have_rows_of_like_labels_and_each_row_once() -> None:
     registry = Registry()
     registry.table((c.LOG_SIZE, c.LOG_END_OFFSET), lambda: [(("t", "0"), (1, 2))])
     assert [table.rows for table in registry.tables()] == [(c.LOG_SIZE, c.LOG_END_OFFSET)]
+    registry.table((c.LOG_SIZE, c.LOG_END_OFFSET), list)
+    assert len(registry.tables()) == 1, "the same rows again replace the table"
     with pytest.raises(AssertionError, match="a row is in one table"):
         registry.table((c.LOG_SIZE,), list)
     with pytest.raises(AssertionError, match="the same labels"):
