@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
 from barnabas.common.files import OsFileSystem
+from barnabas.common.open_files import raise_limit
 from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, Config
@@ -51,6 +52,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     try:
         arguments = parse_arguments(BROKER, argv)
         logs.configure()
+        raise_limit()
         config = Config.load(arguments.file, role=BROKER, overrides=arguments.overrides, environment=environment)
         logs.use_format(config.barnabas_log_format)
         server = BrokerServer(config, SystemClock(), OsFileSystem(), ending.ask)

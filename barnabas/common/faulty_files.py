@@ -28,6 +28,7 @@ from barnabas.common.files import (
     FileSystem,
     replace_atomically,
 )
+from barnabas.common.open_files import OpenFiles
 
 
 class _Inode:
@@ -132,6 +133,7 @@ class MemoryFileSystem:
         self._durable_names: dict[str, _Inode] = {}  # guarded by: _lock
         self._dirs: set[str] = {"/"}  # guarded by: _lock
         self._held: set[str] = set()  # guarded by: _lock
+        self.open_files = OpenFiles()  # fixed before start
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
         with self._lock:
@@ -308,6 +310,10 @@ class FaultyFileSystem:
         self._sticky = sticky
         self._matches = matches
         self._lock = threading.Lock()
+
+    @property
+    def open_files(self) -> OpenFiles:
+        return self.inner.open_files
 
     def step(self, operation: str, path: str) -> None:
         """Count one operation; raises if it is the one to fail."""

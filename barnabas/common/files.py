@@ -22,6 +22,8 @@ import os
 import shutil
 from typing import Protocol
 
+from barnabas.common.open_files import OpenFiles
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -92,6 +94,10 @@ class DirectoryLock(Protocol):
 
 class FileSystem(Protocol):
     """What storage asks of a disk. Paths are absolute strings; errors are OSError."""
+
+    @property
+    def open_files(self) -> OpenFiles:
+        """Who keeps files open only for speed: within the limit that is the process's."""
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
         """Open for reading and writing."""
@@ -263,11 +269,21 @@ class _OsLock:
 class OsFileSystem:
     """The machine's files."""
 
-    __slots__ = ()
+    __slots__ = ("open_files",)
+
+    def __init__(self) -> None:
+        self.open_files = OpenFiles()  # fixed before start
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(path, os.open(path, flags, 0o644))
+        try:
+            fd = os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            self.open_files.shrink()
+            fd = os.open(path, flags, 0o644)
+        return OsFile(path, fd)
 
     def read_bytes(self, path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -122,6 +122,9 @@ class Log(LogSegmentKeeper):
         )
 
     def _read_error(self, error: MalformedMessageError | OSError) -> ApiError:
+        if isinstance(error, FileNotFoundError) and self._closed:
+            # Why not a failure of the disk: the directory was renamed under a reader that came late.
+            return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {self.topic_partition} is being deleted")
         if isinstance(error, OSError):
             return self._fail(error)
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in {self.topic_partition}")
@@ -295,8 +298,8 @@ class Log(LogSegmentKeeper):
     def rename_for_delete(self) -> str:
         """Move the directory to a name that marks it for deletion; returns the new path."""
         with self._lock, self._disk_errors():
-            self._rename_locked(delete_dir_name(self.topic_partition))
             self._closed = True
+            self._rename_locked(delete_dir_name(self.topic_partition))
             return self.directory
 
     def _rename_locked(self, name: str) -> None:

@@ -3,7 +3,8 @@
 After a clean stop a partition costs a few small reads; after a crash what lies past its recovery point is checked
 (`recovery.py`).
 
-Threads: the starting one, and `log-recovery-<directory>-<n>`, which end with the loading.
+Threads: the starting one, and `log-recovery-<directory>-<n>`, which end with the loading; at the stop
+`log-closing-<directory>-<n>` alike.
 Source: Kafka's LogManager.loadLogs, 4.3.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 import queue
 from collections.abc import Callable
+from typing import TypeVar
 
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
@@ -21,6 +23,8 @@ from broker.storage.log_directory import LogDirectory, LogDirectoryError
 from broker.storage.names import METADATA_LOG_DIR, parse_dir_name
 
 log = logging.getLogger("barnabas.storage.log_manager")
+
+Job = TypeVar("Job")
 
 
 class Found:
@@ -68,11 +72,12 @@ def load_directory(directory: LogDirectory, load: Callable[[Found], None], threa
         elif tp is None:
             log.warning("%s/%s is no partition's directory, it is left alone", directory.path, name)
     log.info("Loading %d logs of %s after %s stop", len(jobs), directory.path, "a clean" if is_clean else "an unclean")
-    _in_threads(directory.path, jobs, load, thread_count)
+    in_threads(f"log-recovery-{directory.path}", jobs, load, thread_count)
 
 
-def _in_threads(path: str, jobs: list[Found], load: Callable[[Found], None], thread_count: int) -> None:
-    waiting: queue.SimpleQueue[Found] = queue.SimpleQueue()
+def in_threads(name: str, jobs: list[Job], work_on: Callable[[Job], object], thread_count: int) -> None:
+    """Do the jobs in the calling thread and others, `thread_count` in all; raises the first error, which ends it."""
+    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
     for job in jobs:
         waiting.put(job)
     errors: list[BaseException] = []
@@ -84,12 +89,12 @@ def _in_threads(path: str, jobs: list[Found], load: Callable[[Found], None], thr
             except queue.Empty:
                 return
             try:
-                load(job)
+                work_on(job)
             except (OSError, ApiError, LogDirectoryError) as error:
                 errors.append(error)
 
     threads = [
-        ServiceThread(f"log-recovery-{path}-{number}", f"log-recovery-{number}", work)
+        ServiceThread(f"{name}-{number}", f"{name.partition('-/')[0]}-{number}", work)
         for number in range(1, min(len(jobs), thread_count))
     ]
     for thread in threads:

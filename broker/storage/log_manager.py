@@ -26,7 +26,7 @@ from broker.storage import log_upkeep
 from broker.storage.checkpoints import UNKNOWN_BROKER_EPOCH, OffsetCheckpoint
 from broker.storage.log import Log, LogConfig
 from broker.storage.log_directory import LogDirectory, LogDirectoryError
-from broker.storage.log_loading import Found, load_directory
+from broker.storage.log_loading import Found, in_threads, load_directory
 from broker.storage.log_registry import LogRegistry
 from broker.storage.names import future_dir_name, is_delete_dir, is_future_dir, partition_dir_name
 
@@ -280,8 +280,15 @@ class LogManager(LogRegistry):
 
     def shutdown(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Flush and close every log, write the checkpoints and, where all went well, the clean-shutdown marker."""
-        for found in (*self.all_logs(), *self.future_logs()):
-            log_upkeep.quietly(found, log_upkeep.flush_and_close)
+        thread_count = int(self._config.num_recovery_threads_per_data_dir)
+        for directory in self.online_directories():
+            # Why in threads: the fsyncs of two logs cost the disk little more than those of one.
+            in_threads(
+                f"log-closing-{directory.path}",
+                self.logs_in(directory),
+                lambda found: log_upkeep.quietly(found, log_upkeep.flush_and_close),
+                thread_count,
+            )
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         for directory in self.directories:

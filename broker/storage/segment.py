@@ -2,7 +2,7 @@
 
 Files (named by the base offset in 20 digits): `.log` the batches, one after another; `.index`, `.timeindex` and, if a
 transaction was aborted, `.txnindex`. The file is opened on the first read or write and held until the segment is
-closed; indexes hold no descriptor.
+closed, or until too many are open (`open_files.py`); indexes hold no descriptor.
 
 Threads: everything that changes is called by the log under its lock. Reading (`translate`, `read_slice`,
 `find_by_timestamp`, the properties) takes no lock: bytes below a published end never change except by truncation.
@@ -105,6 +105,7 @@ class LogSegment:
 
     def _create(self, path: str, config: LogConfig) -> int:
         self._file = self._fs.open(path, create=True)
+        self._fs.open_files.add(self)
         if config.preallocate:
             self._file.preallocate(config.segment_bytes)
         return 0
@@ -116,7 +117,12 @@ class LogSegment:
         if file is None:
             # Why no lock: two readers may both open it; one handle is kept, the other closes itself.
             file = self._file = self._fs.open(self._path(LOG_SUFFIX))
+            self._fs.open_files.add(self)
         return file
+
+    def let_go(self) -> None:
+        """Drop the file, to be opened again when it is needed: too many are open. On any thread."""
+        self._file = None
 
     @property
     def path(self) -> str:
@@ -386,6 +392,7 @@ class LogSegment:
 
     def release(self) -> None:
         """Give the file up, as it is."""
+        self._fs.open_files.remove(self)
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -394,6 +401,7 @@ class LogSegment:
         """Rename all files of the segment; a reader that has the file open goes on reading."""
         assert self._suffix == old, (self._suffix, old)
         _ = self.file  # readers that come later still need the descriptor
+        self._fs.open_files.remove(self)
         source = self._path(LOG_SUFFIX)
         self._suffix = new
         self._fs.rename(source, self._path(LOG_SUFFIX))
