@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Properties;
 import java.util.Random;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicIntegerArray;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -28,10 +29,17 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * is handed to the client, {@code A producer partition number offset nanos} once it is acknowledged (nanos: System.nanoTime, which on Linux
  * is the monotonic clock), {@code E producer partition number error} if the client gave up on it. At the end of stdin everything is flushed,
  * and the process ends.
+ *
+ * <p>The first record of a session is alone on its way to its partition. A broker that does not know a producer id takes any sequence
+ * number for it (Kafka's ProducerAppendInfo); if a first batch were refused, by a leader whose ISR is too small, say, and a second one
+ * taken a moment later, then the first could never be written, and the client would try for as long as delivery.timeout.ms lets it.
  */
 public final class NumberedProducer {
     private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(120);
     private static final long PRINT_NANOS = 20_000_000;
+    private static final int NEW = 0;
+    private static final int BEGINNING = 1;
+    private static final int BEGUN = 2;
     private static volatile boolean isStopping = false;
 
     private final PrintStream out;
@@ -45,6 +53,7 @@ public final class NumberedProducer {
     private final int sessionRecords;
     private final Properties settings;
     private final int[] numbers;
+    private final AtomicIntegerArray session;
     private final AtomicInteger waiting = new AtomicInteger();
     private KafkaProducer<byte[], byte[]> client;
     private int sentInSession = 0;
@@ -53,6 +62,7 @@ public final class NumberedProducer {
         this.out = out;
         topic = args[0];
         numbers = new int[Integer.parseInt(args[1])];
+        session = new AtomicIntegerArray(numbers.length);
         id = Integer.parseInt(args[3]) + index;
         random = new Random(Long.parseLong(args[4]) + index);
         turnNanos = Long.parseLong(args[5]) * 1_000_000;
@@ -85,13 +95,16 @@ public final class NumberedProducer {
             client.close(CLOSE_TIMEOUT);
             client = new KafkaProducer<>(settings);
             sentInSession = 0;
+            for (int partition = 0; partition < numbers.length; partition++) {
+                session.set(partition, NEW);
+            }
         }
     }
 
     private void turn() {
         for (int partition = 0; partition < numbers.length; partition++) {
             int count = recordsPerTurn[random.nextInt(recordsPerTurn.length)];
-            for (int n = 0; n < count && waiting.get() < waitingMax; n++) {
+            for (int n = 0; n < count && waiting.get() < waitingMax && session.get(partition) != BEGINNING; n++) {
                 send(partition);
             }
         }
@@ -105,12 +118,14 @@ public final class NumberedProducer {
         out.println("S " + name);
         waiting.incrementAndGet();
         sentInSession++;
+        session.compareAndSet(partition, NEW, BEGINNING);
         client.send(new ProducerRecord<>(topic, partition, null, value), (metadata, error) -> {
             if (error == null) {
                 out.println("A " + name + " " + metadata.offset() + " " + System.nanoTime());
             } else {
                 out.println("E " + name + " " + error.toString().replace('\n', ' '));
             }
+            session.set(partition, BEGUN);
             waiting.decrementAndGet();
         });
     }
