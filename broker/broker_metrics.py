@@ -42,6 +42,8 @@ PARTITION_ROWS: Final = (
     c.RETENTION_SIZE_IN_PERCENT,
 )
 NS_PER_S: Final = 1e9
+LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60_000
+PUSHES: Final = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 CLIENT_IDLE_S: Final = 3600.0  # as long as Kafka keeps the sensors of a client that is gone
 
 
@@ -95,16 +97,30 @@ def register_logs(registry: Registry, log_manager: LogManager) -> None:
     )
 
 
+def register_late_transactions(registry: Registry, manager: ReplicaManager) -> None:
+    """Show how many partitions have a transaction open for longer than its coordinator should let it be."""
+
+    def count() -> int:
+        allowed_ms = manager.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        oldest_ms = manager.clock.wall_ms() - allowed_ms
+        held = (partition.log for partition in manager.partitions())
+        return sum(0 < log.producer_state.oldest_transaction_timestamp < oldest_ms for log in held if log is not None)
+
+    registry.gauge(c.PARTITIONS_WITH_LATE_TRANSACTIONS_COUNT, count)
+
+
 # --- metadata
 
 
 def register_metadata(registry: Registry, cache: MetadataCache, clock: Clock, controller_id: Callable[[], int]) -> None:
     """Show how far this broker knows the cluster."""
     applied = _Applied(cache, clock)
+    errors = [registry.meter(c.ERRORS_PER_SEC, request=push, error="UNKNOWN_SERVER_ERROR") for push in PUSHES]
     gauges: dict[c.Metric, Callable[[], float]] = {
         c.METADATA_LAST_APPLIED_RECORD_OFFSET: lambda: cache.offset,
         c.METADATA_LAST_APPLIED_RECORD_TIMESTAMP: applied.at_ms,
         c.METADATA_LAST_APPLIED_RECORD_LAG_MS: lambda: clock.wall_ms() - applied.at_ms(),
+        c.METADATA_APPLY_ERROR_COUNT: lambda: sum(error.count for error in errors),
         c.CURRENT_CONTROLLER_ID: controller_id,
         c.CURRENT_METADATA_VERSION: lambda: cache.finalized_features.levels.get("metadata.version", 0),
     }
@@ -237,6 +253,7 @@ def register(server: Any, requests: RequestMetrics) -> None:
     registry, clock = server.registry, server.replica_manager.clock
     register_partitions(registry, server.replica_manager)
     register_logs(registry, server.log_manager)
+    register_late_transactions(registry, server.replica_manager)
     register_metadata(registry, server.metadata_cache, clock, lambda: int(server.metadata_cache.snapshot.controller_id))
     register_process(registry, clock, server.broker_id, server.cluster_id, c.CLUSTER_ID)
     registry.gauge(c.FORWARDING_QUEUE_LENGTH, server.forwarding.queue_size)

@@ -147,7 +147,11 @@ class BrokerServer:
         process.register(registry)
         broker_metrics.register(self, request_log.metrics)
         coordinator_metrics.register_transactions(
-            registry, self.transaction_coordinator, self.marker_sender, self._transaction_log_bytes
+            registry,
+            self.transaction_coordinator,
+            self.marker_sender,
+            self.transaction_verification,
+            self._transaction_log_bytes,
         )
         self.lag_exporter = LagExporter(
             registry, self.metadata_cache, clock, self.broker_id, config.inter_broker_listener_name

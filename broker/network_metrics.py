@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.common.clock import NS_PER_S, Clock
 from metrics import catalogue as c
+from metrics.meters import Window
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from metrics.registry import Registry
     from metrics.request_metrics import RequestMetrics, ThreadUse
 
@@ -90,7 +93,7 @@ class ProcessorMetrics:
         self._registry = registry
         self._requests = requests
         self._labels = {"listener": listener, "networkProcessor": processor_id}
-        self._thread: int | None = None  # set by the processor's thread when it starts
+        self._thread_ident: int | None = None  # set by the processor's thread when it starts
         self._created = registry.sensor(c.CONNECTION_CREATION, **self._labels)
         self._closed = registry.sensor(c.CONNECTION_CLOSE, **self._labels)
         self._by_software: dict[Software, int] = {}  # owner: processor
@@ -116,7 +119,7 @@ class ProcessorMetrics:
 
     def started(self) -> None:
         """The processor's thread runs: called by itself."""
-        self._thread = threading.get_ident()
+        self._thread_ident = threading.get_ident()
 
     @property
     def created_count(self) -> int:
@@ -145,7 +148,7 @@ class ProcessorMetrics:
         self._registry.remove(c.PROCESSOR_IDLE_PERCENT, networkProcessor=self._labels["networkProcessor"])
 
     def _use(self) -> ThreadUse:
-        return self._requests.of_thread(self._thread)
+        return self._requests.of_thread(self._thread_ident)
 
     def _add(self, software: Software, change: int) -> None:
         count = self._by_software.get(software, 0) + change
@@ -158,3 +161,18 @@ class ProcessorMetrics:
         if software not in self._by_software:
             self._registry.gauge(c.CONNECTIONS, lambda: self._by_software.get(software, 0), **labels)
         self._by_software[software] = count
+
+
+def register_accept_rates(registry: Registry, accepted: Mapping[str, Callable[[], int]]) -> None:
+    """Show connections accepted a second: by listener, given how many were accepted by each so far, and in all."""
+    windows = {name: Window(registry.now_s()) for name in ("", *accepted)}
+    for name, count in accepted.items():
+        registry.gauge(
+            c.CONNECTION_ACCEPT_RATE,
+            lambda name=name, count=count: windows[name].rate(count(), registry.now_s()),  # type: ignore[misc]
+            listener=name,
+        )
+    registry.gauge(
+        c.BROKER_CONNECTION_ACCEPT_RATE,
+        lambda: windows[""].rate(sum(count() for count in accepted.values()), registry.now_s()),
+    )

@@ -17,12 +17,13 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.common import net
 from broker.acceptor import Acceptor
 from broker.connection_quotas import UNLIMITED, ConnectionQuotas
-from broker.network_metrics import ProcessorMetrics
+from broker.network_metrics import ProcessorMetrics, register_accept_rates
 from broker.processors import Processor, ProcessorSettings
 from broker.request_channel import RequestChannel
 from metrics import catalogue
@@ -36,6 +37,7 @@ log = logging.getLogger("barnabas.network")
 
 BACKLOG_KEY = "socket.listen.backlog.size"
 BACKLOG_DEFAULT = 1024
+NO_POOL_BYTES = 2**63 - 1
 
 
 class Listener(Protocol):
@@ -210,12 +212,18 @@ class SocketServer:
         )
         self.channel.add_processor(processor_id, processor.responses)
         self._registry.gauge(catalogue.RESPONSE_QUEUE_SIZE, processor.responses.qsize, processor=processor_id)
+        self._registry.gauge(catalogue.PROCESSOR_INBOX_SIZE, processor.inbox.qsize, networkProcessor=processor_id)
+        self._registry.gauge(
+            catalogue.PROCESSOR_INBOX_CAPACITY, lambda: processor.inbox.maxsize, networkProcessor=processor_id
+        )
         return processor
 
     def _end(self, processor: Processor) -> None:
         processor.join()
         self.channel.remove_processor(processor.id)
         self._registry.remove(catalogue.RESPONSE_QUEUE_SIZE, processor=processor.id)
+        self._registry.remove(catalogue.PROCESSOR_INBOX_SIZE, networkProcessor=processor.id)
+        self._registry.remove(catalogue.PROCESSOR_INBOX_CAPACITY, networkProcessor=processor.id)
         processor.metrics.remove()
 
     def _register_gauges(self) -> None:
@@ -228,10 +236,19 @@ class SocketServer:
             catalogue.EXPIRED_CONNECTIONS_KILLED_COUNT,
             lambda: sum(processor.metrics.expired_count for processor in self.processors()),
         )
+        registry.gauge(catalogue.MAX_CONNECTIONS, lambda: self._config.max_connections)
+        # As Kafka's without queued.max.request.bytes: there is no pool, so nothing is used of it.
+        registry.gauge(catalogue.MEMORY_POOL_AVAILABLE, lambda: NO_POOL_BYTES)
+        registry.gauge(catalogue.MEMORY_POOL_USED, lambda: 0)
+        register_accept_rates(registry, {name: partial(_accepted, a) for name, a in self.acceptors.items()})
 
     def _idle_share(self) -> float:
         shares = [processor.metrics.idle.share() for processor in self.processors()]
         return sum(shares) / len(shares) if shares else 1.0
+
+
+def _accepted(acceptor: Acceptor) -> int:
+    return sum(processor.metrics.created_count for processor in acceptor.processors)
 
 
 def backlog(config: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metrics.row import GAUGE, HISTOGRAM, METER, RATIO, TEXT, Metric, row
+from metrics.row import GAUGE, METER, RATIO, TEXT, Metric, row
 
 _SERVER = "kafka.server"
 _POOL = "KafkaRequestHandlerPool"
@@ -100,9 +100,6 @@ DELAYED_FETCH_EXPIRES_PER_SEC = row(
     METER,
     "Fetches whose wait for bytes expired.",
     labels=("fetcherType",),
-)
-DELAYED_DELETE_RECORDS_EXPIRES_PER_SEC = row(
-    _SERVER, "DelayedDeleteRecordsMetrics", "ExpiresPerSec", METER, "DeleteRecords whose wait for replicas expired."
 )
 NUM_INCREMENTAL_FETCH_SESSIONS = row(
     _SERVER, "FetchSessionCache", "NumIncrementalFetchSessions", GAUGE, "Fetch sessions in the cache."
@@ -219,18 +216,6 @@ FETCHER_REQUESTS_PER_SEC = row(
 )
 
 # --- metadata, as pushed by the controller
-
-METADATA_BATCH_PROCESSING_TIME_US = row(
-    _SERVER,
-    "BrokerMetadataListener",
-    "MetadataBatchProcessingTimeUs",
-    HISTOGRAM,
-    "Time taken to apply a push of the controller, in microseconds.",
-    unit="us",
-)
-METADATA_BATCH_SIZES = row(
-    _SERVER, "BrokerMetadataListener", "MetadataBatchSizes", HISTOGRAM, "Partitions and records in a push."
-)
 
 
 def _metadata_gauge(name: str, doc: str) -> Metric:

@@ -47,12 +47,6 @@ TOTAL_TIME_MS = _of_request(
 )
 REQUEST_BYTES = _of_request("RequestBytes", "Size of requests.", "bytes", buckets="request_size_bytes")
 RESPONSE_BYTES = _of_request("ResponseBytes", "Size of responses (not in Kafka).", "bytes", "response_size_bytes")
-TEMPORARY_MEMORY_BYTES = _of_request(
-    "TemporaryMemoryBytes", "Memory taken to decompress or rebuild record batches of a request.", "bytes"
-)
-MESSAGE_CONVERSIONS_TIME_MS = _of_request(
-    "MessageConversionsTimeMs", "Time spent on rebuilding record batches of a request."
-)
 REQUESTS_PER_SEC = row(
     _NETWORK, "RequestMetrics", "RequestsPerSec", METER, "Requests answered.", labels=("request", "version")
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.coordinators.shard import Shard
     from broker.coordinators.transaction_coordinator import TransactionCoordinator
     from broker.coordinators.transaction_markers import MarkerSender
+    from broker.coordinators.transaction_verification import TransactionVerification
     from metrics.registry import Labels, Registry
 
 STATE_GAUGES: Final = {
@@ -81,9 +82,16 @@ def _consumer_states(shards: list[Shard]) -> list[tuple[Labels, tuple[int]]]:
 
 
 def register_transactions(
-    registry: Registry, coordinator: TransactionCoordinator, markers: MarkerSender, log_size: Callable[[], int]
+    registry: Registry,
+    coordinator: TransactionCoordinator,
+    markers: MarkerSender,
+    verification: TransactionVerification,
+    log_size: Callable[[], int],
 ) -> None:
     """Show the transaction coordinator's transactions; `log_size`: bytes of __transaction_state here."""
+    verification.measure(
+        registry.histogram(c.TXN_VERIFICATION_TIME_MS).update, registry.meter(c.TXN_VERIFICATION_FAILURE_RATE).mark
+    )
     coordinator.load_time = registry.avg_max(c.TXN_PARTITION_LOAD_TIME)
     registry.table(
         (c.TXN_TRANSACTIONAL_ID_COUNT,),

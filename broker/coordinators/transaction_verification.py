@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.common.clock import NS_PER_MS
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k24_add_partitions_to_txn import (
@@ -102,12 +103,27 @@ class TransactionVerification:
             request_timeout_ms=request_timeout_ms,
         )  # fmt: skip
 
+        self._took_ms: Callable[[float], None] = lambda _ms: None  # fixed before start
+        self._failed: Callable[[int], None] = lambda _count: None  # fixed before start
+
     def shutdown(self) -> None:
         """End the threads; questions on their way are not answered."""
         self._senders.shutdown()
 
+    def measure(self, took_ms: Callable[[float], None], failed: Callable[[int], None]) -> None:
+        """Have the time of each question told, and how many of its partitions were refused; before the start."""
+        self._took_ms, self._failed = took_ms, failed
+
+    def _measured(self, reply: Callable[[Errors], object], started_ns: int, errors: Errors) -> None:
+        self._took_ms((self._clock.monotonic_ns() - started_ns) / NS_PER_MS)
+        failures = sum(error != ErrorCode.NONE for error in errors.values())
+        if failures:
+            self._failed(failures)
+        reply(errors)
+
     def ask(self, question: Question) -> None:
         """Ask the coordinator; `question.reply` may be called before this returns."""
+        question = question._replace(reply=partial(self._measured, question.reply, self._clock.monotonic_ns()))
         if question.operation.adds:
             give_up_ms = self._clock.monotonic_ms() + self._config.add_partitions_to_txn_retry_backoff_max_ms
             question = question._replace(reply=partial(self._take_added, question, give_up_ms))

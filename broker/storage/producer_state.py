@@ -358,6 +358,13 @@ class ProducerStateManager:
 
     # Verifying
 
+    @property
+    def oldest_transaction_timestamp(self) -> int:
+        """When the producer of the oldest open transaction last wrote (its records' time); -1 if none is open."""
+        producer_id = next(iter(list(self._ongoing.values())), None)
+        entry = None if producer_id is None else self._producers.get(producer_id)
+        return -1 if entry is None else entry.last_timestamp
+
     def is_ongoing(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of this producer is open here."""
         entry = self._producers.get(producer_id)
