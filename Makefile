@@ -72,6 +72,7 @@ unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 # From a directory without sources, `broker` and the others are those that were installed.
 compiled: $(VENV)/installed ## the same of what is compiled, run compiled
 	mkdir -p build/compiled && ln -sfn ../../tests build/compiled/tests && cp setup.cfg build/compiled/
+	$(BIN)/barnabas --version | grep ', compiled'
 	cd build/compiled && ../../$(BIN)/python -P -m pytest -q tests/broker tests/metrics tests/barnabas/protocol
 
 clients: $(VENV)/installed test-tools ## real clients and Apache Kafka's own tools against a real cluster

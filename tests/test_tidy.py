@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,3 +172,39 @@ def test_test_files_mirror_modules() -> None:
             if not (ROOT / module).exists() and ast.get_docstring(ast.parse(path.read_text())) is None:
                 strangers.append(str(path.relative_to(ROOT)))
     assert strangers == []
+
+
+def compiled_modules() -> tuple[str, ...]:
+    """What setup.py has mypyc compile."""
+    for node in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "COMPILED":
+            return tuple(ast.literal_eval(node.value))
+    raise AssertionError("setup.py names no COMPILED modules")
+
+
+def not_to_be_compiled(source: str) -> list[str]:
+    """What mypy allows and mypyc gets wrong: it finds out when it runs, or its C compiler does."""
+    found = [f"attribute {name}: a word of C" for name in ("_thread",) if re.search(rf"self\.{name}\b", source)]
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef):
+            kinds: dict[str, set[str]] = {}
+            for handler in ast.walk(function):
+                if isinstance(handler, ast.ExceptHandler) and handler.name and handler.type:
+                    kinds.setdefault(handler.name, set()).add(ast.unparse(handler.type))
+            found += [f"{function.name}: {name} has two types" for name in kinds if len(kinds[name]) > 1]
+    return found
+
+
+@pytest.mark.parametrize("module", compiled_modules())
+def test_what_is_compiled_can_be(module: str) -> None:
+    assert not_to_be_compiled((ROOT / module).read_text()) == []
+
+
+def test_the_rule_for_compiled_modules_can_fail() -> None:
+    assert not_to_be_compiled("self._thread = 1") != []
+    assert not_to_be_compiled("def f():" + textwrap.indent(_two_handlers("OSError as e", "KeyError as e"), " ")) != []
+    assert not_to_be_compiled("def f():" + textwrap.indent(_two_handlers("OSError as e", "KeyError as f"), " ")) == []
+
+
+def _two_handlers(first: str, second: str) -> str:
+    return f"\ntry:\n  pass\nexcept {first}:\n  pass\nexcept {second}:\n  pass\n"
