@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import errno
 import importlib
-import importlib.metadata
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -68,6 +66,9 @@ def print_version(context: click.Context, _parameter: click.Parameter, is_asked:
     """Print the version, and whether the modules that setup.py lists were compiled; then end."""
     if not is_asked or context.resilient_parsing:
         return
+    import importlib.metadata  # Why here: they are a third of what `barnabas up` would import
+    import importlib.util
+
     hot = importlib.util.find_spec("barnabas.protocol.headers")
     how = "not compiled" if hot is None or str(hot.origin).endswith(".py") else "compiled"
     click.echo(f"barnabas, version {importlib.metadata.version('barnabas')}, {how}")

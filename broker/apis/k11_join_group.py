@@ -17,8 +17,8 @@ a later join of the same member).
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
+from barnabas.common.ids import uuid4_text
 from barnabas.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from broker.answers import Park
 from broker.apis.api import Api
@@ -47,7 +47,7 @@ def _event(message: JoinGroupRequest, request: Request, deferred: Deferred) -> J
     client_id = request.client_id or ""
     new_member_id = ""
     if message.member_id == UNKNOWN_MEMBER_ID:
-        new_member_id = f"{message.group_instance_id or client_id}-{uuid4()}"
+        new_member_id = f"{message.group_instance_id or client_id}-{uuid4_text()}"
     return Join(
         member_id=message.member_id,
         new_member_id=new_member_id,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 
+from barnabas.common.ids import uuid4
 from barnabas.common.topic_partition import TopicPartition
 
 LOG_SUFFIX = ".log"
@@ -60,13 +60,13 @@ def partition_dir_name(tp: TopicPartition) -> str:
 
 def delete_dir_name(tp: TopicPartition) -> str:
     """Draw a name for a partition's directory that is to be deleted; a long topic name is cut to fit."""
-    suffix = f"-{tp.partition}.{uuid.uuid4().hex}{DELETE_DIR_SUFFIX}"
+    suffix = f"-{tp.partition}.{uuid4().hex()}{DELETE_DIR_SUFFIX}"
     return tp.topic[: NAME_LENGTH_MAX - len(suffix)] + suffix
 
 
 def future_dir_name(tp: TopicPartition) -> str:
     """Draw a name for the directory of a partition's log on its way to another log directory."""
-    return f"{tp.topic}-{tp.partition}.{uuid.uuid4().hex}{FUTURE_DIR_SUFFIX}"
+    return f"{tp.topic}-{tp.partition}.{uuid4().hex()}{FUTURE_DIR_SUFFIX}"
 
 
 def is_delete_dir(name: str) -> bool:

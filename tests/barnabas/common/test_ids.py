@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
-from barnabas.common.ids import METADATA_TOPIC_ID, ZERO_UUID, random_uuid, uuid_from_string, uuid_to_string
+from barnabas.common.ids import (
+    METADATA_TOPIC_ID,
+    ZERO_UUID,
+    random_uuid,
+    uuid4_text,
+    uuid_from_string,
+    uuid_to_string,
+)
 
 
 def test_text_is_kafkas() -> None:
@@ -23,6 +32,17 @@ def test_random_ids_come_back_from_text() -> None:
         assert not text.startswith("-")
         assert uuid_from_string(text) == value
         assert uuid_from_string(text + "==") == value
+
+
+def test_they_are_of_version_4() -> None:
+    drawn = [uuid.UUID(bytes=random_uuid()) for _ in range(50)]
+    drawn += [uuid.UUID(uuid4_text()) for _ in range(50)]
+    assert {(one.version, one.variant) for one in drawn} == {(4, uuid.RFC_4122)}
+
+
+def test_the_usual_text() -> None:
+    text = uuid4_text()
+    assert str(uuid.UUID(text)) == text
 
 
 @pytest.mark.parametrize("text", ["", "AAAA", "A" * 23, "A" * 40, "AAAAAAAAAAAAAAAAAAAA+A", "ä" * 22])
