@@ -159,10 +159,11 @@ class _Parser:
 
     def parse(self) -> Node:
         while self._at < len(self._text):
+            is_brace = self._peek("{")  # also one that stands for itself may not be repeated, a quirk of RE2/J
             is_repeat = self._repetition()
             if not is_repeat:
                 self._atom()
-            self._was_repeat = is_repeat
+            self._was_repeat = is_repeat or is_brace
         if len(self._groups) > 1:
             raise RegexError(MISSING_PAREN)
         return self._groups[0].node()

@@ -37,6 +37,8 @@ from broker.coordinators.topic_regexes import resolve
 
 log = logging.getLogger("barnabas.group")
 
+RETRY_MS = 500
+
 T = TypeVar("T")
 
 HeartbeatReply: TypeAlias = Callable[[HeartbeatResult | ApiError], object]
@@ -182,17 +184,16 @@ class ConsumerShard(ShardCore):
         elif not (timeout.only_if_absent and self._timers.is_running(group_id, key)):
             self._timers.start(group_id, key, timeout.delay_ms, timeout.event)
 
-    def _take_timeout_locked(self, group: ConsumerGroup, event: t.GroupEvent) -> None:
+    def _take_timeout_locked(self, group: ConsumerGroup, key: TimerKey, event: t.GroupEvent) -> None:
         turn = HeartbeatTurn(group, self._situation_locked(group.group_id))
         turn.expire(event)
-        self._write_turn_locked(turn, partial(self._expired_locked, group, event))
+        self._write_turn_locked(turn, partial(self._taken_locked, group, key, event))
 
-    def _expired_locked(self, group: ConsumerGroup, event: t.GroupEvent, error: ErrorCode) -> None:
-        """Try again later if the removal could not be written: nobody else would."""
+    def _taken_locked(self, group: ConsumerGroup, key: TimerKey, event: t.GroupEvent, error: ErrorCode) -> None:
+        """Try again soon if a removal could not be written, unless the member was heard of meanwhile."""
         is_there = self.consumer_groups.get(group.group_id) is group and event.member_id in group.members
-        if error and is_there:
-            times = self._context.consumers.times_of(group.group_id)
-            self._timers.start(group.group_id, TimerKey("session", event.member_id), times.heartbeat_interval_ms, event)
+        if error and is_there and not self._timers.is_running(group.group_id, key):
+            self._timers.start(group.group_id, key, RETRY_MS, event)
 
     def describe_consumer_group(self, group_id: str, look: Callable[[ConsumerGroup], T]) -> T:
         """Let `look` read a group under the lock. Raises ApiError."""
@@ -262,7 +263,7 @@ class ConsumerShard(ShardCore):
         if group is None:
             super()._fired_locked(entry)
         elif (event := self._timers.fired(entry)) is not None:
-            self._take_timeout_locked(group, event)
+            self._take_timeout_locked(group, entry.key, event)
 
     def _replay_consumer_record(self, record: ConsumerGroupRecord) -> None:
         group = self.consumer_groups.get(record.group_id)
