@@ -318,7 +318,7 @@ def group_segments(
     groups: list[list[LogSegment]] = []
     size = index_size = time_index_size = 0
     ends = [*(segment.base_offset for segment in segments[1:]), first_uncleanable_offset]
-    for segment, end in zip(segments, ends, strict=True):
+    for segment, end in zip(segments, ends, strict=False):
         size += segment.size
         index_size += segment.offset_index.size_in_bytes
         time_index_size += segment.time_index.size_in_bytes

@@ -1,0 +1,195 @@
+"""The cleaner on a disk that fails, loses power, or is left by a killed process at any step: `cleaner.py`,
+`Log.replace_segments` and `recovery.py` together.
+
+What must hold after any of it: the log starts; each key's latest acknowledged record is there; whatever else is there
+is a record that was written, at its offset; nothing is there twice; and a later round finds everything in order.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.files import FileSystem
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.records.batch import ControlType, end_txn_marker
+from broker.storage.cleaner import CleaningAbortedError
+from broker.storage.log import AppendOrigin, Log
+from broker.storage.retention import delete_old_segments
+from tests.support.compaction import append_keyed, compact, keyed_contents
+from tests.support.storage_bench import Bench
+
+SETTINGS = {
+    "compact": True,
+    "delete": False,
+    "segment_bytes": 420,
+    "index_interval_bytes": 60,
+    "flush_messages": 1,
+    "file_delete_delay_ms": 50,
+}
+Record = tuple[int, str | None, str | None]
+
+
+class Story:
+    """Appends, rolls and rounds of cleaning; what it was promised is in `acknowledged`.
+
+    Faults come while segments are rolled, cleaned, swapped and deleted; those of plain appends are in test_recovery.
+    """
+
+    def __init__(self, fs: FileSystem, fail_at: int = 0) -> None:
+        self.is_upkeep = False
+        self.disk = FaultyFileSystem(fs, fail_at=fail_at, matches=self.matches)
+        self.acknowledged: list[Record] = []
+        self.clean = 0
+
+    def matches(self, _operation: str, _path: str) -> bool:
+        return self.is_upkeep
+
+    def tell(self) -> None:
+        self.bench = Bench(self.disk)
+        target = self.bench.open(**SETTINGS)
+        for number in range(30):
+            # Some keys come once: segments that are joined have something to lose.
+            self.append(target, (f"k{number % 4}", f"v{number}"), (f"j{number if number % 3 else number % 7}", "w"))
+            if number == 10:
+                self.abort_transaction(target)
+            if number in (12, 22, 29):
+                self.upkeep(target, delete_below=6 if number == 22 else 0)
+        target.close()
+
+    def upkeep(self, target: Log, delete_below: int) -> None:
+        self.is_upkeep = True
+        target.roll()
+        target.maybe_increment_log_start_offset(delete_below, "test")
+        delete_old_segments(target, self.bench.clock.wall_ms())
+        self.clean = compact(target, self.bench, first_dirty=self.clean)
+        self.bench.clock.advance_ms(100)
+        self.bench.scheduler.run_due()
+        self.is_upkeep = False
+
+    def append(self, target: Log, *pairs: tuple[str, str]) -> None:
+        first = append_keyed(target, self.bench, *pairs)
+        self.acknowledged += [(first + index, key, value) for index, (key, value) in enumerate(pairs)]
+
+    def abort_transaction(self, target: Log) -> None:
+        append_keyed(
+            target,
+            self.bench,
+            ("k0", "aborted"),
+            producer_id=9,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        marker = end_txn_marker(ControlType.ABORT, producer_id=9, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1)
+        target.append_as_leader(memoryview(bytearray(marker)), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
+        target.update_high_watermark(target.log_end_offset)
+
+
+def disks_after(disk: MemoryFileSystem, seed: int) -> Iterator[tuple[str, MemoryFileSystem]]:
+    """What a dead process leaves, and one of several kinds of power cuts, by turns."""
+    yield "killed", disk.kill()
+    if seed % 3 == 0:
+        yield "power cut", disk.crash()
+    elif seed % 3 == 1:
+        yield "power cut, torn", disk.crash(random.Random(seed))
+    else:
+        yield "power cut, names lost", disk.crash(names_survive=False)
+
+
+def check(fs: MemoryFileSystem, story: Story) -> None:
+    if not fs.is_dir("/data/flights-0"):
+        assert not story.acknowledged
+        return
+    bench = Bench(fs)
+    target = bench.open(**SETTINGS)
+    check_contents(target, story)
+    names = [entry.name for entry in fs.listdir("/data/flights-0")]
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
+    target.update_high_watermark(target.log_end_offset)
+    target.roll()
+    compact(target, bench)  # from the beginning, as without a checkpoint
+    check_contents(target, story)
+    append_keyed(target, bench, ("k0", "goes on"))
+    target.flush()
+    target.close()
+    check_contents(bench.open(clean=True, **SETTINGS), story)
+
+
+def check_contents(target: Log, story: Story) -> None:
+    target.invariants()
+    found = keyed_contents(target)
+    offsets = [offset for offset, _, _ in found]
+    assert offsets == sorted(set(offsets))
+    promised = {offset: (key, value) for offset, key, value in story.acknowledged}
+    for offset, key, value in found:
+        if offset in promised:
+            assert promised[offset] == (key, value)
+    latest = {key: offset for offset, key, _ in story.acknowledged}
+    there = set(offsets)
+    superseded = {key: max(offset for offset, found_key, _ in found if found_key == key) for _, key, _ in found}
+    for key, offset in latest.items():
+        assert offset in there or superseded.get(key, -1) > offset or offset < target.log_start_offset, (key, offset)
+    assert target.log_end_offset > max((offset for offset, _, _ in story.acknowledged), default=-1)
+
+
+def operations() -> int:
+    story = Story(MemoryFileSystem())
+    story.tell()
+    return story.disk.operations
+
+
+def test_the_story_cleans_what_it_should() -> None:
+    fs = MemoryFileSystem()
+    story = Story(fs)
+    story.tell()
+    found = keyed_contents(Bench(fs).open(clean=True, log_start_offset=6, **SETTINGS))
+    latest = {key: offset for offset, key, _ in story.acknowledged}
+    assert [offset for offset, _, _ in found] == sorted(offset for offset in latest.values() if offset >= 6)
+    check(fs.kill(), story)
+
+
+@pytest.mark.parametrize("fail_at", range(1, operations() + 1))
+def test_every_operation_fails_once(fail_at: int) -> None:
+    inner = MemoryFileSystem()
+    story = Story(inner, fail_at=fail_at)
+    with pytest.raises((ApiError, OSError, CleaningAbortedError)):
+        story.tell()
+    for kind, after in disks_after(inner, fail_at):
+        try:
+            check(after, story)
+        except BaseException as error:
+            error.add_note(f"operation {fail_at} failed, then: {kind}")
+            raise
+
+
+class PluggedStory(Story):
+    """One whose disk is looked at before each change of upkeep, while all goes well."""
+
+    def __init__(self, fs: MemoryFileSystem) -> None:
+        super().__init__(fs)
+        self.inner = fs
+        self.snapshots: list[tuple[str, MemoryFileSystem, list[Record]]] = []
+
+    def matches(self, operation: str, path: str) -> bool:
+        if self.is_upkeep:
+            self.snapshots.append((f"before {operation} of {path}", self.inner.kill(), list(self.acknowledged)))
+        return self.is_upkeep
+
+
+def test_the_plug_is_pulled_before_any_operation() -> None:
+    plugged = PluggedStory(MemoryFileSystem())
+    plugged.tell()
+    assert len(plugged.snapshots) == operations()
+    for number, (what, disk, acknowledged) in enumerate(plugged.snapshots):
+        told = Story(disk)
+        told.acknowledged = acknowledged
+        for kind, after in disks_after(disk, number):
+            try:
+                check(after, told)
+            except BaseException as error:
+                error.add_note(f"{kind} {what}")
+                raise
