@@ -176,6 +176,7 @@ class LogRegistry:
             clean_shutdown=found.is_clean,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
         ).load()
+        loaded.producer_state.verifies = self._config.transaction_partition_verification_enable
         opened = Log(
             self._fs,
             path,

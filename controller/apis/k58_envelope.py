@@ -29,7 +29,7 @@ from controller.apis.services import ControllerReply, ControllerServices
 
 log = logging.getLogger("barnabas.controller.envelope")
 
-FORWARDABLE: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 46, 64})
+FORWARDABLE: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 46, 57, 64})
 _SIZE_BYTES: Final = 4
 
 

@@ -1,0 +1,172 @@
+"""Which shard an id belongs to, when it serves, and what is asked of all shards: in a broker without threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
+from broker.coordinators.group_coordinator import partition_for
+from broker.coordinators.transaction import Producer, TxnState
+from broker.coordinators.transaction_coordinator import Filters, TransactionCoordinator
+from broker.coordinators.transaction_shard import Given
+from broker.metadata_cache import TRANSACTION_STATE_TOPIC
+from tests.support.broker_room import BrokerRoom, state
+
+T0 = TopicPartition("t", 0)
+LOADING, AWAY = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR
+
+
+class Room(BrokerRoom):
+    """Broker 1 leads __transaction_state-0, broker 2 leads __transaction_state-1."""
+
+    def __init__(self, **settings: str) -> None:
+        super().__init__(**settings)
+        self.coordinator: TransactionCoordinator = self.transaction_coordinator
+        self.lead()
+        self.producer_ids.prefetch()
+        self.channel.sent[0][1](AllocateProducerIdsResponse(producer_id_start=100, producer_id_len=100))
+
+    def lead(self, leader: int = 1, epoch: int = 0, **more: Any) -> None:
+        first = state(leader, [1, 2], leader_epoch=epoch, partition_epoch=epoch, **more)
+        self.push({TRANSACTION_STATE_TOPIC: [first, state(2, [1, 2])], "t": [state(1)]})
+
+    def load(self) -> None:
+        self.coordinator.run_pending_jobs()
+
+    def init(self, id_: str, timeout_ms: int = 60_000, **more: Any) -> list[Given]:
+        answers: list[Given] = []
+        self.coordinator.init_producer_id(id_, timeout_ms, None, answers.append, **more)
+        return answers
+
+
+def id_in(partition: int, number: int = 0) -> str:
+    """A transactional id that this partition coordinates."""
+    found = [f"id-{n}" for n in range(100) if partition_for(f"id-{n}", 2) == partition]
+    return found[number]
+
+
+MINE, MINE_TOO, THEIRS = id_in(0), id_in(0, 1), id_in(1)
+
+
+@pytest.fixture
+def room() -> Room:
+    room = Room()
+    room.lead(isr=[1], epoch=1)
+    room.load()
+    return room
+
+
+def test_each_id_has_its_coordinator(room: Room) -> None:
+    assert room.init(MINE) == [Given(ErrorCode.NONE, 100, 0)]
+    assert room.init(THEIRS) == [Given(AWAY)]
+    with pytest.raises(ApiError) as caught:
+        room.coordinator.describe(THEIRS)
+    assert caught.value.code == AWAY
+    assert room.coordinator.verify(THEIRS, Producer(1, 0), [T0]) == {T0: AWAY}
+
+
+def test_it_answers_when_it_has_loaded_and_no_more_when_it_has_resigned() -> None:
+    room = Room()
+    assert room.init(MINE) == [Given(LOADING)]
+    room.load()
+    waiting = room.init(MINE)
+    assert waiting == []  # the follower does not have it yet
+    room.lead(leader=2, epoch=1)
+    assert waiting == [Given(AWAY)]
+    assert room.init(MINE) == [Given(AWAY)]
+
+
+def test_what_is_loaded_counts_when_it_is_committed() -> None:
+    """A marker must never follow from a record that the next leader might not have."""
+    room = Room()
+    room.load()
+    room.init(MINE)
+    room.lead(epoch=1)
+    room.load()
+    assert room.init(MINE) == [Given(LOADING)]
+    room.lead(isr=[1], epoch=2)  # the follower is given up: what is here is committed
+    room.load()
+    room.load()
+    assert room.coordinator.describe(MINE).state is TxnState.EMPTY
+
+
+def test_a_new_epoch_of_the_same_leader_loads_anew(room: Room) -> None:
+    room.init(MINE)
+    room.lead(isr=[1], epoch=2)
+    assert room.init(MINE) == [Given(LOADING)]
+    room.load()
+    assert room.init(MINE) == [Given(ErrorCode.NONE, 100, 1)]
+
+
+def test_an_old_push_changes_nothing(room: Room) -> None:
+    tp = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+    room.coordinator.on_leadership(tp, 1)
+    room.coordinator.on_resignation(tp, 0)
+    assert room.init(MINE)[0].error == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("id_", "timeout_ms", "more", "error"),
+    [
+        ("", 1, {}, ErrorCode.INVALID_REQUEST),
+        (MINE, 0, {}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        (MINE, 900_001, {}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        (MINE, 1, {"is_two_phase": True}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (MINE, 1, {"keeps_prepared": True}, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_what_a_producer_may_ask_for(
+    room: Room, id_: str, timeout_ms: int, more: dict[str, bool], error: ErrorCode
+) -> None:
+    assert room.init(id_, timeout_ms, **more) == [Given(error)]
+
+
+def test_two_phase_transactions_never_time_out() -> None:
+    room = Room(transaction_two_phase_commit_enable="true")
+    room.lead(isr=[1], epoch=1)
+    room.load()
+    assert room.init(MINE, 0, is_two_phase=True)[0].error == ErrorCode.NONE
+    assert room.coordinator.describe(MINE).timeout_ms == 2**31 - 1
+
+
+def test_listing(room: Room) -> None:
+    room.init(MINE)
+    room.init(MINE_TOO)
+    room.coordinator.add_partitions(MINE_TOO, Producer(101, 0), [T0], 0, lambda _error: None)
+    room.clock.advance_ms(500)
+
+    def listed(**filters: Any) -> list[str]:
+        return [id_ for id_, _ in room.coordinator.list(Filters(**filters))]
+
+    assert listed() == [MINE, MINE_TOO]
+    assert listed(states=frozenset({"Ongoing"})) == listed(producer_ids=frozenset({101})) == [MINE_TOO]
+    assert listed(duration_ms=500) == [MINE]  # it has not begun: its beginning is unknown, as in Kafka
+    assert listed(duration_ms=499) == [MINE, MINE_TOO]
+    assert listed(pattern=MINE_TOO) == [MINE_TOO]
+    assert listed(pattern=MINE_TOO[:-1]) == []
+    with pytest.raises(ApiError) as caught:
+        listed(pattern="(")
+    assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_periodic_tasks(room: Room) -> None:
+    room.init(MINE)
+    room.coordinator.add_partitions(MINE, Producer(100, 0), [T0], 0, lambda _error: None)
+    room.clock.advance_ms(60_001)
+    room.coordinator.abort_timed_out()
+    assert room.coordinator.describe(MINE).state is TxnState.PREPARE_ABORT
+    ((completion, partitions),) = room.markers.held
+    completion.shard.marked(completion, partitions)
+    room.clock.advance_ms(room.config.transactional_id_expiration_ms)
+    room.coordinator.remove_expired()
+    assert room.coordinator.list(Filters()) == []
+
+
+def test_idempotent_producers_need_no_coordinator() -> None:
+    answers: list[Given] = []
+    Room().coordinator.init_producer_id(None, 0, None, answers.append)
+    assert answers == [Given(ErrorCode.NONE, 100, 0)]
