@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import Any
 
 import pytest
 import yaml
 
 from dashboards import build
+from metrics.catalogue import METRICS
+from metrics.names import family_names
 from tests.support.compose_cluster import BROKERS, NODES, compose_file, dashboards
 from tests.support.images import PYTHON_IMAGE, ROOT
 
@@ -78,6 +81,39 @@ def test_prometheus_scrapes_every_node() -> None:
         for target in static["targets"]
     ]
     assert sorted(targets) == sorted(f"{node}:9404" for node in NODES)
+
+
+def test_alerts_fire_when_they_should_and_only_then() -> None:
+    """`alerts_test.yml` has both cases of every alert."""
+    assert mount_of("prometheus", "/etc/prometheus/alerts.yml") == "./dashboards/alerts.yml"
+    assert read("prometheus.yml")["rule_files"] == ["alerts.yml"]
+    result = subprocess.run(
+        ["promtool", "test", "rules", "alerts_test.yml"], cwd=ROOT / "dashboards", capture_output=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    alerts = {rule["alert"] for group in read("alerts.yml")["groups"] for rule in group["rules"]}
+    cases = [case["alert_rule_test"][0] for case in read("alerts_test.yml")["tests"]]
+    assert {case["alertname"] for case in cases if case["exp_alerts"]} == alerts
+    assert {case["alertname"] for case in cases if not case["exp_alerts"]} == alerts
+
+
+def test_every_alert_and_panel_asks_for_what_there_is() -> None:
+    """Every name that an expression begins to match is one that the catalogue (or the process) leads to."""
+    known = {name for row in METRICS for name in family_names(row)} | {"up"}
+    expressions = [rule["expr"] for group in read("alerts.yml")["groups"] for rule in group["rules"]]
+    for board in dashboards().values():
+        expressions += [target["expr"] for panel in board["panels"] for target in panel.get("targets") or ()]
+    asked = {name for text in expressions for name in re.findall(r"\b(?:kafka|barnabas)_[a-z0-9_]+(?=[{ )\[])", text)}
+    assert len(asked) > 80
+    assert sorted(asked - known - {"kafka_cluster"}) == []
+
+
+def test_the_labels_that_public_dashboards_select_by_are_given() -> None:
+    for job in read("prometheus.yml")["scrape_configs"]:
+        (static,) = job["static_configs"]
+        assert static["labels"].keys() >= {"env", "namespace", "cluster", "kafka_cluster", "strimzi_io_cluster"}
+        made = {rule["target_label"] for rule in job["relabel_configs"]}
+        assert made >= {"instance", "kubernetes_pod_name"}
 
 
 def test_the_test_stands_in_for_the_image_that_is_used() -> None:

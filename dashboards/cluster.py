@@ -1,0 +1,202 @@
+"""The dashboard *Cluster*: brokers, partitions, the controller, and what each process uses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.panels import BROKER, CONTROLLER, RATE, Board, Panel, Row, by_broker, number
+
+_CONTROLLER = "kafka_controller_kafkacontroller"
+_EVENTS = "kafka_controller_controllereventmanager"
+
+ROWS: Final = (
+    Row(
+        "Health",
+        (
+            number(
+                "Active brokers", "Registered and not fenced.", f"max({_CONTROLLER}_activebrokercount{{{CONTROLLER}}})"
+            ),
+            number(
+                "Fenced brokers",
+                "Registered, but not alive or not caught up.",
+                f"max({_CONTROLLER}_fencedbrokercount{{{CONTROLLER}}})",
+                good_below=1,
+            ),
+            number(
+                "Active controller", "1 while it answers.", f"sum({_CONTROLLER}_activecontrollercount{{{CONTROLLER}}})"
+            ),
+            number(
+                "Offline partitions",
+                "Partitions without a leader: nobody can write or read them.",
+                f"max({_CONTROLLER}_offlinepartitionscount{{{CONTROLLER}}})",
+                good_below=1,
+            ),
+            number(
+                "Not led by the preferred replica",
+                "Partitions whose first replica does not lead; auto.leader.rebalance.enable puts them right.",
+                f"max({_CONTROLLER}_preferredreplicaimbalancecount{{{CONTROLLER}}})",
+            ),
+            number(
+                "Offline log directories",
+                "Directories whose disk failed.",
+                f"sum(kafka_log_logmanager_offlinelogdirectorycount{{{BROKER}}})",
+                good_below=1,
+            ),
+        ),
+    ),
+    Row(
+        "Size",
+        (
+            number("Topics", "Of the whole cluster.", f"max({_CONTROLLER}_globaltopiccount{{{CONTROLLER}}})"),
+            number("Partitions", "Of the whole cluster.", f"max({_CONTROLLER}_globalpartitioncount{{{CONTROLLER}}})"),
+            number("Replicas", "Of all partitions.", f"sum(kafka_server_replicamanager_partitioncount{{{BROKER}}})"),
+            number("On disk", "All logs of all brokers.", f"sum(kafka_log_log_size{{{BROKER}}})", unit="bytes"),
+            number(
+                "Connections", "Open ones.", f"sum(kafka_server_socket_server_metrics_connection_count{{{BROKER}}})"
+            ),
+            number(
+                "Groups",
+                "Consumer groups of all coordinators.",
+                f"sum(kafka_coordinator_group_groupmetadatamanager_numgroups{{{BROKER}}})",
+            ),
+        ),
+    ),
+    Row(
+        "Brokers",
+        (
+            Panel(
+                "State of brokers",
+                "1 starting, 2 recovery, 3 running, 6 pending controlled shutdown, 7 shutting down.",
+                ((f"kafka_server_kafkaserver_brokerstate{{{BROKER}}}", "{{instance}}"),),
+            ),
+            Panel(
+                "Leaders",
+                "Partitions that each broker leads: even, if the load is to be.",
+                ((f"kafka_server_replicamanager_leadercount{{{BROKER}}}", "{{instance}}"),),
+                stacked=True,
+            ),
+            Panel(
+                "Bytes in",
+                "From producers.",
+                (by_broker("kafka_server_brokertopicmetrics_bytesin_total", ', topic=""'),),
+                "Bps",
+            ),
+            Panel(
+                "Bytes out",
+                "To consumers.",
+                (by_broker("kafka_server_brokertopicmetrics_bytesout_total", ', topic=""'),),
+                "Bps",
+            ),
+        ),
+    ),
+    Row(
+        "Clients",
+        (
+            Panel(
+                "Requests by client",
+                "The ten client ids with most requests, a second.",
+                (
+                    (
+                        f"topk(10, sum by (client_id) (rate(barnabas_client_requests_total{{{BROKER}}}{RATE})))",
+                        "{{client_id}}",
+                    ),
+                ),
+                "reqps",
+            ),
+            Panel(
+                "Time of request threads by client",
+                "Seconds of handlers and processors a second: 1 is a whole thread.",
+                (
+                    (
+                        f"topk(10, sum by (client_id) (rate(barnabas_client_request_seconds_total{{{BROKER}}}{RATE})))",
+                        "{{client_id}}",
+                    ),
+                ),
+                "percentunit",
+            ),
+            Panel(
+                "Connections by client software",
+                "As clients announce it.",
+                (
+                    (
+                        "sum by (client_software_name, client_software_version) "
+                        f"(kafka_server_socket_server_metrics_connections{{{BROKER}}})",
+                        "{{client_software_name}} {{client_software_version}}",
+                    ),
+                ),
+                stacked=True,
+                span=24,
+            ),
+        ),
+    ),
+    Row(
+        "Controller",
+        (
+            Panel(
+                "Time of events",
+                "99 of 100 events wait, and take, no longer (in the last minutes).",
+                (
+                    (f'{_EVENTS}_eventqueuetimems{{{CONTROLLER}, quantile="0.99"}}', "in the queue"),
+                    (f'{_EVENTS}_eventqueueprocessingtimems{{{CONTROLLER}, quantile="0.99"}}', "being decided"),
+                ),
+                "ms",
+            ),
+            Panel(
+                "Time from a change to its push",
+                "Mean, from the oldest change in a push to the broker's answer.",
+                (
+                    (
+                        f"sum by (broker) (rate(kafka_controller_push_time_seconds_sum{{{CONTROLLER}}}{RATE})) / "
+                        f"(sum by (broker) (rate(kafka_controller_push_time_seconds_count{{{CONTROLLER}}}{RATE})) > 0)"
+                        f" or 0 * sum by (broker) (kafka_controller_push_time_seconds_count{{{CONTROLLER}}})",
+                        "to broker {{broker}}",
+                    ),
+                ),
+                "s",
+            ),
+            Panel(
+                "Changes waiting to be pushed",
+                "To a broker that is slow or away.",
+                ((f"kafka_controller_controllerchannelmanager_queuesize{{{CONTROLLER}}}", "to broker {{broker}}"),),
+            ),
+            Panel(
+                "Metadata records",
+                "Appended a second; and how long it takes to make them durable.",
+                ((f"rate(kafka_server_raftmetrics_append_records_total{{{CONTROLLER}}}{RATE})", "appended"),),
+                "cps",
+            ),
+        ),
+    ),
+    Row(
+        "Processes",
+        (
+            Panel(
+                "CPU", "Cores in use.", ((f'rate(process_cpu_seconds_total{{job=~"kafka-.*"}}{RATE})', "{{instance}}"),)
+            ),
+            Panel(
+                "Memory", "Resident.", (('process_resident_memory_bytes{job=~"kafka-.*"}', "{{instance}}"),), "bytes"
+            ),
+            Panel(
+                "Disk",
+                "Bytes that really went to and came from disks.",
+                (
+                    (
+                        f"rate(kafka_server_kafkaserver_linux_disk_write_bytes{{{BROKER}}}{RATE})",
+                        "{{instance}} written",
+                    ),
+                    (f"rate(kafka_server_kafkaserver_linux_disk_read_bytes{{{BROKER}}}{RATE})", "{{instance}} read"),
+                ),
+                "Bps",
+            ),
+            Panel(
+                "Open files",
+                "Of those allowed.",
+                (('process_open_fds{job=~"kafka-.*"} / process_max_fds{job=~"kafka-.*"}', "{{instance}}"),),
+                "percentunit",
+                is_share=True,
+            ),
+        ),
+    ),
+)
+
+BOARD: Final = Board("cluster", "Cluster", "Brokers, partitions, the controller, and what each process uses.", ROWS)

@@ -1,0 +1,79 @@
+"""What a dashboard is made of: boards of rows of panels, as plain tables (`build.py` makes Grafana's JSON of them).
+
+A panel says its title, what it tells, its unit, and pairs of a PromQL expression and a legend. Tests evaluate every
+expression against a real Prometheus.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+BROKER: Final = 'job="kafka-broker", instance=~"$broker"'
+CONTROLLER: Final = 'job="kafka-controller"'
+RATE: Final = "[$__rate_interval]"
+
+Query = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A picture. `is_number`: a single number instead; `good_below`: green below that value and red from it on."""
+
+    title: str
+    description: str
+    queries: tuple[Query, ...]
+    unit: str = "short"
+    stacked: bool = False
+    span: int = 12
+    good_below: float | None = None
+    is_number: bool = False
+    is_share: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    title: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A choice above the pictures: the values that a label has."""
+
+    name: str
+    label: str
+    values: str
+
+
+BROKERS: Final = Variable(
+    "broker", "Broker", 'label_values(kafka_server_kafkaserver_brokerstate{job="kafka-broker"}, instance)'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A dashboard; `name` is its file's and the end of its uid."""
+
+    name: str
+    title: str
+    description: str
+    rows: tuple[Row, ...]
+    variables: tuple[Variable, ...] = (BROKERS,)
+
+
+def number(
+    title: str,
+    description: str,
+    expression: str,
+    good_below: float | None = None,
+    unit: str = "short",
+    span: int = 4,
+) -> Panel:
+    """A single number."""
+    return Panel(title, description, ((expression, ""),), unit, span=span, good_below=good_below, is_number=True)
+
+
+def by_broker(metric: str, extra: str = "") -> Query:
+    """A rate, a line for each broker."""
+    return f"sum by (instance) (rate({metric}{{{BROKER}{extra}}}{RATE}))", "{{instance}}"

@@ -1,0 +1,168 @@
+"""The dashboard *Replication*: in-sync replicas, followers, and elections."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.panels import BROKER, CONTROLLER, RATE, Board, Panel, Row, by_broker, number
+
+_REPLICAS = "kafka_server_replicamanager"
+_FETCHERS = "kafka_server_replicafetchermanager"
+_METRICS = "kafka_server_brokertopicmetrics"
+
+ROWS: Final = (
+    Row(
+        "At a glance",
+        (
+            number(
+                "Under-replicated",
+                "Partitions whose ISR is smaller than their replica list.",
+                f"sum({_REPLICAS}_underreplicatedpartitions{{{BROKER}}})",
+                good_below=1,
+            ),
+            number(
+                "Under min ISR",
+                "Partitions that refuse acks=all for want of replicas.",
+                f"sum({_REPLICAS}_underminisrpartitioncount{{{BROKER}}})",
+                good_below=1,
+            ),
+            number(
+                "At min ISR",
+                "Partitions that would refuse acks=all if one more replica went.",
+                f"sum({_REPLICAS}_atminisrpartitioncount{{{BROKER}}})",
+            ),
+            number(
+                "Offline replicas",
+                "In failed log directories.",
+                f"sum({_REPLICAS}_offlinereplicacount{{{BROKER}}})",
+                good_below=1,
+            ),
+            number("Being reassigned", "Partitions.", f"sum({_REPLICAS}_reassigningpartitions{{{BROKER}}})"),
+            number(
+                "Unclean elections",
+                "Leaders elected out of the ISR, in the last hour: records may be lost.",
+                f"sum(increase(kafka_controller_controllerstats_uncleanleaderelections_total{{{CONTROLLER}}}[1h]))",
+                good_below=1,
+            ),
+        ),
+    ),
+    Row(
+        "In-sync replicas",
+        (
+            Panel(
+                "Under-replicated partitions",
+                "By the broker that leads them: all brokers but one means that the one is away.",
+                ((f"{_REPLICAS}_underreplicatedpartitions{{{BROKER}}}", "{{instance}}"),),
+                stacked=True,
+            ),
+            Panel(
+                "Changes of ISRs",
+                "A second. Shrinks without a broker's end mean a follower that cannot keep up.",
+                (
+                    (f"sum(rate({_REPLICAS}_isrshrinks_total{{{BROKER}}}{RATE}))", "shrinks"),
+                    (f"sum(rate({_REPLICAS}_isrexpands_total{{{BROKER}}}{RATE}))", "expands"),
+                    (f"sum(rate({_REPLICAS}_failedisrupdates_total{{{BROKER}}}{RATE}))", "refused by the controller"),
+                ),
+                "cps",
+            ),
+            Panel(
+                "Replicas out of sync",
+                "By topic: replicas less in-sync replicas.",
+                (
+                    (
+                        f"sum by (topic) (kafka_cluster_partition_replicascount{{{BROKER}}}"
+                        f" - kafka_cluster_partition_insyncreplicascount{{{BROKER}}})",
+                        "{{topic}}",
+                    ),
+                ),
+                span=24,
+            ),
+        ),
+    ),
+    Row(
+        "Followers",
+        (
+            Panel(
+                "Lag of followers",
+                "Records that the slowest partition of each broker's fetchers is behind its leader.",
+                ((f"{_FETCHERS}_maxlag{{{BROKER}}}", "{{instance}}"),),
+            ),
+            Panel(
+                "Lag of the slowest partitions",
+                "The ten that are most records behind.",
+                (
+                    (
+                        f"topk(10, kafka_server_fetcherlagmetrics_consumerlag{{{BROKER}}})",
+                        "{{instance}} {{topic}}-{{partition}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Bytes fetched from leaders",
+                "By follower.",
+                (by_broker(f"{_METRICS}_replicationbytesin_total", ', topic=""'),),
+                "Bps",
+            ),
+            Panel(
+                "Bytes sent to followers",
+                "By leader.",
+                (by_broker(f"{_METRICS}_replicationbytesout_total", ', topic=""'),),
+                "Bps",
+            ),
+            Panel(
+                "Fetches",
+                "Sent by each fetcher, a second.",
+                (
+                    (
+                        "sum by (instance, brokerport) "
+                        f"(rate(kafka_server_fetcherstats_requests_total{{{BROKER}}}{RATE}))",
+                        "{{instance}} from port {{brokerport}}",
+                    ),
+                ),
+                "reqps",
+            ),
+            Panel(
+                "Fetchers in trouble",
+                "Threads that died, partitions given up.",
+                (
+                    (f"sum by (instance) ({_FETCHERS}_deadthreadcount{{{BROKER}}})", "{{instance}} dead threads"),
+                    (
+                        f"sum by (instance) ({_FETCHERS}_failedpartitionscount{{{BROKER}}})",
+                        "{{instance}} failed partitions",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    Row(
+        "Waiting for replicas",
+        (
+            Panel(
+                "Produces that wait",
+                "acks=all requests in the produce purgatory.",
+                (
+                    (
+                        "kafka_server_delayedoperationpurgatory_numdelayedoperations"
+                        f'{{{BROKER}, delayedOperation="Produce"}}',
+                        "{{instance}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Time that a produce waits for replicas",
+                "99 of 100 wait no longer.",
+                (
+                    (
+                        "histogram_quantile(0.99, sum by (le, instance) "
+                        "(rate(kafka_network_requestmetrics_request_remote_time_seconds_bucket"
+                        f'{{{BROKER}, request="Produce"}}{RATE})))',
+                        "{{instance}}",
+                    ),
+                ),
+                "s",
+            ),
+        ),
+    ),
+)
+
+BOARD: Final = Board("replication", "Replication", "In-sync replicas, followers, and elections.", ROWS)
