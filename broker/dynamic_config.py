@@ -269,5 +269,6 @@ def keep_logs_configured(dynamic: DynamicConfig, logs: HasLogs) -> None:
                 configs[topic] = dynamic.topic_config(topic)
             log.update_config(configs[topic])
             log.producer_state.producer_id_expiration_ms = dynamic.config.producer_id_expiration_ms
+            log.producer_state.verifies = dynamic.config.transaction_partition_verification_enable
 
     dynamic.on_change(update)

@@ -89,7 +89,7 @@ def test_logs_follow(dynamic: DynamicConfig) -> None:
 
     def log(topic: str, partition: int) -> Any:
         tp = TopicPartition(topic, partition)
-        producers = SimpleNamespace(producer_id_expiration_ms=0)
+        producers = SimpleNamespace(producer_id_expiration_ms=0, verifies=False)
         return SimpleNamespace(
             topic_partition=tp, update_config=lambda config: taken.append((tp, config)), producer_state=producers
         )
@@ -104,6 +104,10 @@ def test_logs_follow(dynamic: DynamicConfig) -> None:
     assert [(tp.topic, config.retention_ms) for tp, config in taken] == [("a", 7), ("a", 7), ("b", 9)]
     dynamic.apply_records([record(BROKER, "", "producer.id.expiration.ms", "77")], is_full=False)
     assert [log.producer_state.producer_id_expiration_ms for log in logs] == [77, 77, 77]
+    assert all(log.producer_state.verifies for log in logs)
+    switched_off = record(BROKER, "", "transaction.partition.verification.enable", "false")
+    dynamic.apply_records([switched_off], is_full=False)
+    assert not any(log.producer_state.verifies for log in logs)
     taken.clear()
     dynamic.apply_records([record(GROUP, "g", "consumer.session.timeout.ms", "46000")], is_full=False)
     assert taken == []
