@@ -7,7 +7,8 @@ Rules
    loading did not finish.
 4. A log on its way to another directory has a copy there, its *future log* (`…-future`, KIP-113), which nobody reads.
    When it has caught up it takes the name and the place of the current one, which is then deleted. Two current logs
-   of a partition (a crash between these two renames) hold the same records: the longer one stays.
+   of a partition hold the same records (a crash between these two renames), or one is empty (its disk failed while
+   it was made): the longer one stays.
 
 Threads: `open_directories`, `load_logs`, `start`, `shutdown` by the thread that starts and stops the broker; the rest
 by any. `_lock` guards the maps of logs and the making of new ones; a log's own lock is never taken while it is held,
@@ -66,6 +67,7 @@ class LogManager(LogRegistry):
                 directory.identify(cluster_id, self._node_id)
             except OSError as error:
                 self.fail_directory(directory, error)
+        self._check_some_online()
 
     def load_logs(self, topic_config: Callable[[str], LogConfig] | None = None) -> int:
         """Open every partition found, recovering after a crash; returns how many.
@@ -101,7 +103,7 @@ class LogManager(LogRegistry):
             other = logs.setdefault(opened.topic_partition, opened)
             if other is opened:
                 return
-            if other.topic_id != opened.topic_id:
+            if None not in (other.topic_id, opened.topic_id) and other.topic_id != opened.topic_id:
                 raise LogDirectoryError(
                     f"{opened.topic_partition} is in two log directories: {other.directory} and {opened.directory}"
                 )
@@ -300,6 +302,6 @@ class LogManager(LogRegistry):
             directory.close()
 
 
-def _how_far(found: Log) -> tuple[int, int]:
-    """Order the logs of one partition as Raft orders logs."""
-    return found.latest_epoch, found.log_end_offset
+def _how_far(found: Log) -> tuple[bool, int, int]:
+    """Order the logs of one partition as Raft orders logs; one without a topic id was never made whole."""
+    return found.topic_id is not None, found.latest_epoch, found.log_end_offset
