@@ -35,6 +35,7 @@ class BrokerSettings:
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     barnabas_record_validation: str = "full"
+    transaction_partition_verification_enable: bool = True
     topic: Settings = field(default_factory=Settings)
 
     def topic_config(self) -> Settings:
