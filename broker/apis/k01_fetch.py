@@ -39,7 +39,7 @@ from broker.apis.api import Api
 from broker.apis.redirect import current_leader
 from broker.fetch_sessions import FetchContext, has_records, item_of
 from broker.replication.delayed_fetch import DelayedFetch
-from broker.replication.reading import FetchItem, FetchParams, Read, ReadResult, read_all
+from broker.replication.reading import CONSUMER_ID, FetchItem, FetchParams, Read, ReadResult, read_all
 from broker.storage.log_types import FetchIsolation
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _params(services: Services, request: Request, message: FetchRequest) -> Fetc
         min_bytes=min(message.min_bytes, max_bytes),
         max_bytes=max_bytes,
         isolation=isolation,
-        leader_only=is_follower or version < PREFERRED_REPLICA_FROM,
+        leader_only=is_follower or (replica_id == CONSUMER_ID and version < PREFERRED_REPLICA_FROM),
         rack_id=message.rack_id,
         listener_name=request.listener_name,
     )

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from broker.storage.log_types import AppendOrigin, FetchData, FetchIsolation, LogAppendInfo
     from broker.storage.verification import VerificationGuard
 
+RECOVERED: Final = 0  # the leader recovery state of KIP-704
 UP_TO_HIGH_WATERMARK: Final = -1  # DeleteRecords: "everything there is"
 
 
@@ -614,6 +615,7 @@ def _role_of(change: LeadershipChange, *, is_leader: bool, isr: frozenset[int], 
         replicas=change.replicas,
         adding_replicas=change.adding_replicas,
         removing_replicas=change.removing_replicas,
-        leader_recovery_state=change.leader_recovery_state,
+        # Why: a leader that was elected uncleanly has nothing to recover, and says so with its next proposal.
+        leader_recovery_state=RECOVERED if is_leader else change.leader_recovery_state,
         leader_epoch_start_offset=start,
     )

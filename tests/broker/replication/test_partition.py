@@ -221,3 +221,10 @@ def test_the_watermark_does_not_wait_for_a_broker_that_shuts_down(room):
     tell_of_brokers(room, registration(2, leaving=True), registration(3))
     room.answer(follower_fetch(1, replica=3), 17)
     assert room.manager.partition(TP).high_watermark == 1
+
+
+def test_a_leader_by_unclean_election_says_that_it_has_recovered(room):
+    room.push({"t": [state(1, (1, 2), (1,), leader_recovery_state=1)]})
+    room.answer(follower_fetch(0), 17)
+    ((_, proposal, _),) = room.isr_changes.submitted
+    assert (proposal.isr, proposal.leader_recovery_state) == (((1, -1), (2, 33)), 0)
