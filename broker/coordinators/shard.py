@@ -205,6 +205,8 @@ class Shard(ClassicInConsumerShard):
 
     def _apply_commits(self, group_id: str, commits: Sequence[OffsetCommit], first_offset: int) -> None:
         self._ensure_group_locked(group_id)
+        if self._context.sensors is not None:
+            self._context.sensors.commits.record(len(commits))
         for index, commit in enumerate(commits):
             committed = commit.committed._replace(record_offset=first_offset + index)
             self.offsets.put(group_id, commit.topic, commit.partition, committed)
