@@ -37,6 +37,11 @@ class FakeLog:
         self.log_end_offset = first + header.record_count
         return first
 
+    def truncate(self, end_offset: int) -> None:
+        """Lose what lies past an offset."""
+        self.batches = [batch for batch in self.batches if next(iter_headers(batch))[1].next_offset <= end_offset]
+        self.log_end_offset = end_offset
+
     def read(self, fetch_offset: int, max_bytes: int, *, isolation: FetchIsolation, min_one_message: bool) -> Any:
         assert isolation is FetchIsolation.LOG_END
         assert min_one_message
