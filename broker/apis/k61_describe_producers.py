@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.common.topic_names import invalid_reason
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -47,6 +48,9 @@ def handle(services: Services, request: Request) -> Reply:
 
 def _describe(services: Services, tp: TopicPartition) -> PartitionResponse:
     try:
+        reason = invalid_reason(tp.topic)
+        if reason is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
         log = services.replica_manager.partition(tp).leader_log()
     except ApiError as error:
         return PartitionResponse(partition_index=tp.partition, error_code=error.code, error_message=error.message)
