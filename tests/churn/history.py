@@ -36,6 +36,11 @@ class GroupHistory:
                     f"according to {source}: {owner} and {member}"
                 )
 
+    @property
+    def generations(self) -> set[int]:
+        """Those in which somebody owned something."""
+        return {generation for _, generation, _ in self.owners}
+
     def offset_told(self, partition: int, offset: int) -> None:
         """The coordinator told an onlooker a committed offset."""
         before = self.told.get(partition, -1)

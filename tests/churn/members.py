@@ -30,12 +30,14 @@ class Kind:
     config: Mapping[str, Any]
     is_cooperative: bool = False
     is_static: bool = False
+    is_classic: bool = True  # else the members speak the consumer protocol (KIP-848)
 
 
 KINDS = (
     Kind("eager", {"partition.assignment.strategy": "range"}),
     Kind("cooperative", {"partition.assignment.strategy": "cooperative-sticky"}, is_cooperative=True),
     Kind("static", {"partition.assignment.strategy": "roundrobin"}, is_static=True),
+    Kind("consumer", {"group.protocol": "consumer"}, is_cooperative=True, is_classic=False),
 )
 
 
@@ -51,7 +53,7 @@ class MemberProcess:
             "bootstrap.servers": bootstrap, "group.id": group.name, "client.id": name, "enable.auto.commit": False,
             "auto.offset.reset": "earliest", **RECONNECT, **group.kind.config,
         }  # fmt: skip
-        if "group.protocol" not in config:
+        if group.kind.is_classic:
             config |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500}
         if group.kind.is_static:
             config["group.instance.id"] = name

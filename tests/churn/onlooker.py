@@ -12,12 +12,13 @@ from barnabas.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from barnabas.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 from tests.churn.members import PARTITIONS, TOPIC, Group
 from tests.support.coordinators import ask, find_coordinator
 from tests.support.history import Worker
 
 TURN_S = 0.05
-FETCH_VERSION, DESCRIBE_VERSION = 9, 6
+FETCH_VERSION, DESCRIBE_VERSION, CONSUMER_DESCRIBE_VERSION = 9, 6, 1
 
 
 class Asker:
@@ -39,9 +40,14 @@ class Asker:
             return None
         return {row.partition_index: row.committed_offset for row in answer.groups[0].topics[0].partitions}
 
-    def describe(self, group: str) -> tuple[str, list[str]]:
+    def describe(self, group: Group) -> tuple[str, list[str]]:
         """The group's state and its members' client ids; ("", []) without an answer."""
-        answer = self._ask_coordinator(group, DescribeGroupsRequest(groups=[group]), DESCRIBE_VERSION)
+        request: Any
+        if group.kind.is_classic:
+            request, version = DescribeGroupsRequest(groups=[group.name]), DESCRIBE_VERSION
+        else:
+            request, version = ConsumerGroupDescribeRequest(group_ids=[group.name]), CONSUMER_DESCRIBE_VERSION
+        answer = self._ask_coordinator(group.name, request, version)
         if answer is None or answer.groups[0].error_code:
             return "", []
         return answer.groups[0].group_state, [member.client_id for member in answer.groups[0].members]

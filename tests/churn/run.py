@@ -20,7 +20,7 @@ from barnabas.cluster import Node
 from barnabas.common.clock import SystemClock
 from tests.churn.group_log import read_group_log
 from tests.churn.history import GroupHistory
-from tests.churn.members import KINDS, PARTITIONS, TOPIC, Group, Kind, MemberProcess
+from tests.churn.members import KINDS, PARTITIONS, SESSION_MS, TOPIC, Group, Kind, MemberProcess
 from tests.churn.onlooker import Asker, Onlooker
 from tests.support.cluster import BarnabasCluster
 from tests.support.history import RECONNECT, ProduceLoad
@@ -41,6 +41,10 @@ CONFIG = {
     "default.replication.factor": str(BROKERS),
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": str(COORDINATOR_PARTITIONS),
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
     "barnabas.metrics.port": "-1",
 }
 
@@ -227,7 +231,7 @@ class Churn:
         owned = sorted(partition for member in group.members.values() for partition in member.owned)
         if owned != list(range(PARTITIONS)):
             return False
-        state, members = self._asker.describe(group.name)
+        state, members = self._asker.describe(group)
         return state == "Stable" and sorted(members) == sorted(group.members)
 
     def _end_all(self) -> None:
@@ -241,7 +245,9 @@ class Churn:
         for group in self._groups:
             history = group.history
             told = sum(history.told.values())
-            self._tell(f"{group.name}: {history.generation} generations, {history.claims} claims, {told} committed")
+            self._tell(
+                f"{group.name}: {len(history.generations)} generations, {history.claims} claims, {told} committed"
+            )
             if not (history.claims and told > 0):
                 history.problems.append(f"{group.name}: nothing was claimed or committed: the run shows nothing")
         problems = [problem for group in self._groups for problem in group.history.problems]
