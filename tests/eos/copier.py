@@ -5,12 +5,13 @@ that it came from, and the offsets go into the transaction with the generation o
 transaction is aborted on purpose, after everything has been sent. It ends when it is told to (SIGTERM), or with 1 when
 its producer can do nothing more: then it is to be started again.
 
-That a call's time is up counts as that too, though librdkafka calls it retriable: librdkafka 2.16 remembers a group's
-coordinator for minutes, and when that broker went and came back meanwhile, it waits for the one that it has given up.
+A watchdog ends it too when it is stuck for STUCK_S: librdkafka 2.16 remembers a group's coordinator for minutes, and
+when that broker has gone and come back, a call waits for the one that it has given up, beyond its own timeout.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import random
@@ -25,6 +26,7 @@ RECORDS_PER_TRANSACTION = 100
 POLL_S = 0.2
 CALL_TIMEOUT_S = 10
 INIT_TIMEOUT_S = 60
+STUCK_S = 25
 ABORT_SHARE = 0.15
 RECONNECT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 
@@ -54,6 +56,7 @@ class Copier:
         self._producer.init_transactions(INIT_TIMEOUT_S)
         self._consumer.subscribe([self._input])
         while not self._is_ending:
+            faulthandler.dump_traceback_later(STUCK_S, exit=True)
             messages = [m for m in self._consumer.consume(RECORDS_PER_TRANSACTION, POLL_S) if m.error() is None]
             if messages:
                 self._copy(messages)
