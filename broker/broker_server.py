@@ -44,7 +44,7 @@ from broker.replication.alter_partition import AlterPartitions
 from broker.replication.fetchers import ReplicaFetchers
 from broker.replication.high_watermarks import HighWatermarks
 from broker.replication.leadership import Leadership
-from broker.replication.log_dir_moves import LogDirMoves
+from broker.replication.log_dir_moves import COPY_RATE, LogDirMoves
 from broker.replication.replica_manager import ReplicaManager
 from broker.request_channel import RequestChannel
 from broker.request_log import RequestLog
@@ -157,7 +157,7 @@ class BrokerServer:
             registry, self.metadata_cache, clock, self.broker_id, config.inter_broker_listener_name
         )
 
-    def _build_log_dirs(self) -> None:
+    def _build_log_dirs(self, dynamic_config: DynamicConfig) -> None:
         config, count = self.config, len(self.log_manager.directories)
         self.dir_assignments = self._make_channel("directory-assignments")
         self.log_dir_moves = LogDirMoves(
@@ -165,7 +165,7 @@ class BrokerServer:
             DirAssignments(self.broker_id, self._broker_epoch, self.dir_assignments, self._scheduler),
             self._clock,
             thread_count=0 if count == 1 else config.num_replica_alter_log_dirs_threads or count,
-            bytes_per_second=lambda: config.replica_alter_log_dirs_io_max_bytes_per_second,
+            bytes_per_second=lambda: dynamic_config.broker_value(COPY_RATE),
         )
         self.leadership.log_dirs = self.log_dir_moves
 
@@ -198,7 +198,7 @@ class BrokerServer:
         self.leadership = Leadership(
             self.replica_manager, self.high_watermarks, dynamic_config.topic_config, self.fetchers
         )
-        self._build_log_dirs()
+        self._build_log_dirs(dynamic_config)
         self.producer_ids = ProducerIds(self.broker_id, self._broker_epoch, self.forwarding)
         self.group_coordinator = GroupCoordinator(
             config=config,

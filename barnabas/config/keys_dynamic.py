@@ -17,5 +17,8 @@ DYNAMIC_ROWS: tuple[Key, ...] = (
     Key("leader.replication.throttled.rate", LONG, LONG_MAX, MEDIUM, at_least(0),
         "Bytes a second that this broker gives of the replicas named in leader.replication.throttled.replicas.",
         mode=CLUSTER_WIDE, honoured=True, live=True),
+    Key("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, MEDIUM, at_least(0),
+        "Bytes a second that this broker copies between its log directories.",
+        mode=CLUSTER_WIDE, honoured=True, live=True),
 )
 # fmt: on

@@ -6,7 +6,7 @@ Part of THE table (see `keys.py`): each row holds the facts in its first line an
 from __future__ import annotations
 
 # fmt: off
-from barnabas.config.notation import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LONG_MAX, LOW, MEDIUM, STRING, Key
+from barnabas.config.notation import BOOLEAN, HIGH, INT, LONG, LOW, MEDIUM, STRING, Key
 from barnabas.config.validators import at_least, between, one_of
 
 OWN_ROWS: tuple[Key, ...] = (
@@ -34,9 +34,6 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("allow.everyone.if.no.acl.found", BOOLEAN, False, HIGH, None,
         "Kafka's authorizer lets everyone do what no ACL speaks of; must be true for authorizer.class.name.",
         honoured=True),
-    Key("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, MEDIUM, at_least(0),
-        "Most bytes a second that a broker copies between its log directories; Kafka's, set at run time.",
-        mode=CLUSTER_WIDE, honoured=True, live=True),
     Key("internal.segment.bytes", INT, None, LOW, None,
         "Size at which a new segment is begun, smaller than log.segment.bytes may be: for tests only.",
         honoured=True),

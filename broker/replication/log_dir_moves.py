@@ -7,7 +7,7 @@ Rules
 1. What moves is what has a future log (`log_manager.future_logs`): a move goes on after a restart, is ended by whoever
    drops the future log, and needs no list of its own.
 2. The copy is flushed before it takes over: what was safe on the old disk is safe on the new one.
-3. All threads together copy at most replica.alter.log.dirs.io.max.bytes.per.second.
+3. All threads together copy at most `COPY_RATE`.
 4. The controller is told where every log lies (`DirAssignments`): when it was opened, and after a move.
 
 Threads: `ReplicaAlterLogDirsThread-<n>` copies; any thread begins, ends and wakes.
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.replication")
 
+COPY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 READ_BYTES = 1024 * 1024
 IDLE_MS = 200
 

@@ -367,6 +367,16 @@ def segment_jitter_ms(room: Room) -> None:
     assert room.log.roll().roll_jitter_ms == 0
 
 
+def throttled(side: str) -> Callable[[Room], None]:
+    def prove(room: Room) -> None:
+        quota = getattr(room.manager.quotas, side)
+        for value, expected in (("0:1", True), ("0:2", False), ("*", True), (None, False)):
+            room.set(f"{side}.replication.throttled.replicas", value)
+            assert quota.is_throttled(TP) is expected
+
+    return prove
+
+
 def remote_storage_is_refused(room: Room) -> None:
     with pytest.raises(ConfigError, match="Tiered Storage functionality is disabled"):
         check_topic(room.config.topic_config({"remote.storage.enable": "true"}))
@@ -374,7 +384,6 @@ def remote_storage_is_refused(room: Room) -> None:
 
 NO_REMOTE_STORAGE = "there is no remote storage, and remote.storage.enable=true is refused (see that row)"
 BY_CONTROLLER = "tests/controller/test_quorum_controller.py: test_unclean_elections_happen_where_a_topic_allows_them"
-QUOTA_OF_REPLICATION = "replication between brokers is not throttled yet; the keys are kept for tools that set them"
 
 TABLE: dict[str, Callable[[Room], None] | str] = {
     "cleanup.policy": cleanup_policy,
@@ -386,9 +395,9 @@ TABLE: dict[str, Callable[[Room], None] | str] = {
     "file.delete.delay.ms": file_delete_delay_ms,
     "flush.messages": flush_messages,
     "flush.ms": flush_ms,
-    "follower.replication.throttled.replicas": QUOTA_OF_REPLICATION,
+    "follower.replication.throttled.replicas": throttled("follower"),
     "index.interval.bytes": index_interval_bytes,
-    "leader.replication.throttled.replicas": QUOTA_OF_REPLICATION,
+    "leader.replication.throttled.replicas": throttled("leader"),
     "local.retention.bytes": NO_REMOTE_STORAGE,
     "local.retention.ms": NO_REMOTE_STORAGE,
     "max.compaction.lag.ms": max_compaction_lag_ms,

@@ -38,7 +38,7 @@ from broker.producer_ids import ProducerIds
 from broker.purgatory import DelayedOperation, Purgatory
 from broker.replication.high_watermarks import HighWatermarks
 from broker.replication.leadership import Leadership
-from broker.replication.log_dir_moves import LogDirMoves
+from broker.replication.log_dir_moves import COPY_RATE, LogDirMoves
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.role import IsrProposal
@@ -180,7 +180,7 @@ class BrokerRoom:
             self.assignments,
             self.clock,
             thread_count=1,
-            bytes_per_second=lambda: self.config.replica_alter_log_dirs_io_max_bytes_per_second,
+            bytes_per_second=lambda: self.dynamic_config.broker_value(COPY_RATE),
         )
         self.leadership.log_dirs = self.log_dir_moves
         self.channel = FakeChannel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k34_alter_replica_log_dirs as wire
 from barnabas.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
+from broker.dynamic_config import ResourceType
 from broker.replication import log_dir_moves
-from broker.replication.log_dir_moves import IDLE_MS
+from broker.replication.log_dir_moves import COPY_RATE, IDLE_MS
 from broker.storage.log import Log
 from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state, topic_id
 
@@ -42,6 +44,10 @@ class Room(BrokerRoom):
         topics = [wire.AlterReplicaLogDirTopic(name=tp.topic, partitions=[tp.partition])]
         request = wire.AlterReplicaLogDirsRequest(dirs=[wire.AlterReplicaLogDir(path=path, topics=topics)])
         return ErrorCode(self.answer(request, 2).results[0].partitions[0].error_code)
+
+    def set_rate(self, value: str) -> None:
+        record = SimpleNamespace(resource_type=ResourceType.BROKER, resource_name="1", name=COPY_RATE, value=value)
+        self.dynamic_config.apply_records([record], is_full=False)
 
     @property
     def log(self) -> Log:
@@ -93,7 +99,8 @@ def test_a_large_log_takes_several_turns(room: Room, monkeypatch: pytest.MonkeyP
 
 
 def test_the_rate_is_kept() -> None:
-    room = Room(replica_alter_log_dirs_io_max_bytes_per_second="1000").lead()
+    room = Room().lead()
+    room.set_rate("1000")
     for _ in range(5):
         room.write(b"x" * 500)
     room.move()
@@ -101,7 +108,7 @@ def test_the_rate_is_kept() -> None:
     pause_ms = room.log_dir_moves.turn()
     assert pause_ms is not None
     assert 2000 < pause_ms < 3500
-    room.config.replace(room.config.with_overrides({"replica.alter.log.dirs.io.max.bytes.per.second": "1000000000"}))
+    room.set_rate("1000000000")
     room.move("/d1")
     room.clock.advance_ms(300)
     assert room.log_dir_moves.turn() == 0
