@@ -17,11 +17,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.replication.delayed_produce import DelayedProduce
+from broker.replication.delayed_produce import DelayedAppend
 from broker.replication.partition import Partition
 from broker.replication.replica_selector import make_selector
 from broker.replication.replication_quota import ReplicationQuotas
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.replication")
 
-ACKS_ALL = -1
-NO_OFFSET = -1
+ACKS_ALL: Final = -1
+NO_OFFSET: Final = -1
 
 # Errors of an append that are part of normal life: not counted as failed produces.
-EXPECTED_APPEND_ERRORS = frozenset(
+EXPECTED_APPEND_ERRORS: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -57,9 +57,9 @@ EXPECTED_APPEND_ERRORS = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 # With these an answer does not tell where the log starts (ReplicaManager.appendRecordsToLeader, Kafka 4.3).
-START_UNTOLD = TOO_LARGE | {
+START_UNTOLD: Final = TOO_LARGE | {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.CORRUPT_MESSAGE,
@@ -95,32 +95,6 @@ class AppendResult:
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: Iterable[RecordError] = ()
-
-
-class DelayedAppend(DelayedProduce):
-    """The wait of an append that no request made: `on_done(error)` when it is safe, or failed."""
-
-    __slots__ = ("_on_done", "_tp")
-
-    def __init__(
-        self,
-        manager: ReplicaManager,
-        tp: TopicPartition,
-        required: int,
-        delay_ms: int,
-        on_done: Callable[[ErrorCode], None],
-    ) -> None:
-        super().__init__(manager, [(tp, required)], delay_ms, lambda _errors: _never_sent())
-        self._tp = tp  # fixed before start
-        self._on_done = on_done  # fixed before start
-
-    def on_complete(self) -> None:
-        late = ErrorCode.REQUEST_TIMED_OUT if self._tp in self._pending else ErrorCode.NONE
-        self._on_done(self._errors.get(self._tp, late))
-
-
-def _never_sent() -> Any:
-    raise AssertionError("an internal append has no response")
 
 
 class ReplicaManager:

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
@@ -39,7 +39,7 @@ DiskFailureHandler = Callable[[str, OSError], None]
 TruncationListener = Callable[["LogBase", int], None]
 """Told the log and the offset that it was truncated to, without the log's lock."""
 
-EPOCH_FLUSH_DELAY_MS = 1_000
+EPOCH_FLUSH_DELAY_MS: Final = 1_000
 """Why not at once: what changes many logs' epochs, an election, has better use for the disk at that moment."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from barnabas.common.clock import NS_PER_MS
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
@@ -33,11 +34,11 @@ from broker.storage.txn_index import AbortedTxn
 from broker.storage.validator import ValidBatch, validate_for_leader
 from broker.storage.verification import VerificationGuard
 
-LATEST_PRODUCE_VERSION = 13
-RECENT_BATCHES_MAX = 256
+LATEST_PRODUCE_VERSION: Final = 13
+RECENT_BATCHES_MAX: Final = 256
 
-_INT64 = struct.Struct(">q")
-_INT32 = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
 
 
 class UnexpectedAppendOffsetError(Exception):
