@@ -52,6 +52,9 @@ class LogManager(LogRegistry):
         belongs to somebody else.
         """
         self._node_id = node_id
+        paths = [directory.path for directory in self.directories]
+        if len(set(paths)) < len(paths):
+            raise LogDirectoryError(f"a log directory is named twice: {', '.join(sorted(paths))}")
         for directory in self.directories:
             directory.open(node_id)
         self._check_some_online()

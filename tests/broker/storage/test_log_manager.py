@@ -276,6 +276,11 @@ def test_a_directory_that_is_broken_at_start_is_offline() -> None:
         Node(fs, ("/a", "/b")).start()
 
 
+def test_a_directory_is_named_once() -> None:
+    with pytest.raises(LogDirectoryError, match="named twice"):
+        Node(dirs=("/a", "/b", "/b/")).start()
+
+
 def test_the_logs_of_a_failed_directory_are_forgotten() -> None:
     node = Node(dirs=("/a", "/b")).start()
     for tp in TPS:
