@@ -26,6 +26,7 @@ from barnabas.client.connection import NodeConnection
 from barnabas.common.threads import ServiceThread
 
 if TYPE_CHECKING:
+    from barnabas.client.connection import TrafficObserver
     from barnabas.common.clock import Clock
     from broker.metadata_cache import Node
 
@@ -60,6 +61,7 @@ class BrokerSenders(Generic[T]):
         self._lock = threading.Lock()  # a leaf
         self._senders: dict[int, _Sender[T]] = {}  # guarded by: _lock; by destination
         self.is_stopping = threading.Event()
+        self.traffic: TrafficObserver | None = None  # fixed before start; counts what goes over the connections
 
     def send(self, destination: int, item: T) -> None:
         """Queue an item for a broker; dropped when shutting down."""
@@ -106,7 +108,12 @@ class BrokerSenders(Generic[T]):
         if node is None:
             return None
         return NodeConnection(
-            node.host, node.port, timeout_ms=self._timeout_ms, client_id=str(self._broker_id), clock=self._clock
+            node.host,
+            node.port,
+            timeout_ms=self._timeout_ms,
+            client_id=str(self._broker_id),
+            clock=self._clock,
+            traffic=self.traffic,
         )
 
     def carry(self, destination: int, connection: NodeConnection | None, items: list[T]) -> None:

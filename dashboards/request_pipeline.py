@@ -292,7 +292,6 @@ ROWS: Final = (
             time_split(
                 "FetchFollower", "Mean time in each stage. Remote is the wait for bytes (replica.fetch.wait.max.ms)."
             ),
-            time_split("Metadata", "Mean time in each stage."),
             Panel(
                 "Produce: total time",
                 "From the last byte of the request to the last byte of the response.",

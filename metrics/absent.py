@@ -40,9 +40,6 @@ MBEANS: Final[dict[str, str]] = {
     "kafka.server:type=ShareSessionCache*": _NO_SHARE,
     "kafka.server:type=share-coordinator-metrics": _NO_SHARE,
     "kafka.server:type=Persister-channel-metrics": _NO_SHARE,
-    "kafka.server:type=AddPartitionsManager-channel-metrics": (
-        "Partitions of a transaction are verified over the connections of broker senders, which are counted nowhere."
-    ),
     "kafka.server:type=AssignmentsManager,name=QueuedReplicaToDirAssignments": (
         "Assignments to directories go to the controller at once, over the channel directory-assignments."
     ),

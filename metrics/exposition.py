@@ -18,6 +18,7 @@ from metrics.histograms import QUANTILES, Histogram, HistogramSnapshot, Timer, b
 from metrics.meters import AvgMax, Counter, Gauge, Meter, Sensor
 from metrics.names import all_families, base_names, label_text
 from metrics.row import Kind, Metric
+from metrics.rows_own import SCRAPE_SECONDS
 
 if TYPE_CHECKING:
     from metrics.registry import Instrument, Labels, Registry, Table
@@ -45,6 +46,8 @@ class Exposition:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry  # fixed before start
         self._labels: dict[tuple[str, ...], dict[Labels, str]] = {}  # owner: the HTTP thread; by names, then values
+        self._took_s = 0.0  # owner: the HTTP thread; what the last page took
+        registry.gauge(SCRAPE_SECONDS, lambda: self._took_s)
 
     def render(self) -> bytes:
         """Return the page: every instrument of the registry, and what the process itself uses."""
@@ -57,7 +60,9 @@ class Exposition:
             for table in self._registry.tables():
                 _add_table(page, table)
         self._labels = page.used
-        return "".join(page.parts).encode() + _process_page()
+        whole = "".join(page.parts).encode() + _process_page()
+        self._took_s = self._registry.now_s() - now_s
+        return whole
 
 
 def render(registry: Registry) -> bytes:

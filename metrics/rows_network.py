@@ -189,3 +189,4 @@ CHANNELS = {
 }
 CHANNELS["raft-channel"] = _channel("raft-channel-metrics", ())
 CHANNELS["txn-marker-channel"] = _channel("txn-marker-channel-metrics", ())
+CHANNELS["AddPartitionsManager-channel"] = _channel("AddPartitionsManager-channel-metrics", ())

@@ -16,6 +16,7 @@ from broker.coordinators.group_events import GroupState
 from broker.coordinators.shard_core import ShardState
 from broker.coordinators.transaction import TxnState
 from metrics import catalogue as c
+from metrics.channel_metrics import ChannelMetrics
 
 if TYPE_CHECKING:
     from broker.coordinators.group_coordinator import GroupCoordinator
@@ -90,8 +91,11 @@ def register_transactions(
 ) -> None:
     """Show the transaction coordinator's transactions; `log_size`: bytes of __transaction_state here."""
     verification.measure(
-        registry.histogram(c.TXN_VERIFICATION_TIME_MS).update, registry.meter(c.TXN_VERIFICATION_FAILURE_RATE).mark
+        registry.histogram(c.TXN_VERIFICATION_TIME_MS).update,
+        registry.meter(c.TXN_VERIFICATION_FAILURE_RATE).mark,
+        ChannelMetrics(registry, "AddPartitionsManager-channel"),
     )
+    markers.senders.traffic = ChannelMetrics(registry, "txn-marker-channel")
     coordinator.load_time = registry.avg_max(c.TXN_PARTITION_LOAD_TIME)
     registry.table(
         (c.TXN_TRANSACTIONAL_ID_COUNT,),

@@ -40,6 +40,7 @@ from broker.coordinators.transaction import Producer
 from broker.metadata_cache import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
+    from barnabas.client.connection import TrafficObserver
     from barnabas.common.clock import Clock
     from broker.coordinators.transaction_coordinator import TransactionCoordinator
     from broker.metadata_cache import MetadataCache
@@ -110,9 +111,13 @@ class TransactionVerification:
         """End the threads; questions on their way are not answered."""
         self._senders.shutdown()
 
-    def measure(self, took_ms: Callable[[float], None], failed: Callable[[int], None]) -> None:
-        """Have the time of each question told, and how many of its partitions were refused; before the start."""
-        self._took_ms, self._failed = took_ms, failed
+    def measure(
+        self, took_ms: Callable[[float], None], failed: Callable[[int], None], traffic: TrafficObserver
+    ) -> None:
+        """Have the time of each question told, how many of its partitions were refused, and what went over the
+        connections to other coordinators; before the start.
+        """
+        self._took_ms, self._failed, self._senders.traffic = took_ms, failed, traffic
 
     def _measured(self, reply: Callable[[Errors], object], started_ns: int, errors: Errors) -> None:
         self._took_ms((self._clock.monotonic_ns() - started_ns) / NS_PER_MS)

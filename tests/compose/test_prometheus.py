@@ -9,6 +9,8 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+from confluent_kafka import Consumer, TopicPartition
+
 from tests.compose.test_cluster import PARTITIONS, create_topic, load_goes_on
 from tests.support.compose_cluster import NODES, ComposeCluster, dashboards
 from tests.support.waiting import eventually
@@ -46,6 +48,9 @@ def test_every_process_is_scraped(compose: ComposeCluster) -> None:
 
 def test_no_panel_is_empty(compose: ComposeCluster) -> None:
     topic = create_topic(compose, "pictures")
+    consumer = Consumer({"bootstrap.servers": compose.bootstrap, "group.id": "viewers"})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)  # a group whose lag can be shown
+    consumer.close()
     waiting = dict(panels())
     queries = list(panels())
     assert len(queries) > len(waiting) > 10
