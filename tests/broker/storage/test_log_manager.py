@@ -5,13 +5,14 @@ directories.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
 
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
-from barnabas.common.files import FileSystem
+from barnabas.common.files import Buffer, Entry, FileHandle, FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
@@ -392,3 +393,52 @@ def test_a_failed_directory_ends_moves_into_it() -> None:
     with pytest.raises(ApiError) as caught:
         node.manager.create_future_log(TPS[0], node.manager.directories[2])
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR, "the copy might lie on the failed one"
+
+
+class CountingFileSystem(MemoryFileSystem):
+    """Counts looks at the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: Counter[str] = Counter()
+
+    def listdir(self, path: str) -> list[Entry]:
+        self.looks["listdir"] += 1
+        return super().listdir(path)
+
+    def open(self, path: str, *, create: bool = False) -> FileHandle:
+        self.looks["open"] += 1
+        return super().open(path, create=create)
+
+    def read_bytes(self, path: str) -> bytes:
+        self.looks["read_bytes"] += 1
+        return super().read_bytes(path)
+
+    def write_bytes(self, path: str, data: Buffer, *, sync: bool) -> None:
+        self.looks["write_bytes"] += 1
+        super().write_bytes(path, data, sync=sync)
+
+    def fsync_dir(self, path: str) -> None:
+        self.looks["fsync_dir"] += 1
+        super().fsync_dir(path)
+
+
+def test_a_clean_start_costs_a_log_a_few_small_reads() -> None:
+    """What makes thousands of partitions start in seconds: so many looks for each, whatever it holds, no writes."""
+    fs = CountingFileSystem()
+    node = Node(fs).start()
+    tps = [TopicPartition("many", index) for index in range(50)]
+    for tp in tps:
+        log = node.log(tp)
+        for _ in range(20):
+            node.append(log, "x" * 100)
+    node.manager.shutdown()
+    fs.looks.clear()
+    again = Node(fs).start()
+    assert len(again.manager.all_logs()) == len(tps)
+    assert {look: round(count / len(tps)) for look, count in fs.looks.items() if count >= len(tps)} == {
+        "listdir": 5,  # leftovers of a crash, segments, snapshots thrice
+        "open": 3,  # both indexes' last entries, the end of the segment
+        "read_bytes": 3,  # leader epochs, topic id, producers
+    }
+    assert all(segment._file is None for log in again.manager.all_logs() for segment in log.segments)
