@@ -19,17 +19,17 @@ Source: Kafka's TransactionStateManager, TransactionCoordinator (4.3).
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from broker.coordinators import transaction_records as records
+from broker.coordinators.committed_writes import CommittedWrites
 from broker.coordinators.mailbox import Mailbox
-from broker.coordinators.shard_core import APPEND_ERRORS, LogWriter, ShardState
+from broker.coordinators.shard_core import LogWriter, ShardState
 from broker.coordinators.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -98,17 +98,6 @@ class TransactionContext:
     id_expiration_ms: int = 7 * 24 * 3600 * 1000
 
 
-class _Write:
-    """A batch that was appended and is not known to be committed."""
-
-    __slots__ = ("apply", "end_offset", "settled")
-
-    def __init__(self, apply: Callable[[], None], settled: ReplyError) -> None:
-        self.apply = apply  # changes state, once committed
-        self.settled: ReplyError | None = settled  # called once, when committed or failed; None once called
-        self.end_offset = -1  # exclusive; -1 until appended
-
-
 class TransactionShard:
     """See the module. Public methods take the lock; names ending in `_locked` want it held."""
 
@@ -119,7 +108,7 @@ class TransactionShard:
         self.transactions: dict[str, Transaction] = {}  # guarded by: _mailbox; the loader's while loading
         self._context = context
         self._mailbox = Mailbox()
-        self._writes: deque[_Write] = deque()  # guarded by: _mailbox; in log order
+        self._writes = CommittedWrites(tp, context.writer, self._mailbox)  # guarded by: _mailbox
         self._completions: dict[str, Completion] = {}  # guarded by: _mailbox; whose markers are not all written
         self._unwritten_ends: set[str] = set()  # guarded by: _mailbox; marked, but the log refused their end
 
@@ -148,9 +137,7 @@ class TransactionShard:
             before, self.state = self.state, ShardState.CLOSED
             if before is not ShardState.ACTIVE:
                 return  # while it loads, transactions are the loader's
-            writes, self._writes = self._writes, deque()
-            for write in writes:
-                self._settle_locked(write, ErrorCode.NOT_COORDINATOR)
+            self._writes.abandon()
             self.transactions = {}
             self._completions = {}
             self._unwritten_ends = set()
@@ -263,7 +250,7 @@ class TransactionShard:
         with self._mailbox:
             if self.state is not ShardState.ACTIVE:
                 return
-            self._catch_up_locked()
+            self._writes.catch_up()
             now_ms = self._now_ms()
             for transaction in list(self.transactions.values()):
                 if transaction.is_timed_out(now_ms):
@@ -278,7 +265,7 @@ class TransactionShard:
         with self._mailbox:
             if self.state is not ShardState.ACTIVE:
                 return
-            self._catch_up_locked()
+            self._writes.catch_up()
             now_ms, expiration_ms = self._now_ms(), self._context.id_expiration_ms
             expired = [t for t in self.transactions.values() if t.is_expired(now_ms, expiration_ms)]
             for start in range(0, len(expired), EXPIRED_PER_BATCH):
@@ -293,7 +280,7 @@ class TransactionShard:
         for transaction in expired:
             transaction.pending = transaction.expire().state
         tombstones = [(records.key(transaction.transactional_id), None) for transaction in expired]
-        if not self._append_locked(tombstones, _Write(apply, partial(_log_failure, "expiry"))):
+        if not self._append_locked(tombstones, apply, partial(_log_failure, "expiry")):
             for transaction in expired:
                 transaction.give_up()
 
@@ -365,59 +352,17 @@ class TransactionShard:
 
         transaction.pending = target.state
         record = records.value(target, self._context.server_version())
-        is_written = self._append_locked([(records.key(transaction.transactional_id), record)], _Write(apply, settled))
+        is_written = self._append_locked([(records.key(transaction.transactional_id), record)], apply, settled)
         if not is_written:
             transaction.give_up()
         return is_written
 
-    def _append_locked(self, key_values: Sequence[tuple[bytes, bytes | None]], write: _Write) -> bool:
+    def _append_locked(
+        self, key_values: Sequence[tuple[bytes, bytes | None]], apply: Callable[[], None], settled: ReplyError
+    ) -> bool:
         now_ms = self._now_ms()
         batch = build_batch([SimpleRecord(now_ms, key, value) for key, value in key_values])
-        writer, moved = self._context.writer, set[Any]()
-        self._writes.append(write)
-        try:
-            first_offset = writer.append_internal(
-                self.tp, batch, self._context.write_timeout_ms, partial(self._post_done, write), moved=moved
-            )
-        except ApiError as error:
-            self._writes.remove(write)
-            self._mailbox.post(partial(self._settle_locked, write, _for_clients(error.code)))
-            return False
-        write.end_offset = first_offset + len(key_values)
-        if moved:
-            self._mailbox.say(partial(writer.complete_delayed, self.tp))
-        return True
-
-    def _post_done(self, write: _Write, error: ErrorCode, _first_offset: int) -> None:
-        self._mailbox.post(partial(self._done_locked, write, error))
-
-    def _done_locked(self, write: _Write, error: ErrorCode) -> None:
-        if error:
-            self._settle_locked(write, _for_clients(error))
-        elif self.state is ShardState.ACTIVE:
-            self._commit_up_to_locked(write.end_offset)
-
-    def _commit_up_to_locked(self, high_watermark: int) -> None:
-        """Let every write below the high watermark take effect, in log order."""
-        while self._writes and self._writes[0].end_offset <= high_watermark:
-            write = self._writes.popleft()
-            write.apply()
-            self._settle_locked(write, ErrorCode.NONE)
-
-    def _catch_up_locked(self) -> None:
-        """Look whether writes were committed that nobody waits for any more."""
-        if not self._writes:
-            return
-        try:
-            high_watermark = self._context.writer.partition(self.tp).log.high_watermark
-        except ApiError:
-            return
-        self._commit_up_to_locked(high_watermark)
-
-    def _settle_locked(self, write: _Write, error: ErrorCode) -> None:
-        settled, write.settled = write.settled, None
-        if settled is not None:
-            settled(error)
+        return self._writes.append(batch, len(key_values), self._context.write_timeout_ms, apply, settled)
 
     # Looking up
 
@@ -429,7 +374,7 @@ class TransactionShard:
 
     def _find_locked(self, transactional_id: str) -> Transaction | None:
         self._gate_locked()
-        self._catch_up_locked()
+        self._writes.catch_up()
         return self.transactions.get(transactional_id)
 
     def _known_locked(self, transactional_id: str) -> Transaction:
@@ -458,8 +403,3 @@ def _busy(given: Given) -> Given:
 def _log_failure(what: str, error: ErrorCode) -> None:
     if error:
         log.warning("Writing to the transaction log failed for %s: %s", what, error.name)
-
-
-def _for_clients(error: ErrorCode) -> ErrorCode:
-    """Say an append's error in a coordinator's words."""
-    return APPEND_ERRORS.get(error, error)
