@@ -5,7 +5,8 @@ Rules
 2. A push that failed becomes pending again, and is tried after a pause that doubles up to `BACKOFF_MAX_MS`. A broker
    that answers STALE_BROKER_EPOCH gets everything, once it is what the registration says.
 3. A registration under a new epoch, or at a new address, starts over: FULL, at once, on a new connection.
-4. A slow or dead broker delays only its own sender.
+4. A slow or dead broker delays only its own sender. But one that shuts down is told after the others, if these take
+   no longer than `HEAD_START_MS`: then whom it sends its clients to knows already that it leads.
 
 Threads: the event thread calls `publish`; each sender (`Controller-<id>-to-broker-<id>-send-thread`) runs `run`. A
 sender's `_condition` guards what both touch; no other lock is taken while it is held.
@@ -39,6 +40,8 @@ log = logging.getLogger("barnabas.controller.channels")
 
 BACKOFF_MIN_MS: Final = 20
 BACKOFF_MAX_MS: Final = 1_000
+HEAD_START_MS: Final = 50
+HEAD_START_STEP_MS: Final = 2
 
 
 class Connection(Protocol):
@@ -61,6 +64,8 @@ class PushObserver(Protocol):
 
 Connect = Callable[[str, int], Connection]
 ImageSource = Callable[[], Image]
+HaveApplied = Callable[[int, Image], bool]
+"""Whether all active brokers but this one have acknowledged everything in an image."""
 
 
 class PushRefusedError(Exception):
@@ -78,9 +83,11 @@ class BrokerChannel:
         image: ImageSource,
         observer: PushObserver | None = None,
         clock: Clock | None = None,
+        others_have_applied: HaveApplied = lambda _id, _image: True,
     ) -> None:
         self._sender = sender  # fixed before start
         self._observer = observer  # fixed before start
+        self._others_have_applied = others_have_applied  # fixed before start
         self._now_ns = (clock or SystemClock()).monotonic_ns  # fixed before start
         self._connect = connect  # fixed before start
         self._image = image  # fixed before start
@@ -177,8 +184,11 @@ class BrokerChannel:
             broker, pending, since_ns = self._broker, self._pending, self._pending_since_ns
             self._pending = Pending()
         image = self._image()
-        if image.brokers.get(broker.id) is None:
+        registered = image.brokers.get(broker.id)
+        if registered is None:
             return True  # unregistered meanwhile: there is nobody to tell
+        if registered.in_controlled_shutdown and pending.leader_and_isr:
+            self._let_others_first(image)
         try:
             self._push(broker, image, pending)
         except (OSError, PushRefusedError) as error:
@@ -190,6 +200,14 @@ class BrokerChannel:
         if self._observer is not None:
             self._observer.pushed(broker.id, self._now_ns() - since_ns)
         return True
+
+    def _let_others_first(self, image: Image) -> None:
+        """Rule 4."""
+        with self._condition:
+            for _ in range(HEAD_START_MS // HEAD_START_STEP_MS):
+                if self._is_stopped or self._others_have_applied(self._broker.id, image):
+                    return
+                self._condition.wait(HEAD_START_STEP_MS / 1000)
 
     def _push(self, broker: Broker, image: Image, pending: Pending) -> None:
         connection = self._connected(broker)
@@ -244,7 +262,7 @@ def _partition_errors(response: Any) -> Iterable[Any]:
 
 
 class ChannelManager:
-    """All senders. Owner: event thread, but for `queue_sizes`."""
+    """All senders. Owner: event thread, but for `applied_offset`, which reads only."""
 
     def __init__(
         self,
@@ -293,7 +311,9 @@ class ChannelManager:
                 channel.reset(broker)
 
     def _add(self, broker: Broker) -> None:
-        channel = BrokerChannel(self._sender, broker, self._connect, self._image, self._observer, self._clock)
+        channel = BrokerChannel(
+            self._sender, broker, self._connect, self._image, self._observer, self._clock, self._others_have_applied
+        )
         self.channels = {**self.channels, broker.id: channel}
         if self._start_threads:
             channel.start()
@@ -311,6 +331,11 @@ class ChannelManager:
             return -1
         epoch, offset = channel.applied
         return offset if epoch == broker.epoch else -1
+
+    def _others_have_applied(self, broker_id: int, image: Image) -> bool:
+        """Whether all active brokers but this one have acknowledged everything in the image; for any sender."""
+        others = [broker for broker in image.brokers.values() if broker.id != broker_id and broker.is_active]
+        return all(self.applied_offset(broker) >= image.offset for broker in others)
 
     def stop(self) -> None:
         """End all senders."""

@@ -240,7 +240,10 @@ class QuorumController:
 
         def run() -> Decision[Any]:
             self._last_check_ms[name] = self._clock.monotonic_ms()
-            return decide() if is_needed() else Decision([], None)
+            decision = decide() if is_needed() else Decision([], None)
+            if len(decision.records) >= MAX_ELECTIONS_PER_ROUND:
+                self._last_check_ms[name] -= interval_ms  # there is more to do: go on after what else has come
+            return decision
 
         return Timer(name, lambda: self._last_check_ms[name] + interval_ms, run)
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import queue
+import threading
 from typing import Any
 
 from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
-from controller.channel_manager import BACKOFF_MAX_MS, BACKOFF_MIN_MS, BrokerChannel
-from controller.image import Broker, Endpoint, Image
+from controller.channel_manager import (
+    BACKOFF_MAX_MS,
+    BACKOFF_MIN_MS,
+    HEAD_START_MS,
+    HEAD_START_STEP_MS,
+    BrokerChannel,
+    ChannelManager,
+)
+from controller.image import Broker, Endpoint, Image, PartitionKey
 from controller.push import FULL, INCREMENTAL, Pending, Sender
 from tests.controller.rig import RESPONSES
 
@@ -102,3 +110,41 @@ def test_the_pause_after_failures_doubles_up_to_a_second() -> None:
     channel.reset(broker(8))
     assert channel.push_once()
     assert channel.applied == (8, 9)
+
+
+def test_a_broker_that_shuts_down_is_told_after_the_others() -> None:
+    far, told = Far(), threading.Event()
+    leaving = broker()._replace(in_controlled_shutdown=True)
+    image = Image(brokers={1: leaving}, offset=9)
+    asked: list[int] = []
+
+    def others_have_applied(broker_id: int, seen: Image) -> bool:
+        asked.append(broker_id)
+        assert seen is image
+        return told.is_set()
+
+    channel = BrokerChannel(
+        Sender(100, 3, "PLAINTEXT"), leaving, far.connect, lambda: image, others_have_applied=others_have_applied
+    )
+    channel._pending = Pending(leader_and_isr={PartitionKey(bytes(16), 0)})
+    told.set()
+    assert channel.push_once()
+    assert asked == [1]
+    channel.offer(Pending(leader_and_isr={PartitionKey(bytes(16), 0)}))
+    told.clear()
+    assert channel.push_once(), "it is told all the same when they take too long"
+    assert len(asked) == 1 + HEAD_START_MS // HEAD_START_STEP_MS
+
+
+def test_only_active_brokers_are_waited_for() -> None:
+    far = Far()
+    brokers = {id_: broker()._replace(id=id_) for id_ in (1, 2, 3)}
+    brokers[3] = brokers[3]._replace(is_fenced=True)
+    images = [Image(brokers=brokers, offset=9)]
+    manager = ChannelManager(Sender(100, 3, "PLAINTEXT"), far.connect, lambda: images[-1], start_threads=False)
+    manager.start(images[-1])
+    assert not manager._others_have_applied(1, images[-1])
+    manager.channels[2].push_once()
+    assert manager._others_have_applied(1, images[-1])
+    images.append(Image(brokers=brokers, offset=10))
+    assert not manager._others_have_applied(1, images[-1])
