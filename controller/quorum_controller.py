@@ -57,7 +57,7 @@ UNCLEAN_CHECK_INTERVAL_MS: Final = 300_000
 UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
 
 #: What a new cluster is formatted with.
-BOOTSTRAP_FEATURES: Final = {"metadata.version": 25, "transaction.version": 2}
+BOOTSTRAP_FEATURES: Final = {"group.version": 1, "metadata.version": 25, "transaction.version": 2}
 
 
 class QuorumController:

@@ -18,6 +18,15 @@ log = logging.getLogger("barnabas.config")
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
+_ASSIGNOR_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor"
+#: What group.consumer.assignors may list, and the name by which members ask for it.
+ASSIGNOR_NAMES: Final = {
+    "uniform": "uniform",
+    "range": "range",
+    f"{_ASSIGNOR_PACKAGE}.UniformAssignor": "uniform",
+    f"{_ASSIGNOR_PACKAGE}.RangeAssignor": "range",
+}
+
 _MIB: Final = 1 << 20
 _CODEC_MAX: Final = 4  # zstd
 
@@ -80,6 +89,30 @@ def _check_log(state: Mapping[str, Any]) -> None:
 def _check_coordinators(state: Mapping[str, Any]) -> None:
     codec = state["offsets_topic_compression_codec"]
     _require(0 <= codec <= _CODEC_MAX, f"Unknown compression type id: {codec}")
+    assignors = state["group_consumer_assignors"]
+    _require(bool(assignors), "group.consumer.assignors must not be empty")
+    for name in assignors:
+        _require(
+            name in ASSIGNOR_NAMES, f"group.consumer.assignors: {name} is not supported: it can be uniform or range"
+        )
+    _check_consumer_groups(state)
+
+
+def _check_consumer_groups(state: Mapping[str, Any]) -> None:
+    """Each value must lie in the bounds that groups have, and a session must be longer than a heartbeat."""
+    for what in ("heartbeat.interval", "session.timeout", "assignment.interval"):
+        unit = what.replace(".", "_")
+        value, low, high = (state[f"group_consumer_{bound}{unit}_ms"] for bound in ("", "min_", "max_"))
+        name = f"group.consumer.{what}.ms"
+        _require(
+            low <= high, f"group.consumer.max.{what}.ms must be greater than or equal to group.consumer.min.{what}.ms"
+        )
+        _require(low <= value, f"{name} must be greater than or equal to group.consumer.min.{what}.ms")
+        _require(value <= high, f"{name} must be less than or equal to group.consumer.max.{what}.ms")
+    _require(
+        state["group_consumer_heartbeat_interval_ms"] < state["group_consumer_session_timeout_ms"],
+        "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms",
+    )
 
 
 def _check_network(state: Mapping[str, Any]) -> None:

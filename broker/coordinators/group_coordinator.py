@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.config.checks import ASSIGNOR_NAMES
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.compression import CompressionType
 from broker.coordinators import group_events as ev
-from broker.coordinators.assignors import ASSIGNORS
 from broker.coordinators.consumer_context import ConsumerContext
 from broker.coordinators.consumer_group import ConsumerGroup
 from broker.coordinators.consumer_group_situation import ConsumerGroupSettings, GroupTimes
@@ -39,6 +39,7 @@ from broker.coordinators.offsets import FetchedTopic, TopicWanted
 from broker.coordinators.shard import ListedGroup, OffsetCommit, Shard
 from broker.coordinators.shard_consumer import Committer, HeartbeatReply
 from broker.coordinators.shard_core import ShardContext, ShardState
+from broker.features import UNKNOWN_EPOCH
 from broker.metadata_cache import GROUP_METADATA_TOPIC
 from broker.timing_wheel import Timer
 
@@ -265,8 +266,10 @@ class GroupCoordinator:
 
     @property
     def are_consumer_groups_enabled(self) -> bool:
-        """Whether the consumer protocol is served."""
-        return "consumer" in self._config.group_coordinator_rebalance_protocols
+        """Whether the consumer protocol is served: the configuration and the cluster's features allow it."""
+        features = self._metadata_cache.finalized_features
+        is_off = features.epoch != UNKNOWN_EPOCH and features.levels.get("group.version", 0) < 1
+        return not is_off and "consumer" in self._config.group_coordinator_rebalance_protocols
 
     @property
     def consumer_assignors(self) -> tuple[str, ...]:
@@ -446,7 +449,7 @@ def _times(config: Any) -> GroupTimes:
 def _consumer_settings(config: Any) -> ConsumerGroupSettings:
     policy = config.group_consumer_migration_policy.lower()
     return ConsumerGroupSettings(
-        assignors=tuple(name for name in config.group_consumer_assignors if name in ASSIGNORS),
+        assignors=tuple(ASSIGNOR_NAMES[name] for name in config.group_consumer_assignors),
         max_size=config.group_consumer_max_size,
         classic_max_size=config.group_max_size,
         may_upgrade=policy in ("upgrade", "bidirectional"),

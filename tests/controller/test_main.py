@@ -70,7 +70,7 @@ def test_it_says_what_it_serves(connection: NodeConnection) -> None:
     assert {k.api_key: (k.min_version, k.max_version) for k in response.api_keys} == {
         key: api.versions for key, api in TABLE.items()
     }
-    assert [f.name for f in response.finalized_features] == ["metadata.version", "transaction.version"]
+    assert [f.name for f in response.finalized_features] == ["group.version", "metadata.version", "transaction.version"]
 
 
 def test_it_says_which_cluster_it_is(connection: NodeConnection, server: ControllerServer) -> None:

@@ -13,6 +13,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, end_txn_marker, iter_headers, iter_records
 from broker.coordinators import offset_records
 from broker.coordinators.group_coordinator import GroupCoordinator
+from broker.features import FinalizedFeatures
 from broker.metadata_cache import GROUP_METADATA_TOPIC, MetadataSnapshot, PartitionInfo, TopicInfo
 from broker.storage.log_types import FetchIsolation
 from metrics.catalogue import Metric
@@ -150,7 +151,7 @@ class World:
         self.clock = FakeClock()
         self.registry = Registry(self.clock)
         self.replicas = FakeReplicaManager()
-        self.cache = SimpleNamespace(snapshot=snapshot(), offset=0)
+        self.cache = SimpleNamespace(snapshot=snapshot(), offset=0, finalized_features=FinalizedFeatures())
         self.config = SimpleNamespace(**{**CONFIG, **config})
         self.coordinator = self.make_coordinator()
         if leads:
