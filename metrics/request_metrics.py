@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from metrics import catalogue as c
 from metrics.histograms import BOUNDS, BOUNDS_NS, CELL_SIZE, SUM, count_sorted
@@ -87,7 +87,7 @@ class _Digest(NamedTuple):
         if not rows:
             return self
         cells = [cell[:] for cell in self.cells]
-        columns = list(zip(*rows, strict=True))
+        columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True))  # numbers, but for the clients' ids
         for index, cell in enumerate(cells):
             column = sorted(columns[index])
             if index < _TIMES:
@@ -102,7 +102,7 @@ class _Digest(NamedTuple):
         return _Digest(self.requests + len(rows), cells, _with_clients(self.clients, columns), [])
 
 
-def _with_clients(known: dict[str, ClientUse], columns: list[tuple[int, ...]]) -> dict[str, ClientUse]:
+def _with_clients(known: dict[str, ClientUse], columns: list[tuple[Any, ...]]) -> dict[str, ClientUse]:
     clients = {} if len(known) >= CLIENTS_MAX else dict(known)
     wanted = (CLIENT, REQUEST_SIZE, RESPONSE_SIZE, LOCAL, SEND, THROTTLE)
     ids = set(columns[CLIENT])
