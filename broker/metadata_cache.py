@@ -154,6 +154,11 @@ class MetadataSnapshot:
         known = self.registrations.get(broker_id)
         return known is None or (not known.in_controlled_shutdown and broker_epoch in (-1, known.epoch))
 
+    def is_outdated(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether this is the epoch of an earlier incarnation of a live broker (-1: it does not say)."""
+        known = self.registrations.get(broker_id)
+        return broker_epoch != -1 and known is not None and broker_id in self.brokers and known.epoch > broker_epoch
+
     def fenced_nodes(self, listener_name: str) -> list[Node]:
         """Every registered broker that is not alive and has the listener, by id."""
         fenced = [self.registrations[id_].broker for id_ in sorted(self.registrations) if id_ not in self.brokers]

@@ -178,15 +178,20 @@ class ReplicaFetcher:
         with self._condition:
             now_ms = self._clock.monotonic_ms()
             ready = {tp: state for tp, state in self._states.items() if state.is_ready(now_ms)}
-            held_back = [tp for tp in ready if self.lags.get(tp, 1) > 0 and self._quota.holds_back(tp)]
-            for tp in held_back:
-                del ready[tp]
+            held_back = self._quota.has_throttled and self._hold_back(ready)
             if not ready and not self._is_stopping:
                 wait_ms = soonest_ms(self._states.values()) - now_ms if self._states else 1000
                 if held_back:
                     wait_ms = self._config.replica_fetch_backoff_ms
                 self._condition.wait(max(1, wait_ms) / 1000)
             return ready
+
+    def _hold_back(self, ready: dict[TopicPartition, FetchState]) -> bool:
+        """Take out what a throttle forbids now, never what is in sync; returns whether there was any."""
+        held_back = [tp for tp in ready if self.lags.get(tp, 1) > 0 and self._quota.holds_back(tp)]
+        for tp in held_back:
+            del ready[tp]
+        return bool(held_back)
 
     def _pause(self) -> None:
         with self._condition:

@@ -150,6 +150,7 @@ def _read_partition(
 ) -> ReadResult:
     if params.is_from_follower:
         partition.require_follower(params.replica_id)
+        manager.require_current_epoch(params.replica_id, params.replica_epoch)
     elif params.rack_id and manager.replica_selector is not None and partition.is_leader:
         preferred = manager.replica_selector(partition, params.rack_id, params.listener_name, item.fetch_offset)
         if preferred is not None:

@@ -291,6 +291,11 @@ class ReplicaManager:
             self._submit(partition, proposal)
         return moved
 
+    def require_current_epoch(self, follower_id: int, broker_epoch: int) -> None:
+        """Raise NOT_LEADER_OR_FOLLOWER for a fetch of a follower's earlier incarnation."""
+        if self.metadata_cache.snapshot.is_outdated(follower_id, broker_epoch):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     def holds_back(self, partition: Partition, follower_id: int) -> bool:
         """Whether a throttle lets us give this follower nothing now; one in the ISR is never held back."""
         return follower_id not in partition.isr and self.quotas.leader.holds_back(partition.tp)

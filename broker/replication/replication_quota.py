@@ -91,6 +91,11 @@ class ReplicationQuota:
             rest = {name: known for name, known in self._throttled.items() if name != topic}
             self._throttled = {**rest, topic: partitions} if partitions else rest
 
+    @property
+    def has_throttled(self) -> bool:
+        """Whether any replica is to be held back."""
+        return bool(self._throttled)
+
     def is_throttled(self, tp: TopicPartition) -> bool:
         """Whether the replica here is one of those to be held back."""
         partitions = self._throttled.get(tp.topic)

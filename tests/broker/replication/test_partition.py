@@ -205,11 +205,22 @@ def test_a_broker_that_shuts_down_is_not_proposed_for_the_isr(room):
     assert [proposal.isr for _, proposal, _ in room.isr_changes.submitted] == [((1, -1), (2, 33))]
 
 
-def test_the_fetches_of_an_earlier_incarnation_admit_nobody(room):
+def test_the_fetches_of_an_earlier_incarnation_are_refused(room):
     room.push({"t": [state(1, (1, 2), (1,))]})
     tell_of_brokers(room, registration(2, epoch=44))
-    room.answer(follower_fetch(0), 17)
+    refused = partition_of(room.answer(follower_fetch(0), 17))
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert room.isr_changes.submitted == []
+
+
+def test_an_incarnation_that_we_have_not_heard_of_yet_is_not_proposed(room):
+    room.push({"t": [state(1, (1, 2), (1,))]})
+    tell_of_brokers(room, registration(2, epoch=22))
+    assert partition_of(room.answer(follower_fetch(0), 17)).error_code == ErrorCode.NONE
+    assert room.isr_changes.submitted == []
+    tell_of_brokers(room, registration(2, epoch=33))
+    room.answer(follower_fetch(0), 17)
+    assert len(room.isr_changes.submitted) == 1
 
 
 def test_the_watermark_does_not_wait_for_a_broker_that_shuts_down(room):
