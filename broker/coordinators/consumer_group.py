@@ -97,7 +97,8 @@ class ConsumerGroup:
             return GroupState.EMPTY
         if self.epoch > self.assignment_epoch:
             return GroupState.ASSIGNING
-        is_stable = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
+        members = tuple(self.members.values())  # the scraper of metrics looks without the lock
+        is_stable = all(member.is_reconciled_to(self.assignment_epoch) for member in members)
         return GroupState.STABLE if is_stable else GroupState.RECONCILING
 
     def member(self, member_id: str) -> Member:

@@ -1,0 +1,123 @@
+"""The records of consumer groups: what they say in bytes, what Kafka's say, what is passed over."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.coordinator_records import consumer_groups as wire
+from barnabas.protocol.coordinator_records.record import encode_versioned, read_prefix
+from barnabas.protocol.errors import MalformedMessageError
+from broker.coordinators import consumer_group_types as t
+from broker.coordinators import offset_records
+from broker.coordinators.consumer_group import ConsumerGroup
+from broker.coordinators.consumer_group_records import CLASSES, ConsumerGroupRecord, encode
+from broker.coordinators.consumer_group_types import Member, MemberState
+
+T, U = b"t" * 16, b"u" * 16
+MEMBER = Member(
+    "m", "i", "r", "client", "/h", 1000, frozenset({"t", "u"}), "x.*", "range", t.ClassicPart(9, (("range", b"1"),)),
+    epoch=7, previous_epoch=6, state=MemberState.UNREVOKED_PARTITIONS, assigned={T: {0: 3, 2: 7}, U: {1: 2}},
+    pending_revocation={T: {1: 4}},
+)  # fmt: skip
+RECORDS: list[t.Record] = [
+    t.GroupEpoch(7, -3),
+    t.GroupEpoch(None),
+    t.MemberMetadata("m", MEMBER),
+    t.MemberMetadata("m", Member("m", topic_regex=None)),
+    t.MemberMetadata("m", None),
+    t.CurrentAssignment("m", MEMBER),
+    t.CurrentAssignment("m", Member("m")),
+    t.CurrentAssignment("m", None),
+    t.TargetEpoch(7, 1234),
+    t.TargetEpoch(None),
+    t.TargetAssignment("m", {T: frozenset({0, 2}), U: frozenset({1})}),
+    t.TargetAssignment("m", {}),
+    t.TargetAssignment("m", None),
+    t.RegexTopics("x.*", t.ResolvedRegex(frozenset({"x", "x1"}), 5, 99)),
+    t.RegexTopics("x.*", None),
+    t.PartitionMetadata(exists=False),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_what_is_written_is_read(record: t.Record) -> None:
+    """Read by a group that knows the rest of the member, it says the same as the record itself."""
+    key, value = encode("g", record)
+    found = offset_records.read(key, value, 0)
+    assert isinstance(found, ConsumerGroupRecord)
+    assert found.group_id == "g"
+    groups = []
+    for each in (record, found.record):
+        group = ConsumerGroup("g")
+        for known in RECORDS[2:3] + RECORDS[5:6]:
+            group.replay(known)
+        group.replay(each)
+        groups.append(group)
+    for name in ("epoch", "metadata_hash", "members", "target", "assignment_epoch", "resolved_regexes", "is_gone"):
+        assert getattr(groups[0], name) == getattr(groups[1], name)
+
+
+def test_each_type_of_kafkas_has_its_record() -> None:
+    types = {read_prefix(encode("g", record)[0]) for record in RECORDS}
+    assert types == set(CLASSES) == {3, 4, 5, 6, 7, 8, 16}
+
+
+def test_what_40_wrote_of_topics_is_noticed() -> None:
+    key = encode_versioned(wire.ConsumerGroupPartitionMetadataKey(group_id="g"))
+    value = encode_versioned(wire.ConsumerGroupPartitionMetadataValue(topics=[]))
+    assert offset_records.read(key, value, 0) == ConsumerGroupRecord("g", t.PartitionMetadata(exists=True))
+
+
+@pytest.mark.parametrize("epochs", [None, [3]])
+def test_assignments_without_epochs_are_as_old_as_the_member(epochs: list[int] | None) -> None:
+    """Kafka wrote none before 4.3; a list that does not fit is as good as none."""
+    key = encode_versioned(wire.ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="m"))
+    row = wire.TopicPartitions(topic_id=T, partitions=[0, 1], assignment_epochs=epochs)
+    for epoch, expected in ((5, 5), (-2, 0)):
+        value = wire.ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=epoch, previous_member_epoch=4, state=0, assigned_partitions=[row],
+            partitions_pending_revocation=[],
+        )  # fmt: skip
+        found = offset_records.read(key, encode_versioned(value), 0)
+        assert isinstance(found, ConsumerGroupRecord)
+        assert isinstance(found.record, t.CurrentAssignment)
+        assert found.record.member is not None
+        assert found.record.member.assigned == {T: {0: expected, 1: expected}}
+
+
+def test_a_state_of_newer_software_is_unknown() -> None:
+    key = encode_versioned(wire.ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="m"))
+    value = wire.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=1, previous_member_epoch=0, state=99, assigned_partitions=[], partitions_pending_revocation=[]
+    )
+    found = offset_records.read(key, encode_versioned(value), 0)
+    assert isinstance(found, ConsumerGroupRecord)
+    assert isinstance(found.record, t.CurrentAssignment)
+    assert found.record.member is not None
+    assert found.record.member.state is MemberState.UNKNOWN
+
+
+def test_an_absent_classic_part_is_none() -> None:
+    """The tag's default is an empty structure, which no classic member has."""
+    key, _ = encode("g", t.MemberMetadata("m", None))
+    value = wire.ConsumerGroupMemberMetadataValue(
+        instance_id=None, rack_id=None, client_id="c", client_host="/h", subscribed_topic_names=[],
+        subscribed_topic_regex=None, rebalance_timeout_ms=1, server_assignor=None,
+    )  # fmt: skip
+    found = offset_records.read(key, encode_versioned(value), 0)
+    assert isinstance(found, ConsumerGroupRecord)
+    assert isinstance(found.record, t.MemberMetadata)
+    assert found.record.member is not None
+    assert found.record.member.classic is None
+
+
+@pytest.mark.parametrize("record_type", [9, *range(10, 16), *range(17, 24), 99])
+def test_records_of_other_kinds_of_groups_are_passed_over(record_type: int) -> None:
+    assert offset_records.read(record_type.to_bytes(2, "big") + b"whatever", b"", 0) is None
+
+
+def test_a_record_that_is_cut_short_is_malformed() -> None:
+    key, value = encode("g", RECORDS[2])
+    assert value is not None
+    with pytest.raises(MalformedMessageError):
+        offset_records.read(key, value[:-3], 0)
