@@ -1,7 +1,7 @@
 """DescribeProducers: v0
 
-Behaviour: tells which producers a partition's leader remembers, and where their open transactions begin (KIP-664): how
-hanging transactions are found.
+Behaviour: tells which producers a replica remembers, and where their open transactions begin (KIP-664): how hanging
+transactions are found. Followers answer too, for whoever compares them with the leader.
 
 Errors (each on a partition): UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
 INVALID_TOPIC_EXCEPTION.
@@ -51,7 +51,9 @@ def _describe(services: Services, tp: TopicPartition) -> PartitionResponse:
         reason = invalid_reason(tp.topic)
         if reason is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        log = services.replica_manager.partition(tp).leader_log()
+        log = services.replica_manager.partition(tp).log
+        if log is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     except ApiError as error:
         return PartitionResponse(partition_index=tp.partition, error_code=error.code, error_message=error.message)
     producers = [_state(entry) for entry in log.active_producers()]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import aiokafka
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -104,6 +106,22 @@ def test_offsets_count_when_the_transaction_is_committed(target: Target, topic: 
     consumer.close()
     assert committed == 7
     assert read_committed(target.bootstrap, topic, 4) == ["7"]
+
+
+def test_aiokafkas_producer_commits_and_aborts(target: Target, topic: str) -> None:
+    async def produce() -> None:
+        settings = {"bootstrap_servers": target.bootstrap, "transactional_id": topic}
+        async with aiokafka.AIOKafkaProducer(**settings) as producer:
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"a")
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"x")
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"b")
+
+    asyncio.run(asyncio.wait_for(produce(), TIMEOUT_S))
+    assert read_committed(target.bootstrap, topic, 6) == ["a", "b"]
 
 
 def test_a_second_producer_fences_the_first_and_aborts_what_it_left_open(target: Target, topic: str) -> None:

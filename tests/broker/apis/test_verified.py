@@ -163,6 +163,13 @@ class TestContinuation:
             continuation.response()
 
 
+def test_a_follower_tells_of_producers_too(room: Room) -> None:
+    room.push({"f": [state(2, [1, 2])]})
+    asked = DescribeProducersRequest(topics=[TopicRequest(name="f", partition_indexes=[0])])
+    (told,) = room.answer(asked, 0).topics[0].partitions
+    assert (told.error_code, told.active_producers) == (NONE, [])
+
+
 def test_what_is_told_of_producers(room: Room) -> None:
     waiting = room.produce(9)
     room.asked.answer()
