@@ -117,6 +117,7 @@ class Dispatcher:
         assert buffer is not None
         header, offset = headers.decode_request_header(buffer)
         request.header = header
+        request.header_bytes = offset
         api = self._table.get(header.api_key)
         if api is None:
             raise RefusedError(f"API key {header.api_key} is not served here")

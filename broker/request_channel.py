@@ -105,6 +105,7 @@ class Request:
         "dequeued_ns",
         "error_codes",
         "header",
+        "header_bytes",
         "is_follower",
         "message",
         "moved",
@@ -128,6 +129,7 @@ class Request:
         self.context = context
         self.buffer: memoryview | None = buffer  # the frame without its size, writable; dropped when answered
         self.size_bytes = len(buffer)
+        self.header_bytes = 0  # of these, the header's; set by the handler
         self.received_ns = 0  # the frame was complete
         # Set by the handler and the API.
         self.api = None

@@ -28,6 +28,7 @@ from barnabas.common.clock import NS_PER_MS
 from barnabas.common.logs import REQUEST_LOGGER, SLOW_REQUEST_LOGGER
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import SIZE_BYTES
 from broker.error_codes import error_codes_of
 from broker.request_json import completed_json, header_json, message_json
 from metrics import catalogue
@@ -183,10 +184,11 @@ class RequestLog:
             api.name,
             header.api_version,
             times,
-            request.size_bytes,
+            request.size_bytes - request.header_bytes,  # as Kafka's RequestBytes
             request.is_follower,
             request.response_size_bytes,
             header.client_id,
+            request.header_bytes + SIZE_BYTES,
         )
         if request.sent_ns - request.received_ns > self._bar_ns:
             self._note_slow(request, times)

@@ -37,13 +37,20 @@ _ROWS: Final = (
     c.RESPONSE_BYTES,
 )
 _TIMES: Final = 7
-LOCAL, THROTTLE, SEND, TOTAL, REQUEST_SIZE, RESPONSE_SIZE, CLIENT = 1, 3, 5, 6, 7, 8, 9
+# Places in a Record.
+LOCAL: Final = 1
+THROTTLE: Final = 3
+SEND: Final = 5
+REQUEST_SIZE: Final = 7
+RESPONSE_SIZE: Final = 8
+CLIENT: Final = 9
+HEADER: Final = 10
 NS_PER_MS: Final = 1e6
 
 #: Nanoseconds in the request queue, local, remote, throttled, in the response queue, being sent.
 Times = tuple[int, int, int, int, int, int]
-#: Those, all of them, bytes of request and response, client id.
-Record = tuple[int, int, int, int, int, int, int, int, int, "str | None"]
+#: Those, all of them, bytes of the request's body and of the response, client id, bytes of the request's head.
+Record = tuple[int, int, int, int, int, int, int, int, int, "str | None", int]
 
 FULL: Final = 512
 CLIENTS_MAX: Final = 1000
@@ -79,6 +86,7 @@ class _Digest(NamedTuple):
     requests: int
     cells: list[list[float]]  # one for each row
     clients: dict[str, ClientUse]
+    header_bytes: int
     pending: list[Record]  # appended to by its owner until replaced
 
     def whole(self) -> _Digest:
@@ -99,35 +107,36 @@ class _Digest(NamedTuple):
             else:
                 count_sorted(cell, column, BOUNDS)
                 cell[SUM] += sum(column)
-        return _Digest(self.requests + len(rows), cells, _with_clients(self.clients, columns), [])
+        header_bytes = self.header_bytes + sum(columns[HEADER])
+        return _Digest(self.requests + len(rows), cells, _with_clients(self.clients, columns), header_bytes, [])
 
 
 def _with_clients(known: dict[str, ClientUse], columns: list[tuple[Any, ...]]) -> dict[str, ClientUse]:
     clients = {} if len(known) >= CLIENTS_MAX else dict(known)
-    wanted = (CLIENT, REQUEST_SIZE, RESPONSE_SIZE, LOCAL, SEND, THROTTLE)
+    wanted = (CLIENT, REQUEST_SIZE, HEADER, RESPONSE_SIZE, LOCAL, SEND, THROTTLE)
     ids = set(columns[CLIENT])
     if len(ids) == 1:  # the usual case: sums of whole columns
         (only,) = ids
-        size, answer, local, send, throttle = [sum(columns[index]) for index in wanted[1:]]
+        size, header, answer, local, send, throttle = [sum(columns[index]) for index in wanted[1:]]
         used = clients.get(str(only or ""), NOTHING)
         clients[str(only or "")] = ClientUse(
             used.requests + len(columns[CLIENT]),
-            used.request_bytes + size,
+            used.request_bytes + size + header,
             used.response_bytes + answer,
             used.thread_ns + local + send,
             used.throttle_ns + throttle,
         )
         return clients
-    for client, size, answer, local, send, throttle in zip(*[columns[index] for index in wanted], strict=True):
+    for client, size, header, answer, local, send, throttle in zip(*[columns[index] for index in wanted], strict=True):
         used = clients.get(str(client or ""), NOTHING)
         clients[str(client or "")] = ClientUse(
-            used[0] + 1, used[1] + size, used[2] + answer, used[3] + local + send, used[4] + throttle
+            used[0] + 1, used[1] + size + header, used[2] + answer, used[3] + local + send, used[4] + throttle
         )
     return clients
 
 
 def _nothing() -> _Digest:
-    return _Digest(0, [[0.0] * CELL_SIZE for _ in _ROWS], {}, [])
+    return _Digest(0, [[0.0] * CELL_SIZE for _ in _ROWS], {}, 0, [])
 
 
 class _Recorder:
@@ -164,11 +173,12 @@ class RequestMetrics:
         is_follower: bool | None = None,
         response_bytes: int = 0,
         client_id: str | None = None,
+        header_bytes: int = 0,
     ) -> None:
         """Record one finished request.
 
-        `request` is the API's name; `times_ns` are those of `_ROWS` less their sum; `is_follower` tells whose a Fetch
-        is.
+        `request` is the API's name; `times_ns` are those of `_ROWS` less their sum; `size_bytes` is the body's,
+        `header_bytes` all that came with it; `is_follower` tells whose a Fetch is.
         """
         if is_follower is not None and request == _FETCH:
             request = _FETCH_OF[is_follower]
@@ -178,7 +188,7 @@ class RequestMetrics:
         except KeyError:
             recorder = self._add(key)
         pending = recorder.digest.pending
-        pending.append((*times_ns, sum(times_ns), size_bytes, response_bytes, client_id))
+        pending.append((*times_ns, sum(times_ns), size_bytes, response_bytes, client_id, header_bytes))
         if len(pending) >= FULL:
             recorder.fold()
 
@@ -216,7 +226,7 @@ class RequestMetrics:
         digests = [digest for (ident, _, _), digest in self._seen.items() if ident == thread]
         return ThreadUse(
             sum(digest.requests for digest in digests),
-            int(sum(digest.cells[REQUEST_SIZE][SUM] for digest in digests)),
+            int(sum(digest.cells[REQUEST_SIZE][SUM] + digest.header_bytes for digest in digests)),
             int(sum(digest.cells[RESPONSE_SIZE][SUM] for digest in digests)),
         )
 

@@ -150,7 +150,7 @@ def test_counts_sizes_and_times_are_what_the_producer_saw(cluster: BarnabasClust
     client_id = {"client_id": "known-producer"}
     assert after("barnabas_client_requests_total", **client_id) >= sent
     bytes_sent = sum(broker["txbytes"] for broker in client.brokers())
-    assert after("barnabas_client_request_bytes_total", **client_id) == pytest.approx(bytes_sent, rel=0.05)
+    assert after("barnabas_client_request_bytes_total", **client_id) == pytest.approx(bytes_sent, rel=0.01)
     assert after("kafka_server_produce_byte_rate", **client_id) > RECORDS * SIZE / 60
 
 
