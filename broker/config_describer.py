@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.common import logs
 from barnabas.config.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
-from broker.dynamic_config import DynamicConfig, ResourceType, synonyms_of
+from broker.dynamic_config import DynamicConfig, ResourceType, base_name, synonyms_of
 
 if TYPE_CHECKING:
     from barnabas.config.overridable import Overridable
@@ -77,17 +77,18 @@ class ConfigDescriber:
         """Return every config of this broker, keys of its file that nobody knows included (their values hidden)."""
         config = self._dynamic.config
         known = [self._broker_entry(key, key.to_text(config.values[key.name])) for key in BROKER_KEYS.values()]
-        unknown = [self._unknown_entry(name) for name in self._dynamic.static() if name not in BROKER_KEYS]
-        merged = {**self._dynamic.cluster_overrides(), **self._dynamic.broker_overrides()}
-        dynamic = [self._broker_entry(key, merged[name]) for name, key in DYNAMIC_KEYS.items() if name in merged]
-        return known + unknown + dynamic
+        set_here = {
+            **self._dynamic.static(), **self._dynamic.cluster_overrides(), **self._dynamic.broker_overrides()
+        }  # fmt: skip
+        return known + [self._other_entry(name, text) for name, text in set_here.items() if name not in BROKER_KEYS]
 
     def all_brokers(self) -> list[Entry]:
         """Return what is set for all brokers."""
         entries = []
         for name, text in self._dynamic.cluster_overrides().items():
-            key = BROKER_KEYS.get(name) or DYNAMIC_KEYS.get(name)
-            entry = self._unknown_entry(name) if key is None else self._broker_entry(key, text)
+            entry = (
+                self._broker_entry(BROKER_KEYS[name], text) if name in BROKER_KEYS else self._other_entry(name, text)
+            )
             synonyms = tuple(s for s in entry.synonyms if s.source is Source.DYNAMIC_DEFAULT_BROKER)
             source = synonyms[0].source if synonyms else Source.DEFAULT
             entries.append(entry._replace(synonyms=synonyms, source=source))
@@ -117,11 +118,31 @@ class ConfigDescriber:
     def _broker_entry(self, key: Key, text: str | None) -> Entry:
         return _entry(key, text, self._synonyms(key), is_read_only=not key.live)
 
-    @staticmethod
-    def _unknown_entry(name: str) -> Entry:
-        """A key of unknown type: it might be a secret."""
-        synonym = Synonym(name, None, Source.STATIC_BROKER)
-        return Entry(name, None, Source.STATIC_BROKER, is_sensitive=True, is_read_only=True, synonyms=(synonym,))
+    def _other_entry(self, name: str, text: str) -> Entry:
+        """A key that only what is set has: a listener's own, one of DYNAMIC_KEYS, or one that nobody knows.
+
+        One of unknown type might be a secret. Kafka calls all of them read-only.
+        """
+        key = _row(name)
+        is_hidden = key is None or key.sensitive
+        places = (
+            (self._dynamic.broker_overrides(), Source.DYNAMIC_BROKER),
+            (self._dynamic.cluster_overrides(), Source.DYNAMIC_DEFAULT_BROKER),
+            (self._dynamic.static(), Source.STATIC_BROKER),
+        )
+        synonyms = tuple(
+            Synonym(name, None if is_hidden else texts[name], source) for texts, source in places if name in texts
+        )
+        return Entry(
+            name,
+            None if is_hidden else text,
+            synonyms[0].source,
+            is_sensitive=is_hidden,
+            is_read_only=True,
+            synonyms=synonyms,
+            type=0 if key is None else int(key.type),
+            doc=None if key is None else key.doc,
+        )
 
     def _synonyms(self, key: Key) -> list[Synonym]:
         names = synonyms_of(key.name)
@@ -146,17 +167,22 @@ class ConfigDescriber:
 
     @staticmethod
     def _found(texts: Mapping[str, str], names: Iterable[str], source: Source) -> list[Synonym]:
-        return [Synonym(name, None if _row(name).sensitive else texts[name], source) for name in names if name in texts]
+        return [
+            Synonym(name, None if BROKER_KEYS[name].sensitive else texts[name], source)
+            for name in names
+            if name in texts
+        ]
 
 
-def _row(name: str) -> Key:
-    return BROKER_KEYS.get(name) or DYNAMIC_KEYS[name]
+def _row(name: str) -> Key | None:
+    """The row of a key that is not in BROKER_KEYS itself."""
+    return DYNAMIC_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
 
 
 def _default_texts(names: Iterable[str]) -> dict[str, str]:
     texts = {}
     for name in names:
-        key = _row(name)
+        key = BROKER_KEYS[name]
         if key.default is not None and key.default != REQUIRED:
             texts[name] = key.to_text(key.default) or ""
     return texts

@@ -164,8 +164,8 @@ class DynamicConfig:
     def check_broker_change(self, name: str, wanted: Mapping[str, str]) -> None:
         """Raise ConfigError unless the broker resource `name` ("" for all brokers) may have these settings."""
         for key_name, text in wanted.items():
-            self._check_key(BROKER_KEYS.get(_base(key_name)), key_name, per_broker=name != ALL_BROKERS)
-            key = BROKER_KEYS.get(_base(key_name)) or DYNAMIC_KEYS.get(key_name)
+            self._check_key(BROKER_KEYS.get(base_name(key_name)), key_name, per_broker=name != ALL_BROKERS)
+            key = BROKER_KEYS.get(base_name(key_name)) or DYNAMIC_KEYS.get(key_name)
             if key is not None:
                 key.parse(text)
         cluster = wanted if name == ALL_BROKERS else self.cluster_overrides()
@@ -190,16 +190,16 @@ class DynamicConfig:
     def _check_key(key: Key | None, name: str, *, per_broker: bool) -> None:
         if key is None:
             return  # as Kafka: a key that nobody knows may be meant for a plug-in
-        if not key.live:
-            raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
         is_of_listener = name != key.name and key.name not in LISTENER_KEYS
         if not per_broker and (is_of_listener or key.mode is Mode.PER_BROKER):
             raise ConfigError(
                 f"Cannot update these configs at default cluster level, broker id must be specified: [{name}]"
             )
+        if not key.live:
+            raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
 
 
-def _base(name: str) -> str:
+def base_name(name: str) -> str:
     """Return the key behind `listener.name.<listener>.<key>`."""
     return name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") >= 3 else name
 

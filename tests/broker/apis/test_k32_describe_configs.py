@@ -126,6 +126,21 @@ def test_sources_of_a_broker() -> None:
     )
 
 
+def test_keys_that_only_settings_have() -> None:
+    """As Apache Kafka 4.3.1 shows them."""
+    services = make_services()
+    set_configs(services, ResourceType.BROKER, "1", leader_replication_throttled_rate="500", my_own_key="7")
+    set_configs(services, ResourceType.BROKER, "", listener_name_plaintext_max_connections="50")
+    throttle = one(services, ResourceType.BROKER, "1", "leader.replication.throttled.rate")
+    assert (throttle.value, throttle.read_only, places(throttle)) == ("500", True, [(throttle.name, "500", 2)])
+    of_listener = "listener.name.plaintext.max.connections"
+    for resource in ("", "1"):
+        config = one(services, ResourceType.BROKER, resource, of_listener)
+        assert (config.value, config.is_sensitive, places(config)) == ("50", False, [(of_listener, "50", 3)])
+    unknown = one(services, ResourceType.BROKER, "1", "my.own.key")
+    assert (unknown.value, unknown.is_sensitive, places(unknown)) == (None, True, [("my.own.key", None, 2)])
+
+
 def test_secrets_stay_secret() -> None:
     config = one(make_services(ssl_key_password="s3cret"), ResourceType.BROKER, "1", "ssl.key.password")
     assert (config.value, config.is_sensitive) == (None, True)
