@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 from collections.abc import Iterator
@@ -45,3 +46,45 @@ def test_levels_change_by_name() -> None:
     assert logs.level_of(name) == "ERROR"
     with pytest.raises(KeyError):
         logs.set_level(name, "LOUD")
+
+
+def test_a_line_can_be_a_json_object_with_fields_of_its_own() -> None:
+    stream = io.StringIO()
+    logs.configure("INFO", stream)
+    logs.use_format(logs.JSON)
+    log = logging.getLogger("barnabas.test.json")
+    log.warning("failed %d times", 3, extra={"fields": {"correlationId": 7, "connection": "a-b"}})
+    try:
+        raise ValueError("no")
+    except ValueError:
+        log.exception("broken")
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("timestamp"))
+    assert first == {
+        "level": "WARN",
+        "logger": "barnabas.test.json",
+        "thread": "MainThread",
+        "message": "failed 3 times",
+        "correlationId": 7,
+        "connection": "a-b",
+    }
+    assert second["exception"].endswith("ValueError: no")
+    logs.use_format(logs.PLAIN)
+    log.warning("plain again")
+    assert stream.getvalue().splitlines()[-1].endswith("WARN plain again (barnabas.test.json)")
+
+
+def test_lines_are_counted_by_level() -> None:
+    logs.configure("INFO", io.StringIO())
+    before = logs.lines["ERROR"]
+    for _ in range(3):
+        logging.getLogger("barnabas.test.count").error("x")
+    assert logs.lines["ERROR"] == before + 3
+
+
+def test_whoever_depends_on_levels_is_told_of_changes() -> None:
+    told: list[str] = []
+    logs.on_change(lambda: told.append(logs.level_of("barnabas.test.told")))
+    logs.set_level("barnabas.test.told", "TRACE")
+    assert told == ["TRACE"]
+    logs.set_level("barnabas.test.told", None)
