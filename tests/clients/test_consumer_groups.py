@@ -5,13 +5,20 @@ The cluster is one of its own, whose members heartbeat ten times a second instea
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from barnabas.common.clock import SystemClock
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from tests.compare.consumer_group_questions import Member
+from tests.compare.conversation import Conversation
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.cluster import ApacheKafkaTarget, BarnabasCluster, Target
 from tests.support.kafka_jars import kafka_runtime
@@ -20,6 +27,7 @@ from tests.support.waiting import eventually
 
 PARTITIONS = 4
 TIMEOUT_S = 20
+JOIN_TO_ASSIGNMENT_MS = 50
 CONFIG = {
     "group.consumer.heartbeat.interval.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "100",
@@ -258,6 +266,44 @@ def test_kafka_consumer_perf_test_reads_in_a_consumer_group(cluster: Target, cre
         "--timeout", "20000", "--command-property", "group.protocol=consumer",
     )  # fmt: skip
     assert "5000" in told
+
+
+def test_a_new_group_of_one_has_its_assignment_at_once(cluster: Target, admin: AdminClient, create: Run) -> None:
+    """One heartbeat: under 50 ms from joining to the assignment."""
+    topic = create()
+    conversation = Conversation(int(cluster.bootstrap.rpartition(":")[2]))
+    eventually("a coordinator", lambda: conversation.ask(FindCoordinatorRequest(key=topic), 2).error_code == 0)
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
+    topic_id = base64.b64decode(f"{described.topic_id}==")
+    clock, times_ms = SystemClock(), []
+    for number in range(10):
+        member = Member(conversation, f"{topic}-{number}", topic, topic_id)
+        eventually(
+            "it has loaded", lambda member=member: member.heartbeat(1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        )
+        started_ms = clock.monotonic_ms()
+        (assigned,) = member.join().assignment.topic_partitions
+        times_ms.append(clock.monotonic_ms() - started_ms)
+        assert len(assigned.partitions) == PARTITIONS
+        member.leave()
+    assert min(times_ms) < JOIN_TO_ASSIGNMENT_MS, times_ms
+
+
+def test_kafka_dump_log_reads_the_records_of_a_consumer_group(
+    cluster: Target, make: MakeConsumer, create: Run, tools: KafkaTools
+) -> None:
+    topic = create()
+    consumer = make(topic, f"^{topic}$")
+    eventually("it has partitions", share(consumer))
+    files = [
+        str(path) for path in cluster.broker_data_directory().glob("__consumer_offsets-*/*.log") if path.stat().st_size
+    ]
+    told = (
+        tools.run("kafka-dump-log", "--offsets-decoder", "--deep-iteration", "--files", ",".join(files)).check().stdout
+    )
+    ours = [line for line in told.splitlines() if f'"groupId":"{topic}"' in line]
+    types = {int(found) for line in ours for found in re.findall(r'key: \{"type":"?(\d+)', line)}
+    assert types == {3, 5, 6, 7, 8, 16}, ours
 
 
 def test_the_tools_describe_a_consumer_group(make: MakeConsumer, create: Run, run: Run) -> None:
