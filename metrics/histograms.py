@@ -167,7 +167,7 @@ class Histogram:
     def snapshot(self, now_s: float) -> HistogramSnapshot:
         """Merge the cells and let what was recent before fade to `now_s`."""
         cells = self._all_cells()
-        merged = list(map(sum, zip(*cells, strict=True))) if cells else [0] * CELL_SIZE
+        merged = [float(sum(column)) for column in zip(*cells, strict=True)] if cells else [0.0] * CELL_SIZE
         buckets = [int(n) for n in merged[:SUM]]
         if buckets != self._seen:
             # Why the floor: after hours without a value all weights must keep their proportions, not become zero.
