@@ -51,7 +51,7 @@ def count_sorted(cell: list[float], values: Sequence[float], bounds: Sequence[fl
 class HistogramSnapshot:
     """What a histogram held at one scrape."""
 
-    __slots__ = ("_below", "buckets", "count", "recent", "sum")
+    __slots__ = ("_below", "_moments", "_quantiles", "buckets", "count", "recent", "sum")
 
     def __init__(self, buckets: list[int], total: float, recent: list[float]) -> None:
         self.buckets = buckets
@@ -59,6 +59,20 @@ class HistogramSnapshot:
         self.count = self._below[-1]
         self.sum = total
         self.recent = recent
+        self._moments: tuple[float, float, float, float] | None = None  # owner: the scraper
+        self._quantiles: list[float] | None = None  # owner: the scraper; of `QUANTILES`
+
+    def usual_quantiles(self) -> list[float]:
+        """Return those of `QUANTILES`, computed once."""
+        if self._quantiles is None:
+            self._quantiles = self.quantiles(QUANTILES)
+        return self._quantiles
+
+    def moments(self) -> tuple[float, float, float, float]:
+        """Return mean, minimum, maximum and standard deviation, computed once."""
+        if self._moments is None:
+            self._moments = (self.mean, self.minimum, self.maximum, self.deviation)
+        return self._moments
 
     def quantiles(self, wanted: Sequence[str]) -> list[float]:
         """Return, for each share in ascending order, the value below which that share of the recent values lies.
@@ -126,7 +140,7 @@ class Histogram:
     with `read` takes no values itself: `read()` returns cells that others fill.
     """
 
-    __slots__ = ("_cells", "_parts", "_read", "_recent", "_seen", "_seen_s")
+    __slots__ = ("_cells", "_last", "_parts", "_read", "_recent", "_seen", "_seen_s")
 
     def __init__(self, now_s: float = 0.0, read: Callable[[], list[list[float]]] | None = None) -> None:
         self._cells: dict[int, list[float]] = {}  # owner of each list: the thread of that identity
@@ -135,6 +149,7 @@ class Histogram:
         self._seen = [0] * SUM  # guarded by: the registry's lock
         self._recent = [0.0] * SUM  # guarded by: the registry's lock
         self._seen_s = now_s  # guarded by: the registry's lock
+        self._last: HistogramSnapshot | None = None  # guarded by: the registry's lock; until something is added
 
     def update(
         self,
@@ -169,6 +184,9 @@ class Histogram:
         cells = self._all_cells()
         merged = [float(sum(column)) for column in zip(*cells, strict=True)] if cells else [0.0] * CELL_SIZE
         buckets = [int(n) for n in merged[:SUM]]
+        last = self._last
+        if last is not None and buckets == last.buckets and merged[SUM] == last.sum:
+            return last
         if buckets != self._seen:
             # Why the floor: after hours without a value all weights must keep their proportions, not become zero.
             kept = max(math.exp(-_SAMPLE_DECAY_PER_S * max(now_s - self._seen_s, 0.0)), 1e-9)
@@ -177,7 +195,8 @@ class Histogram:
             ]
             self._seen = buckets
             self._seen_s = now_s
-        return HistogramSnapshot(buckets, merged[SUM], self._recent)
+        self._last = HistogramSnapshot(buckets, merged[SUM], self._recent)
+        return self._last
 
 
 class Timer:
