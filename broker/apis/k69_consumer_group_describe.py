@@ -5,7 +5,7 @@ revoke) and what it shall have. Topics that are gone are left out.
 
 Version notes: v1 the kind of each member: 0 of the classic protocol, 1 of the consumer protocol.
 
-Errors per group: INVALID_GROUP_ID, UNSUPPORTED_VERSION (the protocol is off), NOT_COORDINATOR,
+Errors per group: UNSUPPORTED_VERSION (the protocol is off), NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND (also of a group of another kind).
 """
 

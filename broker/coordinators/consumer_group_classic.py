@@ -20,7 +20,7 @@ from broker.coordinators.consumer_group import NOTHING
 from broker.coordinators.consumer_group_heartbeat import HeartbeatTurn
 from broker.coordinators.consumer_group_migration import by_name, by_topic_id, may_downgrade
 from broker.coordinators.consumer_group_types import Member, MemberState, Timeout
-from broker.coordinators.consumer_protocol import Subscription, read_subscription, version_of, write_assignment
+from broker.coordinators.consumer_protocol import Subscription, answer_version, read_subscription, write_assignment
 from broker.coordinators.members import CONSUMER_PROTOCOL_TYPE
 
 REQUIRES_MEMBER_ID_FROM = 4  # JoinGroup version, KIP-394
@@ -118,7 +118,7 @@ class ClassicTurn(HeartbeatTurn):
         self.timeouts.append(Timeout("sync", member.member_id))
         self._start_session(member.member_id, member.classic.session_timeout_ms)
         partitions = by_name(t.without_epochs(member.assigned), self.situation.picture.snapshot)
-        assignment = write_assignment(partitions, version_of(metadata))
+        assignment = write_assignment(partitions, answer_version(metadata))
         return ev.SyncResult(ErrorCode.NONE, event.protocol_type, event.protocol_name, assignment)
 
     # Heartbeat, leave

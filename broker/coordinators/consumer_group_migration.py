@@ -19,7 +19,7 @@ from broker.coordinators import consumer_group_types as t
 from broker.coordinators.consumer_group import NOTHING, ConsumerGroup
 from broker.coordinators.consumer_group_situation import ConsumerGroupSettings
 from broker.coordinators.consumer_group_types import Assignment, Member
-from broker.coordinators.consumer_protocol import read_assignment, read_subscription, version_of, write_assignment
+from broker.coordinators.consumer_protocol import answer_version, read_assignment, read_subscription, write_assignment
 from broker.coordinators.group import Group
 from broker.coordinators.members import CONSUMER_PROTOCOL_TYPE, Members
 from broker.coordinators.members import Member as ClassicMember
@@ -157,7 +157,7 @@ def _to_classic_member(member: Member, partitions: dict[str, frozenset[int]]) ->
     return ClassicMember(
         member.member_id, member.instance_id, member.client_id, member.client_host, member.rebalance_timeout_ms,
         member.classic.session_timeout_ms, CONSUMER_PROTOCOL_TYPE, member.classic.protocols,
-        write_assignment(partitions, version_of(member.classic.protocols[0][1])),
+        write_assignment(partitions, answer_version(member.classic.protocols[0][1])),
     )  # fmt: skip
 
 

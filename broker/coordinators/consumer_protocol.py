@@ -82,6 +82,14 @@ def version_of(data: bytes) -> int:
     return min(version, VERSION_MAX)
 
 
+def answer_version(data: bytes) -> int:
+    """The version in which an assignment is written to who sent this subscription; the first if it cannot be read."""
+    try:
+        return version_of(data)
+    except MalformedMessageError:
+        return 0
+
+
 def read_subscription(data: bytes) -> Subscription:
     """Read what a member says in JoinGroup. Raises MalformedMessageError."""
     version, reader = version_of(data), _Reader(data)

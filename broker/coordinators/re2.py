@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from broker.coordinators.re2_parser import (
     REPEAT_SIZE,
+    TOO_DEEP,
     WORD,
     Assertion,
     Chars,
@@ -54,7 +55,10 @@ class Instruction(NamedTuple):
 def compile_regex(text: str) -> Regex:
     """Read an expression. Raises RegexError."""
     program: list[Instruction] = []
-    _emit(program, parse(text))
+    try:
+        _emit(program, parse(text))
+    except RecursionError:  # repetitions of repetitions nest without a parenthesis: a*(?i)*(?i)*...
+        raise RegexError(TOO_DEEP) from None
     program.append(Instruction())
     return Regex(program)
 

@@ -9,6 +9,7 @@ from barnabas.protocol.errors import MalformedMessageError
 from broker.coordinators.consumer_protocol import (
     ConsumerAssignment,
     Subscription,
+    answer_version,
     read_assignment,
     read_subscription,
     version_of,
@@ -74,3 +75,4 @@ def test_nonsense_is_malformed(data: bytes) -> None:
         read_subscription(data)
     with pytest.raises(MalformedMessageError):
         read_assignment(data)
+    assert answer_version(data) == 0

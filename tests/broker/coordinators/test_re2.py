@@ -56,6 +56,7 @@ def _matches_slowly(name: str) -> bool:
     ("regex", "why"),
     [
         ("(" * 300 + ")" * 300, "expression nests too deeply"),
+        ("a" + "*(?i)" * 3000, "expression nests too deeply"),
         ("((a{100}){100}){100}", "invalid repeat count"),
         ("a" * 10_001, "invalid repeat count"),
     ],
