@@ -2,113 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import pytest
 
-from barnabas.common.clock import FakeClock
-from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.records.batch import iter_records
-from broker.coordinators import transaction_records
 from broker.coordinators.shard_core import ShardState
-from broker.coordinators.transaction import Producer, TxnData, TxnState
-from broker.coordinators.transaction_loader import load
-from broker.coordinators.transaction_shard import Completion, Given, TransactionContext, TransactionShard
-from tests.broker.coordinators.fake_log import FakeLog, FakeReplicaManager
+from broker.coordinators.transaction import Producer, TxnState
+from broker.coordinators.transaction_shard import Given
+from tests.broker.coordinators.transaction_room import T0, T1, TP, Room
 
-TP = TopicPartition("__transaction_state", 0)
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NONE, BUSY, AWAY = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-class HeldMarkers:
-    """Markers on their way."""
-
-    def __init__(self) -> None:
-        self.held: list[tuple[Completion, Collection[TopicPartition]]] = []
-
-    def send(self, completion: Completion, partitions: Collection[TopicPartition]) -> None:
-        self.held.append((completion, partitions))
-
-    def deliver(self) -> None:
-        """Have all of them written."""
-        held, self.held = self.held, []
-        for completion, partitions in held:
-            completion.shard.marked(completion, partitions)
-
-
-class Room:
-    """A coordinator's shard; `move` hands the log to another broker's."""
-
-    def __init__(self, version: int = 0) -> None:
-        self.clock = FakeClock()
-        self.manager = FakeReplicaManager({TP: FakeLog()})
-        self.markers = HeldMarkers()
-        self.ids = iter(range(100, 200))
-        self.version = version
-        self.context = TransactionContext(
-            self.manager, self.clock, lambda: next(self.ids), lambda: self.version, self.markers,
-            write_timeout_ms=5000, id_expiration_ms=1000,
-        )  # fmt: skip
-        self.epoch = 0
-        self.shard = self.open()
-        self.shard.activate()
-
-    def open(self) -> TransactionShard:
-        self.epoch += 1
-        shard = TransactionShard(TP, self.epoch, self.context)
-        load(shard, self.manager.logs[TP], 1 << 20)
-        return shard
-
-    def move(self) -> None:
-        """The leader dies: only what is committed survives it."""
-        log = self.manager.logs[TP]
-        old = self.shard
-        while log.log_end_offset > log.high_watermark:
-            log.batches.pop()
-            log.log_end_offset -= 1
-        self.manager.waiting.clear()
-        self.shard = self.open()
-        self.shard.activate()
-        old.close()
-
-    # Requests: what they were answered so far
-
-    def init(self, expected: Producer | None = None, id_: str = "x") -> list[Given]:
-        answers: list[Given] = []
-        self.shard.init_producer_id(id_, 60_000, expected, answers.append)
-        return answers
-
-    def add(self, *partitions: TopicPartition, producer: Producer | None = None, version: int = 0) -> list[ErrorCode]:
-        answers: list[ErrorCode] = []
-        self.shard.add_partitions("x", producer or self.producer, partitions, version, answers.append)
-        return answers
-
-    def end(self, is_commit: bool, version: int = 0) -> list[Given]:
-        answers: list[Given] = []
-        self.shard.end("x", self.producer, is_commit, version, answers.append)
-        return answers
-
-    @property
-    def data(self) -> TxnData:
-        return self.shard.look("x")
-
-    @property
-    def producer(self) -> Producer:
-        return Producer(self.data.producer_id, self.data.producer_epoch)
-
-    def written(self) -> list[Any]:
-        """(id, state) of every record in the log; None for a tombstone."""
-        found = []
-        for batch in self.manager.logs[TP].batches:
-            for record in iter_records(batch):
-                assert record.key is not None
-                read = transaction_records.read(bytes(record.key), record.value)
-                assert read is not None
-                found.append((read[0], None if read[1] is None else read[1].state.value))
-        return found
 
 
 @pytest.fixture
