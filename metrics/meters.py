@@ -172,10 +172,10 @@ class AvgMax:
         with self._lock:
             samples = self._current_locked()
             if not samples or self._now_s() - samples[-1][0] >= WINDOW_S:
-                samples.append([self._now_s(), 0, 0.0, -math.inf])
+                samples.append([self._now_s(), 0.0, 0.0, -math.inf])
                 del samples[:-2]
             sample = samples[-1]
-            sample[1] += 1
+            sample[1] += 1.0
             sample[2] += value
             sample[3] = max(sample[3], value)
 
@@ -185,7 +185,13 @@ class AvgMax:
             samples = self._current_locked()
             if not samples:
                 return math.nan, math.nan
-            return sum(s[2] for s in samples) / sum(s[1] for s in samples), max(s[3] for s in samples)
+            # Why not sum(): a sum of floats may be the int 0, which the compiled module minds.
+            count, total, greatest = 0.0, 0.0, -math.inf
+            for sample in samples:
+                count += sample[1]
+                total += sample[2]
+                greatest = max(greatest, sample[3])
+            return total / count, greatest
 
     def _current_locked(self) -> list[list[float]]:
         oldest_s = self._now_s() - 2 * WINDOW_S
