@@ -92,7 +92,10 @@ class ComposeCluster:
         """Wait until the health check of the image passes."""
         container = self.container(service)
         health = ("inspect", "--format", "{{.State.Health.Status}}", container)
-        eventually(f"{service} is healthy", lambda: self.engine.docker(*health).strip() == "healthy", 60_000)
+        try:
+            eventually(f"{service} is healthy", lambda: self.engine.docker(*health).strip() == "healthy", 60_000)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; its log ends with: {self.logs()[service]}") from error
 
     def kill(self, service: str) -> None:
         """SIGKILL; the container stays dead, whatever its restart policy is."""
