@@ -117,12 +117,6 @@ ATTRIBUTES: Final[dict[tuple[str, str], str]] = {
         )
     },
     **{
-        ("group-coordinator-metrics", f"consumer-group-rebalance-{what}"): (
-            "Members of the new protocol go from epoch to epoch one by one; consumer-group-count tells the states."
-        )
-        for what in ("rate", "count")
-    },
-    **{
         ("ForwardingManager", f"{name}.{share}"): "A forwarded request's wait is RemoteTimeMs of its API."
         for name in ("QueueTimeMs", "RemoteTimeMs")
         for share in ("p99", "p999")

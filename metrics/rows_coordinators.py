@@ -48,6 +48,9 @@ OFFSET_COMMIT = _group_sensor("offset-commit", "Offsets committed.")
 OFFSET_EXPIRATION = _group_sensor("offset-expiration", "Offsets that expired.")
 OFFSET_DELETION = _group_sensor("offset-deletion", "Offsets deleted by administrators.")
 GROUP_COMPLETED_REBALANCE = _group_sensor("group-completed-rebalance", "Rebalances of classic groups that completed.")
+CONSUMER_GROUP_REBALANCE = _group_sensor(
+    "consumer-group-rebalance", "Epochs that consumer groups began, but for those in which members went."
+)
 
 # --- transactions
 

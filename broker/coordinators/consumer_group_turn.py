@@ -45,6 +45,7 @@ class Turn:
         self.records: list[Record] = []
         self.timeouts: list[Timeout] = []
         self.regexes_wanted: frozenset[str] = frozenset()  # to be matched with all topics, elsewhere
+        self.is_rebalance = False  # the epoch goes up, and not because somebody goes: so Kafka counts
         self.has_looked = False  # at the cluster's picture, for topics that changed
         self.downgraded: Group | None = None  # the classic group that this one becomes; the records remove this one
         self.must_rebalance = False  # it begins with a rebalance
@@ -123,6 +124,7 @@ class Turn:
         if not must_rise and digest == group.metadata_hash:
             return group.epoch
         epoch = group.epoch + 1
+        self.is_rebalance = True
         self.records.append(t.GroupEpoch(epoch, digest))
         log.info("Consumer group %s is in epoch %d", group.group_id, epoch)
         return epoch
@@ -234,6 +236,7 @@ class Turn:
                 self.records.append(t.RegexTopics(regex, None))
                 names.subtract(group.resolved_regexes.get(regex, t.NO_TOPICS).topics)
         self._epoch_after(+names, must_rise=True)
+        self.is_rebalance = False
 
     def _downgrade(self, leaving: Set[str], *, must_rebalance: bool, joining: Member | None = None) -> None:
         """Make a classic group of those who stay and who joins in the place of one that leaves."""

@@ -45,6 +45,7 @@ class GroupSensors:
         self.expirations = registry.sensor(c.OFFSET_EXPIRATION)
         self.deletions = registry.sensor(c.OFFSET_DELETION)
         self.completed_rebalances = registry.sensor(c.GROUP_COMPLETED_REBALANCE)
+        self.consumer_rebalances = registry.sensor(c.CONSUMER_GROUP_REBALANCE)
         self.load_time = registry.avg_max(c.GROUP_PARTITION_LOAD_TIME)
 
 

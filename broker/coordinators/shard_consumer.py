@@ -129,6 +129,8 @@ class ConsumerShard(ShardCore):
         group, downgraded = turn.group, turn.downgraded
         for record in turn.records:
             self._replay_locked(group, record)
+        if turn.is_rebalance and self._context.sensors is not None:
+            self._context.sensors.consumer_rebalances.record()
         if turn.has_looked:
             group.picture_seen = turn.situation.picture.number
         for timeout in turn.timeouts:

@@ -38,6 +38,7 @@ from broker.coordinators.consumer_protocol import read_assignment, write_assignm
 from broker.coordinators.group import Group
 from broker.coordinators.offsets import CommittedOffset
 from broker.coordinators.shard import Committer, OffsetCommit
+from metrics import catalogue
 from tests.broker.coordinators.fake_log import World, snapshot
 
 STORIES = sorted((Path(__file__).parent / "consumer_stories").glob("*.txt"))
@@ -278,3 +279,10 @@ def test_story(path: Path) -> None:
 
 def test_there_are_stories() -> None:
     assert len(STORIES) >= 9
+
+
+def test_epochs_are_counted() -> None:
+    stage = Stage()
+    for event in ("join A", "beat A", "join B", "leave B"):
+        stage.play(event)
+    assert stage.world.registry.sensor(catalogue.CONSUMER_GROUP_REBALANCE).snapshot(1.0)[0] == 2
