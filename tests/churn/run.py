@@ -249,7 +249,7 @@ class Churn:
                 f"{group.name}: {len(history.generations)} generations, {history.claims} claims, {told} committed"
             )
             if not (history.claims and told > 0):
-                history.problems.append(f"{group.name}: nothing was claimed or committed: the run shows nothing")
+                history.others.append(f"{group.name}: nothing was claimed or committed: the run shows nothing")
         problems = [problem for group in self._groups for problem in group.history.problems]
         if problems:
             raise ChurnError("\n".join(problems))

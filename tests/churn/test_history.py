@@ -56,3 +56,15 @@ def test_what_is_right_is_let_be() -> None:
     for generation in (1, 2, 2):
         history.generation_logged(generation)
     assert history.problems == []
+
+
+def test_a_repeated_commit_that_comes_late_is_the_clients() -> None:
+    history = GroupHistory("g")
+    history.offset_told(0, 6)
+    history.offset_told(0, 5)
+    assert history.problems == ["g: partition 0: offset 5 is told after 6"]
+    for offset in (5, 6, 5, 6, 7):
+        history.offset_logged(0, offset)
+    assert history.problems == []
+    history.offset_logged(0, 4)
+    assert history.problems == ["g: partition 0: the log has offset 4 after 7"]
