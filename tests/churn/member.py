@@ -1,7 +1,7 @@
 """One member of a group as a process of its own, which can be killed: `python member.py '{"group": ..., ...}'`.
 
 It reads, and commits what it has read after every few records. What it believes is printed, a line of JSON each:
-    {"event": "owns", "generation": 3, "member": "...", "partitions": [0, 2]}     after each rebalance, and "lost" ones
+    {"event": "owns", "generation": 3, "partitions": [0, 2]}                       whenever that changes
     {"event": "committed", "generation": 3, "offsets": {"0": 17}}                  when the broker has confirmed it
     {"event": "error", "what": "..."}
 SIGTERM makes it leave its group in order.
@@ -70,9 +70,11 @@ class Member:
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._owned -= {revoked.partition for revoked in partitions}
+        self._tell_owned()
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._owned = set()
+        self._tell_owned()
 
     def _tell_owned(self) -> None:
         tell("owns", generation=generation_of(self._consumer), partitions=sorted(self._owned))
