@@ -5,8 +5,15 @@ from __future__ import annotations
 import struct
 import zlib
 
-from barnabas.protocol.records.batch import SimpleRecord, build_batch, reseal
-from barnabas.protocol.records.compression import CompressionType
+from barnabas.protocol.records.batch import (
+    SimpleRecord,
+    assemble_batch,
+    build_batch,
+    encode_record,
+    read_header,
+    reseal,
+)
+from barnabas.protocol.records.compression import CompressionType, compress
 
 # Where the fields of a batch's header stand.
 _LENGTH, _MAGIC, _CRC, _ATTRIBUTES, _LAST_OFFSET_DELTA, _COUNT = 8, 16, 17, 21, 23, 57
@@ -67,7 +74,52 @@ def bad() -> dict[str, bytes]:
         "a timestamp far ahead": build_batch(records(timestamp_ms=YEAR_2100_MS)),
         "a base offset": build_batch(records(), base_offset=50),
         "a negative base sequence": sequenced(1, -1),
+        **{f"{what} in {kind.name}": _of_records(raw, kind) for what, raw in _damaged().items() for kind in _CODECS},
+        **{what: _of_records(raw, CompressionType.NONE) for what, raw in _odd_offsets().items()},
     }
+
+
+_CODECS = (CompressionType.NONE, CompressionType.LZ4)
+
+
+def _damaged() -> dict[str, bytes]:
+    """What is wrong with two records -> their bytes. Each is a length, attributes, two deltas, key, value, headers."""
+    first = encode_record(records(1)[0], 0, 0)
+    body = encode_record(records(1)[0], 0, 1)[1:-1]  # without the length in front and the count of headers
+    return {
+        "a key beyond its record": first + _record(body[:3] + b"\x7e" + body[4:] + b"\x00"),
+        "a key of a negative length": first + _record(body[:3] + b"\x05" + body[4:] + b"\x00"),
+        "a value beyond its record": first + _record(body[:7] + b"\x7e" + body[8:] + b"\x00"),
+        "more headers than fit": first + _record(body + b"\x7e"),
+        "a negative count of headers": first + _record(body + b"\x01"),
+        "a header without a name": first + _record(body + b"\x02\x01\x01"),
+        "a header whose name is no text": first + _record(body + b"\x02\x02\xff\x01"),
+        "fields that end before the record": first + _record(body + b"\x00\x00\x00"),
+        "bytes behind the last record": first + first + b"\x00\x00",
+        "a record of no length": first + b"\x00",
+        "a record of a negative length": first + b"\x01",
+        "a varint without an end": first + b"\xff" * 12,
+    }
+
+
+def _odd_offsets() -> dict[str, bytes]:
+    """Two records whose offsets are not 0 and 1. (Compressed ones Apache Kafka 4.3.1 cannot rewrite: we can.)"""
+    first = encode_record(records(1)[0], 0, 0)
+    return {
+        "a gap in the offsets": first + encode_record(records(1)[0], 0, 5),
+        "offsets that go back": encode_record(records(1)[0], 0, 1) + first,
+        "the same offset twice": first + first,
+    }
+
+
+def _record(body: bytes) -> bytes:
+    return bytes([len(body) << 1]) + body
+
+
+def _of_records(raw: bytes, kind: CompressionType) -> bytes:
+    """A batch that says it has two records, and has these bytes."""
+    header = read_header(build_batch(records(), compression=kind))
+    return assemble_batch(header, raw if kind is CompressionType.NONE else compress(kind, raw))
 
 
 def _with(batch: bytes, position: int, layout: str, value: int, *, sealed: bool = True) -> bytes:

@@ -18,6 +18,7 @@ ADVERTISED = {"22": "0-6"}
 INSTEAD_OF_UNKNOWN_SERVER_ERROR = {
     "IncrementalAlterConfigs with an unknown operation": "INVALID_REQUEST",
     "Produce compression 7": "UNSUPPORTED_COMPRESSION_TYPE",
+    "Produce a varint without an end in NONE": "INVALID_RECORD",
     "Produce gzip that is none": "INVALID_RECORD",
     "Produce zstd that is none": "INVALID_RECORD",
 }

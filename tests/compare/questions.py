@@ -34,6 +34,11 @@ from barnabas.protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.k34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from barnabas.protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.protocol.messages.k44_incremental_alter_configs import (
@@ -297,6 +302,9 @@ def _config_requests() -> Iterator[tuple[str, Request]]:
     for name in (TOPIC, "unknown"):
         asked = [DescribableLogDirTopic(topic=name, partitions=[0, 9])]
         yield f"DescribeLogDirs of {name}", DescribeLogDirsRequest(topics=asked)
+        moved = [AlterReplicaLogDirTopic(name=name, partitions=[0, 9])]
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/nowhere", topics=moved)])
+        yield f"AlterReplicaLogDirs of {name} to an unknown directory", request
 
 
 def _produce(topic: str, records: bytes | None, partition: int = 0, acks: int = 1) -> ProduceRequest:
