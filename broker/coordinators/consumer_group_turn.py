@@ -139,7 +139,10 @@ class Turn:
         members = {**group.members, member.member_id: member}
         if self._replaced_id is not None:
             del members[self._replaced_id]
-        name = group.preferred_assignor(members.values(), situation.settings.assignors[0])
+        default = situation.settings.assignors[0]
+        name = group.preferred_assignor(members.values(), default)
+        if name not in ASSIGNORS:  # asked of a broker that had it
+            name = default
         specs, counts = self._specs(members.values())
         target = ASSIGNORS[name](specs, counts)
         for member_id, assignment in target.items():
@@ -177,8 +180,9 @@ class Turn:
         names = member.topic_names
         if member.topic_regex:
             names = names | self.group.resolved_regexes.get(member.topic_regex, t.NO_TOPICS).topics
-        topics = self.situation.picture.snapshot.topics
-        return frozenset(topics[name].id for name in names if name in topics)
+        snapshot = self.situation.picture.snapshot
+        found = (snapshot.topic_id(name) for name in names)
+        return frozenset(topic_id for topic_id in found if topic_id in snapshot.topic_names)
 
     # 3. The member's step
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from barnabas.protocol.coordinator_records import consumer_groups as wire
 from barnabas.protocol.coordinator_records.record import encode_versioned, read_prefix
 from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.records.batch import iter_headers
 from broker.coordinators import consumer_group_types as t
 from broker.coordinators import offset_records
 from broker.coordinators.consumer_group import ConsumerGroup
 from broker.coordinators.consumer_group_records import CLASSES, ConsumerGroupRecord, encode
-from broker.coordinators.consumer_group_types import Member, MemberState
+from broker.coordinators.consumer_group_types import Member, MemberState, partitions_of
+from tests.broker.coordinators.fake_log import FakeLog, World, snapshot
 
 T, U = b"t" * 16, b"u" * 16
 MEMBER = Member(
@@ -121,3 +128,69 @@ def test_a_record_that_is_cut_short_is_malformed() -> None:
     assert value is not None
     with pytest.raises(MalformedMessageError):
         offset_records.read(key, value[:-3], 0)
+
+
+class TestKafkasOwnLog:
+    """What Apache Kafka wrote is read as Apache Kafka described it, and the group goes on here."""
+
+    recorded = json.loads((Path(__file__).parents[2] / "data" / "apache-kafka-consumer-group.json").read_text())
+
+    def world(self) -> World:
+        world = World(leads=False, offsets_topic_num_partitions=1)
+        described = self.recorded["described"]["members"].values()
+        ids = sorted({bytes.fromhex(id_) for member in described for id_ in member["target"]})
+        names = dict(zip(ids, ("other", "compared"), strict=True))
+        topics = {"compared": 2, "other": 3, "__consumer_offsets": 1}
+        picture = snapshot(topics)
+        infos = {name: picture.topics[name]._replace(id=id_) for id_, name in names.items()}
+        world.cache.snapshot = type(picture)(topics={**picture.topics, **infos}, topic_names=names)
+        log = world.replicas.logs[world.tp(0)] = FakeLog()
+        data = memoryview(base64.b64decode(self.recorded["log"]))
+        for position, header in iter_headers(data):
+            log.append(bytes(data[position : position + header.size_in_bytes]))
+        log.high_watermark = log.log_end_offset
+        world.lead(0)
+        return world
+
+    def test_it_is_read(self) -> None:
+        world, told = self.world(), self.recorded["described"]
+
+        def look(group: ConsumerGroup) -> dict[str, Any]:
+            group.check()
+            return {
+                "epoch": group.epoch,
+                "assignment_epoch": group.assignment_epoch,
+                "state": group.state.value,
+                "assignor": group.preferred_assignor(group.members.values(), "uniform"),
+                "members": {member_id: self.described(group, member) for member_id, member in group.members.items()},
+            }
+
+        assert world.coordinator.describe_consumer_group("recorded", look) == told
+        shard = world.coordinator._shard("recorded")
+        assert shard is not None
+        assert shard.offsets.count == 1
+
+    def described(self, group: ConsumerGroup, member: Member) -> dict[str, Any]:
+        held: dict[str, list[int]] = {}
+        for topic_id, partition in partitions_of(member.assigned) | partitions_of(member.pending_revocation):
+            held.setdefault(topic_id.hex(), []).append(partition)
+        return {
+            "epoch": member.epoch,
+            "instance": member.instance_id,
+            "rack": member.rack_id,
+            "topics": sorted(member.topic_names),
+            "regex": member.topic_regex,
+            "type": 0 if member.uses_classic_protocol else 1,
+            "assigned": {topic_id: sorted(partitions) for topic_id, partitions in held.items()},
+            "target": {id_.hex(): sorted(held) for id_, held in group.target[member.member_id].items()},
+        }
+
+    def test_the_group_goes_on(self) -> None:
+        world, told = self.world(), []
+        (other,) = (id_ for id_, name in world.cache.snapshot.topic_names.items() if name == "other")
+        for member_id, epoch, owned in (("four", 6, {other: frozenset({2})}), ("five", 7, {})):
+            request = t.Heartbeat(member_id, epoch, owned=owned)
+            world.coordinator.consumer_heartbeat("recorded", request, told.append)
+        assert [(answer.epoch, answer.assigned) for answer in told] == [
+            (8, None), (8, {other: {0: 8, 1: 8}}),  # one epoch more: our hash of the topics is another one
+        ]  # fmt: skip
