@@ -275,25 +275,27 @@ class OsFileSystem:
         self.open_files = OpenFiles()  # fixed before start
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(path, self._open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
+
+    def _open(self, path: str, flags: int) -> int:
+        """Return a new descriptor; if there are none left, others give theirs up."""
         try:
-            fd = os.open(path, flags, 0o644)
+            return os.open(path, flags | os.O_CLOEXEC, 0o644)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            self.open_files.shrink()
-            fd = os.open(path, flags, 0o644)
-        return OsFile(path, fd)
+        self.open_files.shrink()
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def read_bytes(self, path: str) -> bytes:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self._open(path, os.O_RDONLY)
         try:
             return _pread_fully(fd, os.fstat(fd).st_size, 0)
         finally:
             os.close(fd)
 
     def write_bytes(self, path: str, data: Buffer, *, sync: bool) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             _pwrite_rest(fd, data, 0, 0)
             if sync:
@@ -349,14 +351,14 @@ class OsFileSystem:
             shutil.rmtree(path)
 
     def fsync_dir(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
 
     def lock(self, path: str) -> DirectoryLock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._open(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
