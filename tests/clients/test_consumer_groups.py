@@ -211,11 +211,12 @@ def test_a_static_member_comes_back_to_its_partitions(make: MakeConsumer, create
     assert owned(again) == before
 
 
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_a_group_moves_from_the_classic_to_the_consumer_protocol_and_back(
-    cluster: Target, make: MakeConsumer, create: Run, run: Run
+    cluster: Target, make: MakeConsumer, create: Run, run: Run, strategy: str
 ) -> None:
     topic = create()
-    old = [make(topic, topic, group_protocol="classic") for _ in range(2)]
+    old = [make(topic, topic, group_protocol="classic", partition_assignment_strategy=strategy) for _ in range(2)]
     eventually("the classic ones share", share(*old))
     assert "classic" in type_of(run, topic)
     new = make(topic, topic)
@@ -254,8 +255,35 @@ def test_the_java_consumer_reads_in_a_consumer_group(cluster: Target, create: Ru
     assert "consumer" in type_of(run, topic)
     described = run("kafka-consumer-groups", "--describe", "--group", topic)
     assert described.count(topic) >= PARTITIONS
+    where = ("--group", topic, "--topic", topic)
+    assert run("kafka-consumer-groups", *where, "--reset-offsets", "--to-offset", "3", "--execute").count(topic)
+    lines = run("kafka-consumer-groups", "--describe", "--group", topic).splitlines()
+    assert [line.split()[3] for line in lines if line.startswith(topic)] == ["3"] * PARTITIONS
+    run("kafka-consumer-groups", *where, "--delete-offsets")
     assert run("kafka-consumer-groups", "--delete", "--group", topic).count("successful")
     assert topic not in run("kafka-consumer-groups", "--list").split()
+
+
+def test_kafka_configs_gives_a_group_its_own_session(
+    cluster: Target, make: MakeConsumer, create: Run, run: Run
+) -> None:
+    topic = create()
+    entity = ("--entity-type", "groups", "--entity-name", topic)
+    run("kafka-configs", *entity, "--alter", "--add-config", "consumer.session.timeout.ms=1500")
+    eventually("it is seen", lambda: "session.timeout.ms=1500" in run("kafka-configs", *entity, "--describe"))
+    consumer = make(topic, topic)
+    eventually("it has partitions", share(consumer))
+    conversation = Conversation(int(cluster.bootstrap.rpartition(":")[2]))
+    silent = Member(conversation, topic, topic, bytes(16), "silent")
+    assert silent.join().error_code == ErrorCode.NONE
+    assert len(silent.describe().groups[0].members) == 2
+    eventually("the silent one is removed", lambda: poll(consumer) == [] and len(members_of(silent)) == 1, 5000)
+
+
+def members_of(member: Member) -> list[object]:
+    """The members of its group."""
+    members: list[object] = member.describe().groups[0].members
+    return members
 
 
 def test_kafka_consumer_perf_test_reads_in_a_consumer_group(cluster: Target, create: Run, run: Run) -> None:
