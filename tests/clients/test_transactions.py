@@ -17,12 +17,14 @@ from barnabas.common.clock import SystemClock
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from broker.coordinators.transaction import TxnState
 from tests.support.cluster import BarnabasCluster, Target
 from tests.support.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 from tests.support.wire import RawConnection
 
 TIMEOUT_S = 30
+ONE_LIFE = (TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT)
 
 
 def transactional(bootstrap: str, transactional_id: str, **config: object) -> Producer:
@@ -200,6 +202,28 @@ def test_kafka_transactions_lists_and_describes(target: Target, topic: str, tool
     )
     (active,) = rows(run("kafka-transactions", "describe-producers", *where))
     assert active["CurrentTransactionStartOffset"] == "None"
+
+
+def test_kafka_dump_log_reads_the_log_of_transactions_and_markers(
+    target: Target, topic: str, tools: KafkaTools
+) -> None:
+    producer = transactional(target.bootstrap, topic)
+    write(producer, topic, "a")
+    producer.commit_transaction(TIMEOUT_S)
+    assert read_committed(target.bootstrap, topic, 2) == ["a"]
+    directory = target.broker_data_directory()
+
+    def dump(pattern: str, *arguments: str) -> str:
+        files = ",".join(str(path) for path in sorted(directory.glob(pattern)) if path.stat().st_size)
+        return tools.run("kafka-dump-log", "--files", files, "--deep-iteration", *arguments).check().stdout
+
+    def states() -> list[int]:
+        dumped = dump("__transaction_state-*/*.log", "--transaction-log-decoder")
+        mine = [line for line in dumped.splitlines() if f'"transactionalId":"{topic}"' in line]
+        return [int(line.partition('"transactionStatus":')[2][0]) for line in mine]
+
+    eventually("its end is written", lambda: states() == [state.code for state in ONE_LIFE])
+    assert "endTxnMarker: COMMIT coordinatorEpoch:" in dump(f"{topic}-0/*.log")
 
 
 @pytest.fixture(scope="module")
