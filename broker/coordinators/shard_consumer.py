@@ -61,7 +61,7 @@ class ConsumerShard(ShardCore):
     def consumer_heartbeat(self, group_id: str, request: Heartbeat, reply: HeartbeatReply) -> None:
         """Handle a ConsumerGroupHeartbeat; `reply` is called once."""
         with self._mailbox:
-            if error := self._gate_locked():
+            if error := self._offset_gate_locked():
                 self._mailbox.say(partial(reply, ApiError(error)))
                 return
             try:
@@ -200,7 +200,7 @@ class ConsumerShard(ShardCore):
     def describe_consumer_group(self, group_id: str, look: Callable[[ConsumerGroup], T]) -> T:
         """Let `look` read a group under the lock. Raises ApiError."""
         with self._mailbox:
-            if error := self._gate_locked():
+            if error := self._offset_gate_locked():
                 raise ApiError(error)
             group, _ = self._find_consumer_group_locked(group_id, may_create=False)
             return look(group)

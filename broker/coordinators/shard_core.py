@@ -187,6 +187,8 @@ class ShardCore:
         """Take over a record while loading; `producer_id` is -1 outside transactions. Only the loader calls."""
         if isinstance(record, ConsumerGroupRecord):
             self._replay_consumer_record(record)
+            if not is_committed:
+                self._once_committed(lambda: None, record_offset, is_committed)
             return
         if isinstance(record, records.GroupRecord):
             if record.group is None:
@@ -228,7 +230,7 @@ class ShardCore:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
 
     def _offset_gate_locked(self) -> ErrorCode:
-        """The gate for who asks after offsets: what was loaded and is not committed may have been told, or not yet.
+        """The gate for who asks after offsets or consumer groups: does what was loaded, and may have been told, stand?
 
         To tell it could be to take it back after the next move, and to tell what was there before could take back what
         the coordinator before told. So nothing is told until the high watermark has passed it. (Different from Apache

@@ -287,6 +287,8 @@ class Walk:
         self.world.replicas.holds = False
         self.world.replicas.refuses = ErrorCode.NONE
         self.world.replicas.release()
+        for log in self.world.replicas.logs.values():
+            log.high_watermark = log.log_end_offset
 
     def refuse(self) -> None:
         self.world.replicas.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -297,8 +299,9 @@ class Walk:
         replicas.holds, replicas.refuses = False, ErrorCode.NONE
         self.world.coordinator.shutdown()
         replicas.waiting.clear()
-        for log in replicas.logs.values():
-            log.truncate(log.high_watermark)
+        if self.random.random() < 0.7:  # else the next leader has them too, and commits them some time
+            for log in replicas.logs.values():
+                log.truncate(log.high_watermark)
         self.world.coordinator = self.world.make_coordinator()
         self.world.lead(0, 2)
         self.world.lead(1, 2)
