@@ -14,7 +14,7 @@ import contextlib
 import gc
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metrics.histograms import QUANTILES, Histogram, HistogramSnapshot, Timer, bucket_of
 from metrics.meters import AvgMax, Counter, Gauge, Meter, Sensor
@@ -48,6 +48,7 @@ class Exposition:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry  # fixed before start
         self._labels: dict[tuple[str, ...], dict[Labels, str]] = {}  # owner: the HTTP thread; by names, then values
+        self._families: dict[str, _Family] = {}  # owner: the HTTP thread; by name, as on the last page
         self._took_s = 0.0  # owner: the HTTP thread; what the last page took
         registry.gauge(SCRAPE_SECONDS, lambda: self._took_s)
 
@@ -57,7 +58,7 @@ class Exposition:
             return self._render()
 
     def _render(self) -> bytes:
-        page = _Page(self._labels)
+        page = _Page(self._labels, self._families)
         now_s = self._registry.now_s()
         found = self._registry.collect()
         with self._registry.scraping:
@@ -65,7 +66,7 @@ class Exposition:
                 _add_row(page, row, instruments, now_s)
             for table in self._registry.tables():
                 _add_table(page, table)
-        self._labels = page.used
+        self._labels, self._families = page.used, page.families
         whole = "".join(page.parts).encode() + _process_page()
         self._took_s = self._registry.now_s() - now_s
         return whole
@@ -92,13 +93,23 @@ def render(registry: Registry) -> bytes:
     return Exposition(registry).render()
 
 
-class _Page:
-    """The text so far, and the labels on it."""
+class _Family(NamedTuple):
+    """A family of simple series and its text."""
 
-    def __init__(self, known: dict[tuple[str, ...], dict[Labels, str]]) -> None:
+    texts: Sequence[str]
+    numbers: Sequence[float]
+    text: str
+
+
+class _Page:
+    """The text so far, and what is on it: labels and families, to be used again on the next page."""
+
+    def __init__(self, known: dict[tuple[str, ...], dict[Labels, str]], families: dict[str, _Family]) -> None:
         self.parts: list[str] = []
         self.used: dict[tuple[str, ...], dict[Labels, str]] = {}
+        self.families: dict[str, _Family] = {}
         self._known = known
+        self._known_families = families
 
     def spelt(self, names: tuple[str, ...], each: Sequence[Labels]) -> list[str]:
         """Return the texts of labels, without braces: as spelt for the last page where they were on it."""
@@ -117,9 +128,16 @@ class _Page:
 
     def family(self, name: str, type_: str, doc: str, texts: Sequence[str], numbers: Sequence[float]) -> None:
         """Add a family of one series for each text of labels in braces."""
+        known = self._known_families.get(name)
+        if known is not None and known.numbers == numbers and known.texts == texts:
+            self.families[name] = known  # Why: of a thousand partitions most numbers stay what they were
+            self.parts.append(known.text)
+            return
         # Why `+`: a bool shall be shown as a number.
         lines = "\n".join([f"{name}{text} {+number}" for text, number in zip(texts, numbers, strict=True)])
-        self.parts.append(f"# HELP {name} {doc}\n# TYPE {name} {type_}\n{lines}\n")
+        text = f"# HELP {name} {doc}\n# TYPE {name} {type_}\n{lines}\n"
+        self.families[name] = _Family(texts, numbers, text)
+        self.parts.append(text)
 
 
 def _add_row(page: _Page, row: Metric, instruments: list[tuple[Labels, Instrument]], now_s: float) -> None:
