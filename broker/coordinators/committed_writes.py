@@ -47,6 +47,11 @@ class CommittedWrites:
         self._mailbox = mailbox  # fixed before start
         self._waiting: deque[_Write] = deque()  # in log order
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything appended is committed; looking takes no lock."""
+        return not self._waiting
+
     def append(self, batch: bytes, count: int, timeout_ms: int, apply: Callable[[], None], settled: Settled) -> bool:
         """Append a batch of `count` records; false (and `settled` posted) when the log refuses it."""
         write = _Write(apply, settled)

@@ -51,6 +51,7 @@ log = logging.getLogger("barnabas.transaction")
 FEATURE: Final = "transaction.version"
 TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1  # a two-phase transaction never times out
 COMMIT_WAIT_MS: Final = 30_000
+RETRY_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class TransactionCoordinator:
         every("transaction-abort", self.abort_timed_out, abort_ms, abort_ms)
         expire_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         every("transactionalId-expiration", self.remove_expired, expire_ms, expire_ms)
+        every("transaction-retry", self.retry, RETRY_MS, RETRY_MS)
 
     def shutdown(self) -> None:
         """Close all shards and stop the thread."""
@@ -118,6 +120,11 @@ class TransactionCoordinator:
         """Abort what has been open for longer than its producer allowed itself; a periodic task."""
         for shard in list(self._shards.values()):
             shard.abort_timed_out()
+
+    def retry(self) -> None:
+        """Write again what the log refused; a periodic task."""
+        for shard in list(self._shards.values()):
+            shard.retry()
 
     def remove_expired(self) -> None:
         """Forget ids that nobody uses any more; a periodic task."""

@@ -246,7 +246,7 @@ class TransactionShard:
     # Time
 
     def abort_timed_out(self) -> None:
-        """Fence and abort what has been open for too long; write again the ends that the log refused."""
+        """Fence and abort what has been open for too long."""
         with self._mailbox:
             if self.state is not ShardState.ACTIVE:
                 return
@@ -257,6 +257,15 @@ class TransactionShard:
                     log.info("Aborting the transaction of %s, which timed out", transaction.transactional_id)
                     target = transaction.fence(self._context.server_version(), now_ms)
                     self._write_locked(transaction, target, partial(_log_failure, transaction.transactional_id))
+
+    def retry(self) -> None:
+        """Write again the ends that the log refused; look after writes that nobody waits for any more."""
+        if not self._unwritten_ends and self._writes.is_empty:
+            return
+        with self._mailbox:
+            if self.state is not ShardState.ACTIVE:
+                return
+            self._writes.catch_up()
             for transactional_id in list(self._unwritten_ends):
                 self._write_end_locked(self.transactions[transactional_id])
 

@@ -114,17 +114,29 @@ class TestWritesThatFail:
         assert room.data.state is TxnState.PREPARE_COMMIT
         assert len(room.markers.held) == 1
 
+    def test_it_takes_effect_without_anybody_asking(self, room: Room) -> None:
+        room.init()
+        room.add(T0)
+        room.manager.holds = True
+        room.end(True)
+        room.manager.release(ErrorCode.REQUEST_TIMED_OUT)
+        room.shard.retry()
+        assert room.markers.held == []
+        room.manager.logs[TP].high_watermark = room.manager.logs[TP].log_end_offset
+        room.shard.retry()
+        assert len(room.markers.held) == 1
+
     def test_an_end_that_cannot_be_written_is_written_later(self, room: Room) -> None:
         room.init()
         room.add(T0)
         room.end(True)
         room.manager.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
         room.markers.deliver()
-        room.shard.abort_timed_out()
+        room.shard.retry()
         assert room.add(T0) == [BUSY]
         assert room.data.state is TxnState.PREPARE_COMMIT
         room.manager.refuses = NONE
-        room.shard.abort_timed_out()
+        room.shard.retry()
         assert room.data.state is TxnState.COMPLETE_COMMIT
 
     def test_a_fence_that_cannot_be_written_is_no_fence(self, room: Room) -> None:

@@ -114,6 +114,7 @@ class Walk:
     def time_out(self) -> None:
         self.room.clock.advance_ms(self.random.choice([100, 70_000]))
         self.room.shard.abort_timed_out()
+        self.room.shard.retry()
 
     def come_to_rest(self) -> None:
         self.room.manager.holds = False
@@ -122,7 +123,7 @@ class Walk:
         log = self.room.manager.logs[TP]
         log.high_watermark = log.log_end_offset
         for _ in range(5):
-            self.room.shard.abort_timed_out()
+            self.room.shard.retry()
             self.room.markers.deliver()
         for transaction in self.room.shard.transactions.values():
             assert transaction.pending is None
