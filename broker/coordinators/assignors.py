@@ -16,7 +16,7 @@ Source: Kafka's RangeAssignor, ConsumerGroupPartitionAssignor, GroupSpec (4.3).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from broker.coordinators.assignor_mixed import assign_mixed
@@ -40,7 +40,7 @@ class _Cut:
     partitions: int
     subscribers: int = 0
     next_partition: int = 0
-    cut_count: int = field(default=0)
+    cut_count: int = 0
 
     def next_range(self) -> range:
         least, extra = divmod(self.partitions, self.subscribers)

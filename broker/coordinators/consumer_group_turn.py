@@ -137,7 +137,7 @@ class Turn:
         if group.assignment_epoch >= epoch or not self._may_assign():
             return group.assignment_epoch, group.target.get(self._replaced_id or member.member_id, NOTHING)
         members = {**group.members, member.member_id: member}
-        if self._replaced_id is not None:
+        if self._replaced_id not in (None, member.member_id):
             del members[self._replaced_id]
         default = situation.settings.assignors[0]
         name = group.preferred_assignor(members.values(), default)
