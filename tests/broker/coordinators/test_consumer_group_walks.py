@@ -43,6 +43,7 @@ class Client:
     reads: Owned = field(default_factory=set)
     heard_ms: int = 0  # when it last asked what it was answered, as a member
     is_silent: bool = False
+    last_request: int = 0
 
     @property
     def is_alive(self) -> bool:
@@ -64,12 +65,15 @@ class Client:
             self.name, self.epoch, self.instance_id, rebalance_timeout_ms=REBALANCE_MS,
             topic_names=self.topics, topic_regex=self.regex, owned={} if is_joining else owned,
         )  # fmt: skip
-        sent_ms = self.walk.now_ms
-        self.walk.world.coordinator.consumer_heartbeat(GROUP, request, lambda answer: self._told(answer, sent_ms))
+        sent_ms, number = self.walk.now_ms, self.walk.number()
+        self.last_request = number
+        self.walk.world.coordinator.consumer_heartbeat(
+            GROUP, request, lambda answer: self._told(answer, sent_ms, number)
+        )
 
-    def _told(self, answer: HeartbeatResult | ApiError, sent_ms: int) -> None:
-        if self.is_silent or self.walk.loses_answer():
-            return
+    def _told(self, answer: HeartbeatResult | ApiError, sent_ms: int, number: int) -> None:
+        if self.is_silent or self.walk.loses_answer() or number != self.last_request:
+            return  # a client listens to the answer of its last request only
         if isinstance(answer, ApiError):
             if answer.code in (
                 ErrorCode.FENCED_MEMBER_EPOCH,
@@ -89,6 +93,9 @@ class Client:
         """Go for good, or for a while."""
         self.reads = set()
         for_a_while = self.instance_id is not None and self.walk.random.random() < 0.5
+        if for_a_while:
+            self.walk.away.append(self)
+        self.epoch, self.last_request = 0, 0
         request = Heartbeat(self.name, -2 if for_a_while else -1, self.instance_id)
         self.walk.world.coordinator.consumer_heartbeat(GROUP, request, lambda _answer: None)
 
@@ -194,6 +201,7 @@ class Walk:
         self.clients: list[Client] = []
         self.numbers = 0
         self.is_calm = False
+        self.away: list[Client] = []  # static members that left for a while
 
     @property
     def now_ms(self) -> int:
@@ -228,6 +236,11 @@ class Walk:
     def come(self) -> None:
         if len(self.clients) >= 7:
             return
+        if self.away and self.random.random() < 0.7:
+            client = self.away.pop()
+            if all(other.instance_id != client.instance_id for other in self.clients):
+                self.clients.append(client)  # the same process under the same member id
+                return
         name = f"c{self.number()}"
         instance_id = self.random.choice([None, None, f"i{self.random.randrange(3)}"])
         if instance_id is not None and any(client.instance_id == instance_id for client in self.clients):
@@ -373,7 +386,7 @@ class Walk:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_a_group_of_the_consumer_protocol(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(STEPS):
@@ -381,7 +394,7 @@ def test_a_group_of_the_consumer_protocol(seed: int) -> None:
     walk.calm_down()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_a_group_of_both_protocols(seed: int) -> None:
     walk = Walk(1000 + seed, with_classic=True)
     for _ in range(STEPS):
