@@ -56,6 +56,7 @@ from broker.apis import (
     k69_consumer_group_describe,
     k74_list_config_resources,
     k75_describe_topic_partitions,
+    not_built,
 )
 from broker.apis.api import Api, make_table
 
@@ -108,4 +109,5 @@ TABLE: Final[dict[int, Api]] = make_table(
     k69_consumer_group_describe.API,
     k74_list_config_resources.API,
     k75_describe_topic_partitions.API,
+    *not_built.APIS,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -24,15 +26,16 @@ from broker.apis import (
     k42_delete_groups,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
+    not_built,
 )
 from broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
+from broker.apis.k18_api_versions import api_keys
 from broker.apis.table import TABLE
 from broker.features import FinalizedFeatures
 from tests.broker.apis.group_rig import Rig
 from tests.broker.apis.test_offset_apis import commit
 
 T = b"t" * 16
-SHARE_AND_STREAMS = [*range(76, 80), *range(83, 93)]
 
 
 def heartbeat(rig: Rig, version: int = 1, **fields: Any) -> Any:
@@ -182,5 +185,16 @@ def test_offsets_expire_by_the_time_of_their_commit_unless_somebody_reads_the_to
     assert (shard.offsets.count, shard.consumer_groups) == (0, {})
 
 
-def test_share_and_streams_groups_are_not_listed() -> None:
-    assert not set(SHARE_AND_STREAMS) & TABLE.keys()
+NAMES_GROUPS: dict[int, dict[str, Any]] = {77: {"group_ids": ["g"]}, 89: {"group_ids": ["g"]}}
+TELLS_OF_PARTS = {83, 84, 85, 86, 87, 90}  # an answer to a request that names no partition has no place for an error
+
+
+@pytest.mark.parametrize("key", [api.key for api in not_built.APIS])
+def test_share_and_streams_groups_are_not_listed_and_refused_cleanly(key: int) -> None:
+    assert key not in {row.api_key for row in api_keys(TABLE)}
+    low, high = TABLE[key].versions
+    for version in range(low, high + 1):
+        request = request_class(key)(**NAMES_GROUPS.get(key, {}))
+        answer = Rig().send(SimpleNamespace(API=TABLE[key]), request, version).get()  # type: ignore[arg-type]
+        told = answer.groups[0] if key in NAMES_GROUPS else answer
+        assert key in TELLS_OF_PARTS or told.error_code == ErrorCode.UNSUPPORTED_VERSION

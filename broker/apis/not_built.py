@@ -1,0 +1,46 @@
+"""The APIs of share groups (KIP-932) and of Kafka Streams' own groups (KIP-1071), which are not built.
+
+Behaviour: ApiVersions does not list them, so no client that looks asks. One that asks all the same is answered
+UNSUPPORTED_VERSION, as Apache Kafka answers while the feature is off, rather than losing its connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.protocol.api_keys import ROWS, ApiKey
+from barnabas.protocol.error_responses import error_response
+from barnabas.protocol.errors import ErrorCode
+from broker.answers import Reply
+from broker.apis.api import Api
+
+if TYPE_CHECKING:
+    from broker.apis.services import Services
+    from broker.request_channel import Request
+
+KEYS: Final = (
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_DESCRIBE,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+    ApiKey.STREAMS_GROUP_DESCRIBE,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+)
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """Refuse, in the words of the API."""
+    return Reply(error_response(request.message, request.version, ErrorCode.UNSUPPORTED_VERSION))
+
+
+APIS: Final = tuple(
+    Api(key, ROWS[key].name, (ROWS[key].min_version, ROWS[key].max_version), handle, advertised=False) for key in KEYS
+)
