@@ -298,6 +298,7 @@ class BrokerServer:
     def stop(self, *, controlled: bool = True) -> None:
         """Stop in reverse; `controlled`: let the controller move our leaders away first."""
         if controlled:
+            self.leadership.is_leaving = True
             self.lifecycle.begin_controlled_shutdown()
             if not self.lifecycle.wait_for(BrokerState.SHUTTING_DOWN, PENDING_SHUTDOWN_MS):
                 log.warning("the controller did not agree to the shutdown in time")

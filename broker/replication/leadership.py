@@ -7,6 +7,8 @@ Rules
 3. A FULL LeaderAndIsr is the whole truth: a log that it does not name, or names under another topic id, belongs to a
    topic that was deleted while this broker was away, and is deleted.
 4. Coordinators and waiters are told afterwards, holding no lock of a partition.
+5. A broker that is about to leave copies nothing more of partitions whose ISR it has left: those who took over have
+   better things to do at that moment.
 
 Threads: the handlers that run LeaderAndIsr and StopReplica.
 Source: Kafka 3.9's ReplicaManager.becomeLeaderOrFollower and stopReplicas; 4.3's LogManager for stray logs.
@@ -79,6 +81,7 @@ class Leadership:
         self._lock = threading.Lock()  # one push at a time
         self._controller_epoch = -1  # guarded by: _lock
         self.broker_epoch = -1  # set by the lifecycle thread at each registration
+        self.is_leaving = False  # set once, when a controlled shutdown begins
 
     def check_epochs(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         """Whether the sender may still command this incarnation of the broker.
@@ -114,14 +117,24 @@ class Leadership:
                     except ApiError as error:
                         log.warning("push for %s refused: %s", tp, error.code.name)
                         errors[tp] = error.code
-            self._fetchers.forget([tp for tp, _ in led])
-            self._fetchers.follow(followed, leaders or {})
+            left = self._left_isrs(topics) if self.is_leaving else frozenset()
+            self._fetchers.forget([*(tp for tp, _ in led), *left])
+            self._fetchers.follow([partition for partition in followed if partition.tp not in left], leaders or {})
         self._tell(led, followed)
         if self.log_dirs is not None:
             self.log_dirs.wake()
         for tp in errors:  # Why all: an ISR that the controller shrank moves the high watermark within an epoch too
             self._manager.complete_delayed(tp)
         return errors
+
+    def _left_isrs(self, topics: Sequence[TopicState]) -> frozenset[TopicPartition]:
+        """The partitions in whose ISR this broker is not (any more), by what a push says (rule 5)."""
+        return frozenset(
+            TopicPartition(name, state.partition_index)
+            for name, _, states in topics
+            for state in states
+            if self._manager.broker_id not in state.isr
+        )
 
     def stop(self, stops: Iterable[tuple[TopicPartition, int, bool]]) -> PartitionErrors:
         """Hold these partitions no more, given as (partition, leader epoch or -2 for deletion, delete its log?)."""

@@ -122,3 +122,17 @@ def test_gauges_count_partitions(room):
     room.push({"t": [state(1, (1, 2), isr=(1,)), state(2, (1, 2))]})
     assert (len(room.manager.partitions()), len(room.manager.led_partitions())) == (2, 1)
     assert room.manager.partition(TP).is_under_replicated()
+
+
+def test_a_broker_that_is_about_to_leave_copies_nothing_once_it_is_out_of_the_isr(room):
+    room.push({"t": [state(1, (1, 2)), state(2, (1, 2)), state(2, (1, 2))]})
+    assert {tp.partition for tp in room.fetchers.followed} == {1, 2}
+    room.leadership.is_leaving = True
+    told = [
+        state(2, (1, 2), (2,), leader_epoch=1, partition_epoch=1),
+        state(2, (1, 2), (2,), partition_epoch=1),
+        state(2, (1, 2), partition_epoch=1),
+    ]
+    room.push({"t": told})
+    assert {tp.partition for tp in room.fetchers.followed} == {2}
+    assert not room.manager.partition(TopicPartition("t", 0)).is_leader
