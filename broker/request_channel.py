@@ -109,6 +109,7 @@ class Request:
         "is_follower",
         "message",
         "moved",
+        "ok_count",
         "parts",
         "processor",
         "received_ns",
@@ -137,6 +138,7 @@ class Request:
         self.moved: list[Hashable] = []  # keys whose purgatories the handler wakes once the API has returned
         self.is_follower: bool | None = None  # a Fetch says whose it is: it is counted twice
         self.bodies: dict[str, Any] | None = None  # request and response as JSON values, if the request log wants them
+        self.ok_count = 0  # how many items of the answer carry no error
         self.error_codes: Sequence[int] | None = None  # of the answer, when the API knows them; else they are looked up
         self.client_software_name = ""  # told by ApiVersions
         self.client_software_version = ""

@@ -162,14 +162,13 @@ class RequestLog:
         if request.bodies is not None:
             request.bodies["response"] = message_json(message, min(request.header.api_version, message.MAX_VERSION))
         codes = request.error_codes if request.error_codes is not None else error_codes_of(message)
-        name = request.api.name
         if not any(codes):
-            self.metrics.error(name, "NONE", len(codes))
+            request.ok_count = len(codes)  # counted with the rest of the request, when it is sent
             return
         counts = Counter(codes)
+        request.ok_count = counts.pop(NONE, 0)
         for code, count in counts.items():
-            self.metrics.error(name, error_name(code), count)
-        counts.pop(NONE, None)
+            self.metrics.error(request.api.name, error_name(code), count)
         if counts:
             self._log_errors(request, counts)
 
@@ -189,6 +188,7 @@ class RequestLog:
             request.response_size_bytes,
             header.client_id,
             request.header_bytes + SIZE_BYTES,
+            request.ok_count,
         )
         if request.sent_ns - request.received_ns > self._bar_ns:
             self._note_slow(request, times)

@@ -45,12 +45,14 @@ REQUEST_SIZE: Final = 7
 RESPONSE_SIZE: Final = 8
 CLIENT: Final = 9
 HEADER: Final = 10
+OK: Final = 11
 NS_PER_MS: Final = 1e6
 
 #: Nanoseconds in the request queue, local, remote, throttled, in the response queue, being sent.
 Times = tuple[int, int, int, int, int, int]
-#: Those, all of them, bytes of the request's body and of the response, client id, bytes of the request's head.
-Record = tuple[int, int, int, int, int, int, int, int, int, "str | None", int]
+#: Those, all of them, bytes of the request's body and of the response, client id, bytes of the request's head, items of
+#: the response without an error.
+Record = tuple[int, int, int, int, int, int, int, int, int, "str | None", int, int]
 
 FULL: Final = 512
 CLIENTS_MAX: Final = 1000
@@ -87,6 +89,7 @@ class _Digest(NamedTuple):
     cells: list[list[float]]  # one for each row
     clients: dict[str, ClientUse]
     header_bytes: int
+    ok_count: int
     pending: list[Record]  # appended to by its owner until replaced
 
     def whole(self) -> _Digest:
@@ -108,7 +111,9 @@ class _Digest(NamedTuple):
                 count_sorted(cell, column, BOUNDS)
                 cell[SUM] += sum(column)
         header_bytes = self.header_bytes + sum(columns[HEADER])
-        return _Digest(self.requests + len(rows), cells, _with_clients(self.clients, columns), header_bytes, [])
+        ok_count = self.ok_count + sum(columns[OK])
+        clients = _with_clients(self.clients, columns)
+        return _Digest(self.requests + len(rows), cells, clients, header_bytes, ok_count, [])
 
 
 def _with_clients(known: dict[str, ClientUse], columns: list[tuple[Any, ...]]) -> dict[str, ClientUse]:
@@ -136,7 +141,7 @@ def _with_clients(known: dict[str, ClientUse], columns: list[tuple[Any, ...]]) -
 
 
 def _nothing() -> _Digest:
-    return _Digest(0, [[0.0] * CELL_SIZE for _ in _ROWS], {}, 0, [])
+    return _Digest(0, [[0.0] * CELL_SIZE for _ in _ROWS], {}, 0, 0, [])
 
 
 class _Recorder:
@@ -174,11 +179,13 @@ class RequestMetrics:
         response_bytes: int = 0,
         client_id: str | None = None,
         header_bytes: int = 0,
+        ok_count: int = 0,
     ) -> None:
         """Record one finished request.
 
         `request` is the API's name; `times_ns` are those of `_ROWS` less their sum; `size_bytes` is the body's,
-        `header_bytes` all that came with it; `is_follower` tells whose a Fetch is.
+        `header_bytes` all that came with it; `is_follower` tells whose a Fetch is; `ok_count` items of the response
+        carry no error.
         """
         if is_follower is not None and request == _FETCH:
             request = _FETCH_OF[is_follower]
@@ -188,12 +195,12 @@ class RequestMetrics:
         except KeyError:
             recorder = self._add(key)
         pending = recorder.digest.pending
-        pending.append((*times_ns, sum(times_ns), size_bytes, response_bytes, client_id, header_bytes))
+        pending.append((*times_ns, sum(times_ns), size_bytes, response_bytes, client_id, header_bytes, ok_count))
         if len(pending) >= FULL:
             recorder.fold()
 
     def error(self, request: str, error: str, count: int = 1) -> None:
-        """Count `count` items of a response that carry the error of that name (NONE for success)."""
+        """Count `count` items of a response that carry the error of that name; successes are counted by `record`."""
         try:
             meter = self._errors[request, error]
         except KeyError:
@@ -243,6 +250,8 @@ class RequestMetrics:
         for name in (request, _FETCH) if request in _FETCH_OF.values() else (request,):
             if name not in self._known:
                 self._known.add(name)
+                if name not in _FETCH_OF.values():  # Kafka counts errors of fetches once
+                    self._registry.meter_of(c.ERRORS_PER_SEC, self._successes(name), request=name, error="NONE")
                 for index, row in enumerate(_ROWS):
                     self._registry.histogram_of(row, self._reader(name, index), request=name)
             if not any(known[1:] == (request, version) for known in list(self._recorders)):
@@ -252,6 +261,10 @@ class RequestMetrics:
 
     def _reader(self, request: str, index: int) -> Callable[[], list[list[float]]]:
         return lambda: self._cells(request, index)
+
+    def _successes(self, request: str) -> Callable[[], int]:
+        parts = _parts(request)
+        return lambda: sum(digest.ok_count for (_, name, _), digest in self._seen.items() if name in parts)
 
     def _counter(self, request: str, version: int) -> Callable[[], int]:
         return lambda: self.count(request, version)

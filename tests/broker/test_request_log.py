@@ -89,6 +89,8 @@ def test_codes_that_the_api_knows_need_no_search(request_log: RequestLog, regist
     request = finished()
     request.error_codes = [0, 0, 3, 6]
     request_log.replied(request, object())
+    request_log.completed(request)
+    registry.collect()  # as a scrape does
     counts = {
         name: registry.meter(catalogue.ERRORS_PER_SEC, request="Heartbeat", error=name).count
         for name in ("NONE", "UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER")

@@ -198,8 +198,9 @@ def test_request_times() -> None:
             (1_000_000, 2_000_000, 500_000_000, 0, 10_000, 100_000),
             size_bytes=100,
             is_follower=False,
+            ok_count=1,
         )
-    requests.error("Fetch", "NONE", 10)
+    requests.error("Fetch", "OFFSET_OUT_OF_RANGE", 3)
     page = render(registry)
     base = "kafka_network_requestmetrics"
     for request in ("Fetch", "FetchConsumer"):
@@ -212,6 +213,7 @@ def test_request_times() -> None:
         assert value(page, f"{base}_request_remote_time_seconds_bucket", request=request, le="0.5") == 10
         assert value(page, f"{base}_request_remote_time_seconds_sum", request=request) == pytest.approx(5)
     assert value(page, f"{base}_errorspersec", request="Fetch", error="NONE") == 10
+    assert value(page, f"{base}_errorspersec", request="Fetch", error="OFFSET_OUT_OF_RANGE") == 3
     assert not any(("request", "FetchFollower") in labels for _, labels in series(page))
 
 
