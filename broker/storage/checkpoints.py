@@ -52,6 +52,8 @@ def parse_checkpoint(data: bytes, path: str) -> list[list[str]]:
         raise CorruptCheckpointError(f"{path} is malformed: {error}") from None
     if version != CHECKPOINT_VERSION:
         raise CorruptCheckpointError(f"{path} has version {version}, expected {CHECKPOINT_VERSION}")
+    if not data.endswith(b"\n"):
+        raise CorruptCheckpointError(f"{path} is cut short")
     rows = [line.split() for line in lines[2:] if line.strip()]
     if len(rows) != count:
         raise CorruptCheckpointError(f"{path} promises {count} entries and has {len(rows)}")

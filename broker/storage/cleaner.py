@@ -157,7 +157,7 @@ class _Run:
     def run(self) -> tuple[int, CleanerStats]:
         tp = self._log.topic_partition
         log.info("Cleaning %s: building the offset map of [%d, %d)", tp, self._start, self._upper)
-        segments = [segment for segment in self._log.segments if segment.base_offset < self._upper]
+        segments = self._segments()
         self._build_map(segments)
         self._stats.indexed_ms = self._clock.monotonic_ms()
         cleaned = [segment for segment in segments if segment.base_offset < self._end]
@@ -166,6 +166,16 @@ class _Run:
         self._stats.map_utilization = self._map.utilization
         self._stats.ended_ms = self._clock.monotonic_ms()
         return self._end, self._stats
+
+    def _segments(self) -> list[LogSegment]:
+        """Return the segments that a round may touch.
+
+        Why not those below the log's start: retention deletes them; and a power cut may have torn them, since a start
+        checks nothing that lies below the recovery point, which never lags behind the log's start.
+        """
+        segments = self._log.segments
+        first = max(0, segments.floor_index(self._log.log_start_offset))
+        return [segment for segment in segments.all[first:] if segment.base_offset < self._upper]
 
     def _work(self, count: int) -> None:
         """Note bytes read or written; every buffer's worth asks whether to go on, and how fast."""
@@ -212,10 +222,10 @@ class _Run:
 
     def _index_segment(self, segment: LogSegment, transactions: CleanedTransactions) -> bool:
         """Take in the dirty batches of a segment; False once the map is full."""
-        _, position = segment.offset_index.lookup(self._start)
-        for header, batch in self._batches(segment, position):
-            if header.last_offset < self._start:
-                continue
+        start = segment.translate(self._start, segment.size)
+        if start is None:
+            return True
+        for header, batch in self._batches(segment, start[0]):
             verify_crc(batch, 0, header)
             self._stats.map_bytes_read += len(batch)
             if header.is_control:

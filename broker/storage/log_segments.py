@@ -77,6 +77,16 @@ class LogSegmentKeeper(LogWriter):
                 snapshots.append(marked)
         self._delete_later(gone, snapshots)
 
+    def rebuild_damaged_indexes(self) -> int:
+        """Make anew the indexes in which somebody met a wrong entry; returns of how many segments."""
+        damaged = [segment for segment in self._segments if segment.has_damaged_index]
+        with self._lock, self._disk_errors():
+            self._check_usable_locked()
+            for segment in damaged:
+                log.info("Rebuilding the indexes of %s", segment)
+                segment.rebuild_indexes(is_active=segment is self._segments.active)
+        return len(damaged)
+
     # Compaction
 
     def last_records_of_producers(self) -> dict[int, LastRecord]:

@@ -1,4 +1,4 @@
-"""Deleting what is too old, too much, or below the log's start.
+"""Deleting what is too old, too much, or below the log's start; indexes that proved wrong are rebuilt on the way.
 
 Policy `delete`: a segment goes when its greatest timestamp is more than `retention.ms` ago, while the log is larger
 than `retention.bytes`, or when the log's start has passed it. Without `delete` (compacted only) just the last.
@@ -19,6 +19,7 @@ log = logging.getLogger("barnabas.storage.retention")
 
 def delete_old_segments(target: Log, now_ms: int) -> int:
     """Apply one log's retention; returns how many segments were deleted. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+    target.rebuild_damaged_indexes()
     deleted = _delete_below_log_start(target)
     if target.config.delete:
         deleted += _delete_by_size(target)

@@ -11,7 +11,9 @@ Invariants
 1. Offsets in the segment are at least `base_offset` and at most 2**31 - 1 above it.
 2. `size` bytes of the file are whole batches; what lies behind (a failed write, preallocated zeros) is overwritten or
    cut.
-3. The indexes speak only of positions below `size`.
+3. The indexes speak only of positions below `size`. They have no checksum, so what they say is checked against the
+   batch that they point at; an entry that is wrong costs a scan from the beginning, and marks the segment's indexes to
+   be rebuilt (`has_damaged_index`).
 
 Source: Kafka's LogSegment, 4.3.
 """
@@ -19,6 +21,7 @@ Source: Kafka's LogSegment, 4.3.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -26,7 +29,8 @@ from typing import Final
 from barnabas.common.clock import Clock
 from barnabas.common.files import Buffer, FileHandle, FileSlice, FileSystem
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import BatchHeader, iter_records, verify_crc
+from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, iter_records, read_header, verify_crc
+from broker.storage.index import CorruptIndexError
 from broker.storage.log_types import NO_OFFSET, NO_TIMESTAMP, LogConfig, TimestampOffset
 from broker.storage.names import (
     DELETED_SUFFIX,
@@ -39,7 +43,9 @@ from broker.storage.names import (
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from broker.storage.scan import scan_batches, scan_headers
 from broker.storage.time_index import TimeIndex
-from broker.storage.txn_index import TransactionIndex
+from broker.storage.txn_index import AbortedTxn, TransactionIndex
+
+log = logging.getLogger("barnabas.storage.log")
 
 OnBatch = Callable[[BatchHeader, memoryview], None]
 
@@ -60,6 +66,7 @@ class LogSegment:
         "base_offset",
         "created_ms",
         "directory",
+        "has_damaged_index",
         "index_interval_bytes",
         "indexes_flushed",
         "offset_index",
@@ -85,6 +92,7 @@ class LogSegment:
         self.created_ms = clock.wall_ms()
         self.index_interval_bytes = config.index_interval_bytes  # fixed before start
         self.roll_jitter_ms = random.randrange(min(config.segment_jitter_ms, config.max_segment_ms) + 1)
+        self.has_damaged_index = False  # set by whoever meets a wrong entry, reset by rebuild_indexes
         self.indexes_flushed = False  # whether an inactive segment's indexes are durable
         self._fs = fs
         self._clock = clock
@@ -135,8 +143,28 @@ class LogSegment:
         """The greatest timestamp in the segment and the last offset of its batch; (-1, base offset) if empty."""
         known = self._max_timestamp
         if known is None:
-            known = self._max_timestamp = TimestampOffset(*self.time_index.last_entry)
+            known = self._max_timestamp = self._indexed_max_timestamp()
         return known
+
+    def _indexed_max_timestamp(self) -> TimestampOffset:
+        """Return the time index's last entry; if its batch does not confirm it, what the headers say."""
+        newest = TimestampOffset(*self.time_index.last_entry)
+        if newest.timestamp < 0 or self._is_confirmed(newest):
+            return newest
+        newest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        with contextlib.suppress(MalformedMessageError):
+            for _, header in scan_headers(self.file, 0, self.size):
+                if header.max_timestamp > newest.timestamp:
+                    newest = TimestampOffset(header.max_timestamp, header.last_offset)
+        return newest
+
+    def _is_confirmed(self, entry: TimestampOffset) -> bool:
+        """Tell whether the batch that an entry of the time index speaks of bears its timestamp."""
+        found = self.translate(entry.offset, self.size)
+        if found is not None and found[1].max_timestamp == entry.timestamp:
+            return True
+        self._distrust(f"no batch at offset {entry.offset} has the greatest timestamp {entry.timestamp}")
+        return False
 
     @property
     def largest_record_timestamp(self) -> int | None:
@@ -231,11 +259,33 @@ class LogSegment:
 
     def translate(self, offset: int, end: int) -> tuple[int, BatchHeader] | None:
         """Find the first batch below position `end` whose last offset is at least `offset`: (position, header)."""
-        _, position = self.offset_index.lookup(offset)
+        indexed, position = self.offset_index.lookup(offset)
+        if position:
+            if self._is_batch_of(indexed, position):
+                return self._scan_to(offset, position, end)
+            self._distrust(f"no batch of offset {indexed} begins at {position}")
+        return self._scan_to(offset, 0, end)
+
+    def _scan_to(self, offset: int, position: int, end: int) -> tuple[int, BatchHeader] | None:
         for found, header in scan_headers(self.file, position, end):
             if header.last_offset >= offset:
                 return found, header
         return None
+
+    def _is_batch_of(self, offset: int, position: int) -> bool:
+        """Tell whether a batch at `position` begins at or before `offset`, as an entry of the offset index says."""
+        if not 0 < position <= self.size - HEADER_SIZE:
+            return False
+        try:
+            header = read_header(self.file.pread(HEADER_SIZE, position))
+        except MalformedMessageError:
+            return False
+        return self.base_offset <= header.base_offset <= offset
+
+    def _distrust(self, reason: str) -> None:
+        if not self.has_damaged_index:
+            self.has_damaged_index = True
+            log.warning("An index of %s is damaged and is passed over until it is rebuilt: %s", self, reason)
 
     def read_slice(self, position: int, size: int) -> FileSlice:
         """Return bytes of the file without reading them."""
@@ -249,9 +299,12 @@ class LogSegment:
 
     def find_by_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
         """Return the first record at or after `start_offset` whose timestamp is at least `timestamp`."""
-        _, offset = self.time_index.lookup(timestamp)
-        _, position = self.offset_index.lookup(max(offset, start_offset))
-        for _, header, batch in scan_batches(self.file, position, self.size):
+        indexed = TimestampOffset(*self.time_index.lookup(timestamp))
+        offset = indexed.offset if indexed.timestamp >= 0 and self._is_confirmed(indexed) else self.base_offset
+        start = self.translate(max(offset, start_offset), self.size)
+        if start is None:
+            return None
+        for _, header, batch in scan_batches(self.file, start[0], self.size):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             for record in iter_records(batch):
@@ -264,8 +317,8 @@ class LogSegment:
         newest = self.max_timestamp_so_far
         if newest.timestamp < 0:
             return None
-        _, position = self.offset_index.lookup(newest.offset)
-        for _, header, batch in scan_batches(self.file, position, self.size):
+        start = self.translate(newest.offset, self.size)
+        for _, header, batch in scan_batches(self.file, 0 if start is None else start[0], self.size):
             if header.max_timestamp != newest.timestamp:
                 continue
             for record in iter_records(batch):
@@ -278,8 +331,9 @@ class LogSegment:
         entry.
         """
         next_offset = self.base_offset
-        _, position = self.offset_index.last_entry
-        if position > self.size:
+        indexed, position = self.offset_index.last_entry
+        if position and not self._is_batch_of(indexed, position):
+            self._distrust(f"no batch of offset {indexed} begins at {position}")
             position = 0
         for _, header in scan_headers(self.file, position, self.size):
             next_offset = header.next_offset
@@ -292,24 +346,35 @@ class LogSegment:
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
         self.txn_index.sanity_check()
+        for entry in self.txn_index.entries():
+            if not self._ends_transaction(entry):
+                raise CorruptIndexError(f"{self.txn_index.path}: no transaction ended as {entry} says")
+
+    def _ends_transaction(self, entry: AbortedTxn) -> bool:
+        try:
+            found = self.translate(entry.last_offset, self.size)
+        except MalformedMessageError:
+            return False
+        if found is None or not entry.first_offset <= entry.last_offset == found[1].last_offset:
+            return False
+        return found[1].is_control and found[1].producer_id == entry.producer_id
 
     def recover(self, on_batch: OnBatch) -> int:
         """Check every batch, cut the file at the first bad one, rebuild the indexes; returns the bytes cut.
 
         `on_batch` takes in each good batch (leader epochs, producer state).
         """
-        self.offset_index.reset()
-        self.time_index.reset()
+        self._forget_indexes()
         self.txn_index.reset()
-        self._max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        self._bytes_since_index = 0
-        self._rolling_timestamp = None
         valid = 0
+        next_offset = self.base_offset
         with contextlib.suppress(MalformedMessageError):
             for position, header, batch in scan_batches(self.file, 0, self.size):
                 verify_crc(batch, 0, header)
-                if not self._holds(header):
+                # Why: the base offset is not under the CRC.
+                if not self._holds(header) or header.base_offset < next_offset:
                     break
+                next_offset = header.next_offset
                 on_batch(header, batch)
                 self._index_recovered(position, header)
                 valid = position + header.size_in_bytes
@@ -322,6 +387,25 @@ class LogSegment:
         self.offset_index.write_tail()
         self.time_index.write_tail()
         return cut
+
+    def rebuild_indexes(self, *, is_active: bool) -> None:
+        """Make the offset and time index anew from the headers of the batches."""
+        self._forget_indexes()
+        with contextlib.suppress(MalformedMessageError):
+            for position, header in scan_headers(self.file, 0, self.size):
+                self._index_recovered(position, header)
+        if not is_active:
+            self._seal_time_index()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.has_damaged_index = False
+
+    def _forget_indexes(self) -> None:
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self._bytes_since_index = 0
+        self._rolling_timestamp = None
 
     def _holds(self, header: BatchHeader) -> bool:
         return 0 <= header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
@@ -355,9 +439,9 @@ class LogSegment:
 
     def _rescan_max_timestamp(self) -> None:
         """Find the greatest timestamp again: the index's last entry, and what follows it."""
-        newest = TimestampOffset(*self.time_index.last_entry)
-        _, position = self.offset_index.lookup(newest.offset)
-        for _, header in scan_headers(self.file, position, self.size):
+        newest = self._indexed_max_timestamp()
+        start = self.translate(newest.offset, self.size)
+        for _, header in scan_headers(self.file, 0 if start is None else start[0], self.size):
             if header.max_timestamp > newest.timestamp:
                 newest = TimestampOffset(header.max_timestamp, header.last_offset)
         self._max_timestamp = newest
@@ -440,7 +524,7 @@ class LogSegment:
     def fetch_upper_bound(self, position: int, size: int) -> int:
         """Return an offset that no record of the `size` bytes at `position` reaches; -1 if unknown."""
         entry = self.offset_index.upper_bound(position, size)
-        return entry[0] if entry is not None else NO_OFFSET
+        return entry[0] if entry is not None and self._is_batch_of(*entry) else NO_OFFSET
 
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size={self.size}, path={self.path})"

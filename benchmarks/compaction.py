@@ -1,0 +1,267 @@
+"""`python -m benchmarks.compaction`: the log cleaners of both systems on the same log of small keyed records.
+
+The log is written once, batch by batch as a producer would fill them, and copied into a topic of each system (a
+stopped broker's directory: its start recovers it, not counted). Each starts with cleanup.policy=delete; the clock runs
+from the change to `compact` until the checkpoint says that all but the active segment are clean. One runs at a time,
+alone; the broker has nothing else to do. Both end with the same records, which is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from barnabas.cluster import LocalCluster
+from barnabas.common.clock import SystemClock
+from barnabas.common.files import OsFileSystem
+from barnabas.protocol.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    assemble_batch,
+    iter_records,
+)
+from barnabas.protocol.records.varint import write_varint
+from broker.storage.scan import scan_batches
+from tests.support.apache_kafka import SERVER_JVM, ApacheKafka
+from tests.support.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
+from tests.support.processes import cpu_seconds, peak_resident_bytes
+from tests.support.waiting import eventually
+
+TOPIC = "compacted"
+RECORDS_PER_BATCH = 60  # offset deltas of one byte
+VALUE_BYTES = 20
+SEGMENT_BYTES = 64 << 20
+MIB = 1 << 20
+START_MS = 1_700_000_000_000
+SETTINGS = {
+    "log.cleaner.backoff.ms": "50",
+    "log.segment.bytes": str(SEGMENT_BYTES),
+    "log.retention.ms": "-1",
+    "offsets.topic.num.partitions": "1",
+}
+LIMIT_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """What a cleaner took."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mib: float
+    mib_left: float
+    records_left: int
+
+
+def write_log(directory: Path, records: int, keys: int) -> int:
+    """Write the segments of a partition; returns their bytes."""
+    chance = random.Random(1)
+    start = _record_start()
+    value = bytearray()
+    write_varint(value, VALUE_BYTES)
+    tail = bytes(value) + b"v" * VALUE_BYTES + b"\x00"
+    names = [b"key-%08d" % number for number in range(keys)]
+    heads = [start[:3] + bytes([2 * index]) + start[3:] for index in range(RECORDS_PER_BATCH)]
+    offset = total = 0
+    with contextlib.ExitStack() as files:
+        segment, room = None, 0
+        while offset < records:
+            count = min(RECORDS_PER_BATCH, records - offset)
+            payload = b"".join([heads[index] + names[chance.randrange(keys)] + tail for index in range(count)])
+            batch = _batch(offset, count, payload)
+            if len(batch) > room:
+                segment = files.enter_context((directory / f"{offset:020d}.log").open("wb", buffering=MIB))
+                room = SEGMENT_BYTES
+            assert segment is not None
+            segment.write(batch)
+            room -= len(batch)
+            total += len(batch)
+            offset += count
+    return total
+
+
+def _record_start() -> bytes:
+    """Length, attributes, timestamp delta | key length: what every record begins with around its offset delta."""
+    body = 1 + 1 + 1 + 1 + 12 + 1 + VALUE_BYTES + 1
+    start = bytearray()
+    write_varint(start, body)
+    start += b"\x00\x00"
+    write_varint(start, 12)
+    return bytes(start)
+
+
+def _batch(offset: int, count: int, payload: bytes) -> bytes:
+    stamp = START_MS + offset // 1000
+    return assemble_batch(
+        BatchHeader(
+            offset, 0, 0, 2, 0, 0, count - 1, stamp, stamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count
+        ),
+        payload,
+    )
+
+
+class Node:
+    """A broker that can be stopped and started on its data."""
+
+    name = ""
+
+    def running(self) -> AbstractContextManager[tuple[str, int, Path]]:
+        """Run it; gives (bootstrap servers, process id, data directory)."""
+        raise NotImplementedError
+
+
+class Barnabas(Node):
+    """Our broker, as `barnabas up --brokers 1` runs it."""
+
+    name = "Barnabas"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "barnabas"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[tuple[str, int, Path]]:
+        cluster = LocalCluster(self._directory, broker_count=1, first_port=0, config=SETTINGS)
+        with cluster:
+            child = cluster.brokers[0].child
+            assert child is not None
+            yield cluster.bootstrap, child.pid, cluster.brokers[0].directory / "data"
+
+
+class Apache(Node):
+    """Apache Kafka with the JVM settings of its start script."""
+
+    name = "Apache Kafka"
+
+    def __init__(self, directory: Path, runtime: KafkaRuntime) -> None:
+        self._node = ApacheKafka(runtime, directory / "apache", SETTINGS, SERVER_JVM)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[tuple[str, int, Path]]:
+        with self._node as node:
+            yield node.bootstrap, node.pid, node.data_directory
+
+
+def measure(node: Node, source: Path) -> Cleaning:
+    """Put the log into a topic of this system and have it compacted."""
+    with node.running() as (bootstrap, _, data):
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        partition = data / f"{TOPIC}-0"
+        eventually("the partition is there", partition.exists)
+        del admin
+    for path in partition.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for path in source.iterdir():
+        shutil.copy(path, partition)
+    # Without a recovery point and the marker of a clean stop, the start looks at everything.
+    for path in (data / ".kafka_cleanshutdown", data / "recovery-point-offset-checkpoint"):
+        path.unlink(missing_ok=True)
+    clock = SystemClock()
+    with node.running() as (bootstrap, pid, _):
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        eventually("the topic is there", lambda: TOPIC in admin.list_topics(timeout=10).topics)
+        _roll(bootstrap)
+        used, start_ns = cpu_seconds(pid), clock.monotonic_ns()
+        _compact(admin)
+        eventually("it is clean", lambda: _is_clean(data), LIMIT_MS)
+        seconds = (clock.monotonic_ns() - start_ns) / 1e9
+        cpu, peak = cpu_seconds(pid) - used, peak_resident_bytes(pid) / MIB
+    logs = sorted(partition.glob("*.log"))
+    return Cleaning(seconds, cpu, peak, sum(path.stat().st_size for path in logs) / MIB, _count(logs))
+
+
+def _roll(bootstrap: str) -> None:
+    """Append a record that is so much younger than the others that it begins a segment of its own."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(TOPIC, b"", b"end")
+    assert producer.flush(30) == 0
+
+
+def _compact(admin: AdminClient) -> None:
+    wanted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def _is_clean(data: Path) -> bool:
+    path = data / "cleaner-offset-checkpoint"
+    lines = path.read_text().splitlines() if path.exists() else []
+    offsets = [int(line.split()[2]) for line in lines if line.startswith(f"{TOPIC} 0 ")]
+    active = max(int(file.stem) for file in (data / f"{TOPIC}-0").glob("*.log"))
+    return 0 < active <= max(offsets, default=-1)
+
+
+def _count(logs: list[Path]) -> int:
+    """Count the records, and see that no key is there twice below the active segment."""
+    keys: set[bytes | None] = set()
+    total = 0
+    for path in logs:
+        file = OsFileSystem().open(str(path))
+        for _, header, batch in scan_batches(file, 0, file.size()):
+            total += header.record_count
+            if path is not logs[-1]:
+                before = len(keys)
+                keys.update(record.key for record in iter_records(batch))
+                assert len(keys) == before + header.record_count, f"a key is twice in {path}"
+        file.close()
+    return total
+
+
+@click.command()
+@click.option("--records", default=10_000_000, show_default=True)
+@click.option("--keys", default=1_000_000, show_default=True, help="Different keys, drawn at random.")
+@click.option("--systems", type=click.Choice(["both", "barnabas", "apache"]), default="both", show_default=True)
+@click.option("--log", "kept", type=click.Path(path_type=Path), help="Keep the log here, or take it from here.")
+def main(records: int, keys: int, systems: str, kept: Path | None) -> None:
+    """Compare the log cleaners."""
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-compaction-"))
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        source = kept or directory / "log"
+        if not source.exists():
+            source.mkdir()
+            write_log(source, records, keys)
+        size = sum(path.stat().st_size for path in source.iterdir()) / MIB
+        nodes: list[Node] = []
+        try:
+            if systems != "barnabas":
+                nodes.append(Apache(directory, kafka_runtime()))
+        except KafkaRuntimeError as error:
+            sys.exit(str(error))
+        if systems != "apache":
+            nodes.append(Barnabas(directory))
+        click.echo(f"{records:,} records, {keys:,} keys, {size:.0f} MiB, {os.cpu_count()} cores")
+        for node in nodes:
+            took = measure(node, source)
+            click.echo(
+                f"{node.name}: {took.seconds:.1f} s ({records / took.seconds:,.0f} records/s, "
+                f"{size / took.seconds:.0f} MiB/s), {took.cpu_seconds:.1f} s of CPU, peak {took.peak_mib:.0f} MiB; "
+                f"{took.records_left:,} records in {took.mib_left:.0f} MiB are left"
+            )
+
+
+if __name__ == "__main__":
+    main()
