@@ -257,6 +257,7 @@ class Log(LogSegmentKeeper):
         """Take over new topic settings; they hold from the next append, roll or retention pass on."""
         with self._lock:
             self.config = config
+            self.is_configured = True
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         """Record the topic's id beside the log; raises ApiError(INCONSISTENT_TOPIC_ID) if it has another one."""

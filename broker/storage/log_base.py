@@ -85,6 +85,7 @@ class LogBase:
         self._failure: OSError | None = None  # set once
         self._closed = False
         self.on_flush: Callable[[float], None] | None = None  # set once, by who opened it: told the ms of each flush
+        self.is_configured = True  # False: its topic's own settings are not known yet; nothing is deleted by others
         self.truncation_count = 0  # what the cleaner read before it grew is no longer the log
         self.last_flushed_ms = clock.wall_ms()
         # Guarded by: _lock (the epoch cache and the dict below are also read without it)

@@ -81,7 +81,9 @@ class LogManager(LogRegistry):
         configs = topic_config if topic_config is not None else lambda _topic: self._config.topic_config()
 
         def load(found: Found) -> None:
-            self._take_in(self._open(found, configs(found.tp.topic)), found.name)
+            opened = self._open(found, configs(found.tp.topic))
+            opened.is_configured = topic_config is not None
+            self._take_in(opened, found.name)
 
         for directory in self.online_directories():
             try:

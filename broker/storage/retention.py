@@ -21,7 +21,8 @@ def delete_old_segments(target: Log, now_ms: int) -> int:
     """Apply one log's retention; returns how many segments were deleted. Raises ApiError(KAFKA_STORAGE_ERROR)."""
     target.rebuild_damaged_indexes()
     deleted = _delete_below_log_start(target)
-    if target.config.delete:
+    # Why: a broker may start long before it hears from the controller that a topic is compacted, or kept for ever.
+    if target.config.delete and target.is_configured:
         deleted += _delete_by_size(target)
         deleted += _delete_by_time(target, now_ms)
     return deleted

@@ -442,3 +442,21 @@ def test_a_clean_start_costs_a_log_a_few_small_reads() -> None:
         "read_bytes": 3,  # leader epochs, topic id, producers
     }
     assert all(segment._file is None for log in again.manager.all_logs() for segment in log.segments)
+
+
+def test_retention_waits_until_the_topics_settings_are_known() -> None:
+    """A broker that starts without its controller must not take a compacted topic for one that is deleted."""
+    node = Node().start()
+    for number in range(3):
+        node.append(node.log(TPS[0]), f"v{number}")
+        node.log(TPS[0]).roll()
+    node.manager.shutdown()
+    again = Node(node.fs, topic=Settings(retention_ms=1000)).start()
+    again.clock.advance_ms(3_600_000)
+    for target in again.manager.all_logs():
+        target.update_high_watermark(3)
+    assert again.manager.delete_old_segments() == 0
+    found = again.log(TPS[0])  # the controller's push: the settings are known
+    assert len(contents(found)) == 3
+    found.update_config(Settings(retention_ms=1000))
+    assert again.manager.delete_old_segments() == 3
