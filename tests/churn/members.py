@@ -83,13 +83,16 @@ class MemberProcess:
 
     def _listen(self) -> None:
         assert self.child.stdout is not None
-        for line in self.child.stdout:
-            said = json.loads(line)
-            if said["event"] == "owns":
-                self.owned = frozenset(said["partitions"])
-                self._group.claimed(self._identity, said["generation"], self.owned)
-            elif said["event"] == "committed":
-                self._group.confirmed({int(p): offset for p, offset in said["offsets"].items()})
+        with self.child.stdout as told:
+            for line in told:
+                self._hear(json.loads(line))
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        if said["event"] == "owns":
+            self.owned = frozenset(said["partitions"])
+            self._group.claimed(self._identity, said["generation"], self.owned)
+        elif said["event"] == "committed":
+            self._group.confirmed({int(p): offset for p, offset in said["offsets"].items()})
 
 
 @dataclass(slots=True)

@@ -82,12 +82,13 @@ class Queries:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        self._thread.join()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            told = json.loads(line)
-            self.batches[told["query"]] = told["batch"]
+        with self.process.stdout as lines:
+            for told in map(json.loads, lines):
+                self.batches[told["query"]] = told["batch"]
 
 
 @pytest.fixture
