@@ -47,6 +47,7 @@ COMPILED = (
     "broker/storage/producer_state.py",
     "broker/storage/record_filter.py",
     "broker/storage/segment.py",
+    "broker/storage/segment_base.py",
     "broker/storage/segments.py",
     "broker/storage/time_index.py",
     "broker/storage/validator.py",

@@ -33,7 +33,8 @@ from broker.storage.names import CLEANED_SUFFIX, segment_file
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX
 from broker.storage.offset_map import OffsetMap
 from broker.storage.scan import scan_batches
-from broker.storage.segment import SEGMENT_SUFFIXES, LogSegment
+from broker.storage.segment import LogSegment
+from broker.storage.segment_base import SEGMENT_SUFFIXES
 from broker.storage.throttler import Throttler
 
 log = logging.getLogger("barnabas.storage.cleaner")

@@ -42,7 +42,8 @@ from broker.storage.names import (
     segment_file,
 )
 from broker.storage.producer_state import ProducerStateManager
-from broker.storage.segment import SEGMENT_SUFFIXES, LogSegment
+from broker.storage.segment import LogSegment
+from broker.storage.segment_base import SEGMENT_SUFFIXES
 from broker.storage.segments import SegmentList
 
 log = logging.getLogger("barnabas.storage.recovery")
@@ -179,7 +180,8 @@ class LogLoader:
                     suffix=SWAP_SUFFIX,
                     create=False,
                 )
-                ranges.append((swap.base_offset, swap.read_next_offset()))
+                # Why one more: a swap of which nothing stayed stands for its own predecessor all the same.
+                ranges.append((swap.base_offset, max(self._end_of_swap(swap), swap.base_offset + 1)))
                 swap.release()
         if not ranges:
             return
@@ -190,6 +192,14 @@ class LogLoader:
             if is_segment and offset is not None and lowest <= offset < highest:
                 log.info("Deleting %s, compacted into a swap file before the crash", name)
                 self._remove(name)
+
+    def _end_of_swap(self, swap: LogSegment) -> int:
+        """Return the offset after the last in a swap file; one that is damaged is read as far as it goes."""
+        try:
+            return swap.read_next_offset()
+        except MalformedMessageError as error:
+            log.warning("The swap file %s is damaged: %s", swap.path, error)
+            return swap.base_offset
 
     # Step 2
 

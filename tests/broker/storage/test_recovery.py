@@ -311,3 +311,19 @@ def test_a_loaded_log_holds_no_descriptor_until_it_is_used(tmp_path: Path) -> No
     target = bench.open(**SETTINGS)
     assert len(os.listdir("/proc/self/fd")) == before
     assert len(contents(target)) == 20
+
+
+def test_an_empty_swap_takes_the_place_of_its_predecessor(bench: Bench) -> None:
+    """The cleaner kept nothing of a segment; its old indexes must not outlive it."""
+    two_segments(bench)
+    bench.fs.write_bytes("/data/flights-0/00000000000000000000.txnindex", bytes(34), sync=True)
+    bench.fs.write_bytes("/data/flights-0/00000000000000000000.log.swap", b"", sync=True)
+    target = bench.open(clean=True)
+    assert contents(target) == [(1, "b")]
+    assert target.segments.first.txn_index.is_empty
+
+
+def test_a_damaged_swap_does_not_keep_the_log_from_starting(bench: Bench) -> None:
+    two_segments(bench)
+    bench.fs.write_bytes("/data/flights-0/00000000000000000000.log.swap", b"\xff" * 100, sync=True)
+    assert bench.open(clean=True).log_end_offset == 2
