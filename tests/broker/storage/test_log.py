@@ -387,6 +387,9 @@ def test_searching_by_time(bench: Bench) -> None:
     assert target.fetch_offset_by_timestamp(-3) == TimestampOffset(start + 290, 58, 0)
     assert target.fetch_offset_by_timestamp(-2) == TimestampOffset(-1, 0, 0)
     assert target.fetch_offset_by_timestamp(-1) == TimestampOffset(-1, 60, 0)
+    assert target.fetch_offset_by_timestamp(-4) == TimestampOffset(-1, 0, 0), "earliest local: nothing is tiered"
+    assert target.fetch_offset_by_timestamp(-5) == TimestampOffset(-1, -1, -1), "latest tiered"
+    assert target.fetch_offset_by_timestamp(-6) == TimestampOffset(-1, -1, -1), "earliest pending upload"
     target.maybe_increment_log_start_offset(25, "test")
     assert target.fetch_offset_by_timestamp(start).offset == 25
 

@@ -65,3 +65,27 @@ def test_files_go_after_the_delay(bench: Bench) -> None:
     bench.scheduler.run_due()
     assert not [e.name for e in bench.fs.listdir(bench.directory) if e.name.endswith(".deleted")]
     assert len(reader.read()) == SIZE
+
+
+def test_without_bounds_everything_stays(bench: Bench) -> None:
+    target = filled(bench, retention_ms=-1, retention_bytes=-1)
+    bench.clock.advance_ms(10**12)
+    assert delete_old_segments(target, bench.clock.wall_ms()) == 0
+    assert len(contents(target)) == 10
+
+
+def test_a_compacted_topic_is_bounded_only_if_it_says_delete_too(bench: Bench) -> None:
+    target = filled(bench, compact=True, delete=False, retention_ms=0, retention_bytes=0)
+    bench.clock.advance_ms(10**6)
+    assert delete_old_segments(target, bench.clock.wall_ms()) == 0
+    target.update_config(bench.settings(compact=True, delete=True, retention_ms=5000))
+    assert delete_old_segments(target, bench.clock.wall_ms()) == 5
+
+
+def test_the_greatest_timestamp_of_a_segment_decides(bench: Bench) -> None:
+    target = bench.open(segment_bytes=2 * SIZE, retention_ms=5000)
+    now_ms = bench.clock.wall_ms()
+    for age_ms in (100, 90_000, 80_000, 70_000, 0):
+        bench.append(target, "v0", timestamp=now_ms - age_ms)
+    assert delete_old_segments(target, now_ms) == 0, "the first segment has a young record, and none behind it may go"
+    assert delete_old_segments(target, now_ms + 4901) == 2
