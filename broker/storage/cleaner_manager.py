@@ -183,7 +183,10 @@ class LogCleanerManager:
             marked = set(self._uncleanable[directory])
         now_ms = self._clock.wall_ms()
         found = [target for target in self._logs() if target.topic_partition in marked] if marked else []
-        return sum(self._examine(target, now_ms)[0].cleanable_bytes for target in found)
+        return sum(
+            log_to_clean(target, *cleanable_offsets(target, self.clean_up_to(target), now_ms)).cleanable_bytes
+            for target in found
+        )
 
     def ms_since_last_run(self) -> int:
         return self._clock.monotonic_ms() - self.last_run_ms

@@ -4,8 +4,8 @@ Rules
 1. A thread that finds nothing to do waits log.cleaner.backoff.ms.
 2. A log that cannot be cleaned is marked and left alone; a disk that fails takes its directory offline; neither ends
    the thread. What ends it is a bug of ours, which is logged and counted (DeadThreadCount).
-3. Settings are read at the beginning of each round, so that changes at run time need no restart; only the number of
-   threads is applied at once (`reconfigure`).
+3. Settings are read at the beginning of each round. A change of one at run time ends the threads, which give up what
+   they are at, and starts as many as there are to be (`reconfigure`), as in Kafka: a thread that died is back then.
 4. All threads together hold to log.cleaner.io.max.bytes.per.second and log.cleaner.dedupe.buffer.size.
 
 Retention of compacted logs is the log manager's, as that of all others: the swap of a compacted segment notices what
@@ -36,6 +36,14 @@ from metrics.registry import Registry
 
 log = logging.getLogger("barnabas.storage.cleaner")
 
+SETTINGS = (
+    "log_cleaner_backoff_ms",
+    "log_cleaner_dedupe_buffer_size",
+    "log_cleaner_io_buffer_load_factor",
+    "log_cleaner_io_buffer_size",
+    "log_cleaner_io_max_bytes_per_second",
+    "log_cleaner_threads",
+)
 MS_PER_S = 1000
 MIB = 1024 * 1024
 
@@ -50,6 +58,7 @@ class LogCleaner:
         self._clock = clock
         self._fs = fs
         self._throttler = Throttler(config.log_cleaner_io_max_bytes_per_second, clock)
+        self._settings: list[object] = []  # those that the threads began with; owner: whoever starts them
         self._threads: list[CleanerThread] = []  # replaced whole by the thread that starts, reconfigures, stops
         self._register(registry, directories)
         logs.watcher = self.manager
@@ -75,15 +84,17 @@ class LogCleaner:
             )
 
     def reconfigure(self) -> None:
-        """Apply changed settings: the rate now, the number of threads now, the rest with the next round."""
+        """Apply changed settings, if the cleaner runs."""
         self._throttler.bytes_per_second = self._config.log_cleaner_io_max_bytes_per_second
-        wanted = int(self._config.log_cleaner_threads)
-        alive = [thread for thread in self._threads if not thread.is_dead]
-        if self._threads and (wanted != len(self._threads) or len(alive) != wanted):
+        if self._threads and self._present_settings() != self._settings:
             self.shutdown()
-            self._run_threads(wanted)
+            self._run_threads(int(self._config.log_cleaner_threads))
+
+    def _present_settings(self) -> list[object]:
+        return [getattr(self._config, name) for name in SETTINGS]
 
     def _run_threads(self, count: int) -> None:
+        self._settings = self._present_settings()
         self._threads = [CleanerThread(self, number) for number in range(count)]
         for thread in self._threads:
             thread.start()
