@@ -8,8 +8,8 @@ topics by id.
 
 Errors: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS (until all that a new coordinator has read is committed, too), and
 for members of consumer groups (v9) UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, for a group (in v1 on
-each of its partitions); UNKNOWN_TOPIC_ID (v10) and UNSTABLE_OFFSET_COMMIT (an open transaction will change it, only with require_stable) for a partition. A group
-that does not exist has no positions; that is not an error.
+each of its partitions); UNKNOWN_TOPIC_ID (v10) and UNSTABLE_OFFSET_COMMIT (an open transaction will change it, only
+with require_stable) for a partition. A group that does not exist has no positions; that is not an error.
 """
 
 from __future__ import annotations
