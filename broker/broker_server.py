@@ -131,7 +131,9 @@ class BrokerServer:
         self.handlers = HandlerPool(
             config.num_io_threads, self.channel, self._served, self.services, request_log, registry, clock
         )
-        self.page: MetricsServer = MetricsServer(registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock)
+        self.page: MetricsServer = MetricsServer(
+            registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock
+        )
         self.page.add_page("/readyz", self._readiness)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         DynamicResources(
