@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.config import checks
 from barnabas.config.errors import ConfigError
@@ -28,6 +27,9 @@ from barnabas.config.listeners import Listener, parse_addresses, parse_listeners
 from barnabas.config.overridable import inherited, reject_nulls
 from barnabas.config.properties import from_environment, parse_properties
 from barnabas.config.topic import TopicConfig, check_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = logging.getLogger("barnabas.config")
 
@@ -75,6 +77,8 @@ class Config:
         environment: Mapping[str, str] | None = None,
     ) -> Config:
         """Read a properties file; variables of the environment weigh more, overrides most."""
+        from pathlib import Path  # Why here: it brings more modules than the table of keys has
+
         try:
             text = Path(path).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
