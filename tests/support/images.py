@@ -28,7 +28,6 @@ CACHE = ROOT / "build" / "compose"
 PYTHON_IMAGE = "python:3.11-slim-bookworm"
 PULL_TIMEOUT_S = 180
 
-_MIRROR = "http://deb.debian.org/debian"
 _PACKAGES = "python3,python3-venv,python3-pip,python3-dev,gcc,libc6-dev,ca-certificates"
 
 
@@ -94,7 +93,7 @@ def _debootstrap(archive: Path) -> None:
     root = archive.with_suffix(".root")
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
-    command = [debootstrap, "--variant=minbase", f"--include={_PACKAGES}", "bookworm", str(root), _MIRROR]
+    command = [debootstrap, "--variant=minbase", f"--include={_PACKAGES}", "bookworm", str(root)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:
         raise EngineError(f"no registry answers, and debootstrap failed: {done.stdout.splitlines()[-1:]}")
