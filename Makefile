@@ -113,6 +113,7 @@ golden: $(VENV)/installed test-tools ## ask Apache Kafka again what tests/compar
 
 bench: $(VENV)/installed test-tools ## Barnabas and Apache Kafka in one run, as ratios
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.replicated
 	$(BIN)/python -m benchmarks.failover
 
 format: $(VENV)/installed ## lay the source out

@@ -63,6 +63,8 @@ FIGURES = {
         Figure("idle memory, supervisor", "MB", False, own_max=60.0),
         Figure("start to usable, 3 brokers", "s", False, own_max=2.0),
         Figure("idle memory, 3 brokers, all processes", "MB", False, own_max=200.0),
+        Figure("produce acks=all, RF 3", "MB/s", True, ratio_min=1.0),
+        Figure("produce acks=all, RF 3, brokers' CPU", "s/GB", False),
         Figure("interruption: none", "ms", False),
         Figure("interruption: kill -9", "ms", False, ratio_max=1.0),
         Figure("interruption: controlled shutdown", "ms", False, own_max=200.0),
