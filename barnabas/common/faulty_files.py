@@ -193,9 +193,7 @@ class MemoryFileSystem:
                 if _parent(name) == path
             ]
             found += [
-                Entry(os.path.basename(name), True, 0)
-                for name in self._dirs
-                if name != path and _parent(name) == path
+                Entry(os.path.basename(name), True, 0) for name in self._dirs if name != path and _parent(name) == path
             ]
         return sorted(found, key=lambda entry: entry.name)
 
