@@ -25,17 +25,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 from confluent_kafka import ElectionType, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
-from barnabas.cluster import LocalCluster, Node
+from barnabas.cluster import Node
 from barnabas.common.clock import Clock, SystemClock
-from benchmarks.report import OURS, THEIRS, publish, rows
-from tests.support.apache_cluster import ApacheCluster
+from benchmarks.clusters import Cluster, choose
+from benchmarks.report import publish, rows
 from tests.support.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
 from tests.support.numbered_producers import Load, NumberedProducers, Told
 from tests.support.waiting import eventually
@@ -56,19 +56,6 @@ SETTINGS = {
     "min.insync.replicas": "2",
 }
 WAYS = {"kill -9": signal.SIGKILL, "controlled shutdown": signal.SIGTERM}
-
-
-class Cluster(Protocol):
-    """What the measurement does to either system."""
-
-    @property
-    def brokers(self) -> list[Node]: ...
-    @property
-    def bootstrap(self) -> str: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def start_node(self, node: Node) -> None: ...
-    def signal_node(self, node: Node, number: signal.Signals) -> None: ...
 
 
 @dataclass(slots=True)
@@ -195,11 +182,7 @@ def main(rounds: int, systems: str, only: tuple[str, ...], check: bool) -> None:
         sys.exit(str(error))
     console = Console(stderr=True)
     directory = Path(tempfile.mkdtemp(prefix="barnabas-failover-"))
-    chosen: dict[str, Cluster] = {}
-    if systems in ("both", "apache"):
-        chosen[THEIRS] = ApacheCluster(runtime, directory / "apache", SETTINGS)
-    if systems in ("both", "barnabas"):
-        chosen[OURS] = LocalCluster(directory / "barnabas", first_port=0, config=SETTINGS)
+    chosen = choose(systems, runtime, directory, SETTINGS)
     samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     try:
         for name, cluster in chosen.items():

@@ -22,12 +22,10 @@ import click
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
-from barnabas.cluster import LocalCluster
 from barnabas.common.clock import SystemClock
-from benchmarks.failover import Cluster
+from benchmarks.clusters import Cluster, choose
 from benchmarks.measurements import CLIENT_JVM, PARTITIONS, TOPIC_TIMEOUT_S
-from benchmarks.report import OURS, THEIRS, publish, rows
-from tests.support.apache_cluster import ApacheCluster
+from benchmarks.report import publish, rows
 from tests.support.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
 from tests.support.kafka_tools import MAIN_CLASSES
 from tests.support.processes import cpu_seconds
@@ -73,11 +71,7 @@ def main(rounds: int, records: int, systems: str, check: bool) -> None:
         sys.exit(str(error))
     console = Console(stderr=True)
     directory = Path(tempfile.mkdtemp(prefix="barnabas-replicated-"))
-    chosen: dict[str, Cluster] = {}
-    if systems in ("both", "apache"):
-        chosen[THEIRS] = ApacheCluster(runtime, directory / "apache", SETTINGS)
-    if systems in ("both", "barnabas"):
-        chosen[OURS] = LocalCluster(directory / "barnabas", first_port=0, config=SETTINGS)
+    chosen = choose(systems, runtime, directory, SETTINGS)
     samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
