@@ -11,6 +11,9 @@ DEEDS ?= 200
 KILLS ?= 60
 WORK_DIR ?= data/run
 
+# Where the tests keep their logs of a moment.
+export TMPDIR := $(shell ./tools/scratch)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup java test-tools run up test lint types unit compiled clients crash stress-short stress \
 	churn-short churn eos-short eos pipeline-test \

@@ -19,11 +19,17 @@ COUNT = 100
 
 
 class Room:
-    """A cluster and an admin of it."""
+    """A cluster, and what the tests ask of it."""
 
     def __init__(self, cluster: BarnabasCluster) -> None:
         self.cluster = cluster
-        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+    @property
+    def admin(self) -> AdminClient:
+        """A new client each time: librdkafka's sends to the controller that its last Metadata named, and waits on and on
+        when that broker has been stopped since.
+        """
+        return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
     def create(self, name: str, *replicas: list[int]) -> None:
         """A topic on these replicas, with `COUNT` records in its first partition."""
