@@ -26,8 +26,8 @@ class Room:
 
     @property
     def admin(self) -> AdminClient:
-        """A new client each time: librdkafka's sends to the controller that its last Metadata named, and waits on and on
-        when that broker has been stopped since.
+        """A new client each time: librdkafka's sends to the controller that its last Metadata named, and waits on
+        and on when that broker has been stopped since.
         """
         return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
