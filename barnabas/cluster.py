@@ -24,9 +24,10 @@ import fcntl
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,7 +41,7 @@ from barnabas.common.cluster_file import (
     write_cluster_file,
 )
 from barnabas.common.deadline import Deadline
-from barnabas.common.ports import HOST, free_ports, is_free
+from barnabas.common.ports import HOST, free_ports, is_free, reserve_port
 from barnabas.common.process import PARENT_PID_VARIABLE
 
 __all__ = ["HOST", "ClusterFile", "free_ports", "is_supervisor", "read_cluster_file"]  # what goes with a cluster
@@ -51,6 +52,7 @@ POLL_MS_MIN, POLL_MS_MAX = 8, 100
 POLL_SHARE = 20  # a pause is at most this part of the time waited so far
 STOP_TIMEOUT_MS = 30_000
 READY_TIMEOUT_MS = 30_000
+PROBE_TIMEOUT_MS = 5_000  # for one answer: in slow motion it takes seconds
 FAILED_START_STOP_MS = 3_000
 
 # What makes the processes one cluster is not for `config` to change.
@@ -154,6 +156,7 @@ class LocalCluster:
     nodes: dict[int, Node] = field(default_factory=dict)
     is_cancelled: Callable[[], bool] = never  # asked while waiting for processes to be ready
     _lock: int | None = field(default=None, init=False)  # descriptor of supervisor.lock, while this cluster holds it
+    _reserved: list[socket.socket] = field(default_factory=list, init=False)  # keep the ports that were drawn
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -229,6 +232,8 @@ class LocalCluster:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        while self._reserved:
+            self._reserved.pop().close()
 
     def _await_leftovers(self) -> None:
         """The processes of a supervisor that was killed a moment ago may not be quite gone, and hold the data."""
@@ -243,21 +248,26 @@ class LocalCluster:
         else:
             brokers = [(self._host(index), port) for index, port in enumerate(self._broker_ports())]
         taken = {port for _, port in brokers}
-        spare = free_ports(2 + self.broker_count, avoid=taken)
-        metrics = self._metrics_ports([next(spare) for _ in range(self.broker_count + 1)])
-        controller = (self._host(CONTROLLER_ID), next(spare))
+        metrics = self._metrics_ports([self._draw_port(avoid=taken) for _ in range(self.broker_count + 1)])
+        controller = (self._host(CONTROLLER_ID), self._draw_port(avoid=taken))
         self.nodes = {CONTROLLER_ID: self._node("controller", CONTROLLER_ID, controller, metrics[-1])}
         for broker_id, address in enumerate(brokers):
             self.nodes[broker_id] = self._node("broker", broker_id, address, metrics[broker_id])
 
     def _broker_ports(self) -> Iterable[int]:
         if self.first_port == 0:
-            return free_ports(self.broker_count)
+            return [self._draw_port() for _ in range(self.broker_count)]
         ports = range(self.first_port, self.first_port + self.broker_count)
         for index, port in enumerate(ports):
             if not is_free(port, self._host(index)):
                 raise ClusterError(f"port {port} is taken: choose another with --port")
         return ports
+
+    def _draw_port(self, avoid: Collection[int] = ()) -> int:
+        """A free port that no other cluster draws while this one has it."""
+        port, reservation = reserve_port(avoid)
+        self._reserved.append(reservation)
+        return port
 
     def _listener(self, listeners: str, broker_id: int) -> tuple[str, int]:
         """Where clients reach a broker that has `listeners` of the person's choice: the first of them."""
@@ -442,7 +452,7 @@ def is_ready(node: Node, expected: set[int]) -> bool:
     from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 
     try:
-        with NodeConnection(node.host, node.port, timeout_ms=1000) as connection:
+        with NodeConnection(node.host, node.port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
             connection.send(ApiVersionsRequest(), 0)
     except OSError:
         return False
@@ -456,7 +466,7 @@ def known_brokers(port: int, host: str = HOST) -> set[int]:
     from barnabas.protocol.messages.k03_metadata import MetadataRequest
 
     try:
-        with NodeConnection(host, port, timeout_ms=1000) as connection:
+        with NodeConnection(host, port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
             response = connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), METADATA_VERSION)
     except OSError:
         return set()

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import socket
 
-from barnabas.common.ports import HOST, LOWEST, free_ports, is_free
+import pytest
+
+from barnabas.common import ports
+from barnabas.common.ports import HOST, LOWEST, free_ports, is_free, reserve_port
 
 
 def test_a_port_is_free_until_somebody_listens_on_it() -> None:
@@ -18,3 +21,26 @@ def test_free_ports_differ_and_keep_away_from_those_to_avoid() -> None:
     ports = list(free_ports(50, avoid))
     assert len(set(ports)) == 50
     assert not set(ports) & set(avoid)
+
+
+def test_a_reserved_port_is_for_a_server_of_ours_alone() -> None:
+    port, reservation = reserve_port()
+    with reservation:
+        assert port not in free_ports(500)
+        with socket.socket() as stranger, pytest.raises(OSError, match="Address already in use"):
+            stranger.bind((HOST, port))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, port))
+        with socket.create_server((HOST, port)), socket.create_connection((HOST, port)):
+            pass
+        assert is_free(port)
+    with socket.create_server((HOST, port)):
+        pass
+
+
+def test_two_reservations_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_outgoing_range_start", lambda: 0)
+    drawn = [reserve_port() for _ in range(300)]
+    assert len({port for port, _ in drawn}) == 300
+    for _, reservation in drawn:
+        reservation.close()
