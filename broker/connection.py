@@ -195,13 +195,3 @@ class Connection:
         assert self.request is None, "(inv. 1)"
         self.request = request
         self.is_muted = True
-
-    def describe(self) -> dict[str, Any]:
-        """Return what the live page shows of a connection."""
-        return {
-            "connection": self.context.connection_id,
-            "listener": self.context.listener_name,
-            "client_software": self.client_software,
-            "is_muted": self.is_muted,
-            "is_sending": self.outgoing is not None,
-        }

@@ -24,6 +24,7 @@ from broker.answers import Answer, Park
 from broker.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
+    from barnabas.common.live_shape import Reason
     from broker.apis.services import Services
     from broker.purgatory import Outcome
     from broker.request_channel import Request
@@ -55,6 +56,12 @@ class DelayedForward(DelayedOperation):
         """Complete when the answer is there and this broker sees what it says."""
         answer = self._answer
         return answer is not None and self._is_visible(answer) and self.force_complete()
+
+    def waits_for(self) -> list[Reason]:
+        """Tell who is to answer, or to hear, first."""
+        if self._answer is None:
+            return [{"kind": "controller", "text": "for the controller's answer"}]
+        return [{"kind": "metadata", "text": "until this broker has heard of what the controller decided"}]
 
     def response(self) -> Outcome:
         """The controller's answer, even if this broker does not see its effect yet; REQUEST_TIMED_OUT without one."""

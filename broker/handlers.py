@@ -28,7 +28,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from barnabas.common.clock import Clock
+from barnabas.common.clock import NS_PER_S, Clock
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol import headers
 from barnabas.protocol.error_responses import error_response
@@ -173,7 +173,8 @@ class Dispatcher:
 
     def _park(self, request: Request, park: Park) -> None:
         """Leave the request to its operation (rule 5); it may be complete before this returns."""
-        park.operation.bind(functools.partial(self._answer_parked, request))
+        request.operation = park.operation
+        park.operation.bind(functools.partial(self._answer_parked, request), request)
         if park.purgatory is not None:
             park.purgatory.try_complete_else_watch(park.operation, park.keys)
 
@@ -213,6 +214,7 @@ class Dispatcher:
         # Why dropped: parked requests are many, and what they point at is large.
         request.message = None
         request.buffer = None
+        request.operation = None
         request.api_remote_done_ns = self._now_ns()
         responses: ResponseQueue = request.processor.responses
         if not responses.add(request):
@@ -256,6 +258,17 @@ class Dispatcher:
                 log.exception("waking what waits for %s failed", key)
 
 
+class Handler:
+    """What one handler does at this moment. Owner: the handler's thread; the live page reads."""
+
+    __slots__ = ("id", "request", "since_ns")
+
+    def __init__(self, handler_id: int, now_ns: int) -> None:
+        self.id = handler_id  # fixed before start
+        self.request: Request | None = None  # in hand, until what it moved was woken
+        self.since_ns = now_ns  # when it last had nothing to do; a request knows when it was taken
+
+
 class HandlerPool:
     """The request handlers of a process (num.io.threads)."""
 
@@ -286,6 +299,7 @@ class HandlerPool:
         self._threads: list[ServiceThread] = []  # guarded by: _lock; those not told to end
         self._ending: list[ServiceThread] = []  # guarded by: _lock
         self._next_id = 0  # guarded by: _lock
+        self._handlers: dict[int, Handler] = {}  # by id; each handler removes itself when it ends
         self._count = count  # guarded by: _lock
 
     def start(self) -> None:
@@ -299,10 +313,11 @@ class HandlerPool:
             change = count - len(self._threads)
             self._requests.add_handlers(change)
             for _ in range(change):
+                handler = self._handlers[self._next_id] = Handler(self._next_id, self._clock.monotonic_ns())
                 thread = ServiceThread(
                     f"{self._thread_prefix}-kafka-request-handler-{self._next_id}",
                     f"req-handler-{self._next_id}",
-                    self._run,
+                    functools.partial(self._run, handler),
                 )
                 self._next_id += 1
                 self._threads.append(thread)
@@ -322,7 +337,15 @@ class HandlerPool:
             thread.join()
         log.debug("%d request handlers ended", count)
 
-    def _run(self) -> None:
+    def handlers(self) -> list[Handler]:
+        """Every handler that there is now; from any thread."""
+        return list(self._handlers.values())
+
+    def idle_share(self, now_s: float) -> float:
+        """The share of time that handlers had nothing to do in the last minute; the caller is the one who scrapes."""
+        return min(1.0, self._idle.snapshot(now_s)[1].one_minute / NS_PER_S)
+
+    def _run(self, handler: Handler) -> None:
         """Handle requests until the sentinel comes. Any handler may take it: they are all alike."""
         handle = self._dispatcher.handle
         now_ns = self._clock.monotonic_ns
@@ -333,22 +356,26 @@ class HandlerPool:
             if to_wake and (answered >= WAKES_AFTER or not requests.has_waiting()):
                 wake_all(to_wake)
                 answered = 0
-            request = self._next(to_wake)
+            request = self._next(handler, to_wake)
             if request is None:
+                del self._handlers[handler.id]
                 return
             request.dequeued_ns = now_ns()
+            handler.request = request
             answered += 1
             try:
                 handle(request, to_wake)
             except Exception:
                 # Why: a mistake outside the API (in sending, in parking) must not end the handler.
                 log.exception("handling a request of connection %s failed", request.context.connection_id)
+            handler.request = None
 
-    def _next(self, to_wake: list[ResponseQueue]) -> Request | None:
+    def _next(self, handler: Handler, to_wake: list[ResponseQueue]) -> Request | None:
         try:
             return self._requests.get(False)
         except queue.Empty:
             wake_all(to_wake)
+        handler.since_ns = self._clock.monotonic_ns()
         while True:
             started_ns = self._clock.monotonic_ns()
             try:

@@ -62,6 +62,10 @@ class IdleMeter:
         self._idle_ns += now_ns - self._since_ns
         self._since_ns = 0
 
+    def is_asleep(self) -> bool:
+        """Whether the thread sleeps now; from any thread."""
+        return self._since_ns != 0
+
     def total_ns(self) -> int:
         """Return how long it has slept in all; from any thread."""
         since_ns = self._since_ns
@@ -146,6 +150,11 @@ class ProcessorMetrics:
         for row in PROCESSOR_ROWS:
             self._registry.remove(row, **self._labels)
         self._registry.remove(c.PROCESSOR_IDLE_PERCENT, networkProcessor=self._labels["networkProcessor"])
+
+    @property
+    def thread_ident(self) -> int | None:
+        """Under which identity the processor's thread records finished requests; None before it runs."""
+        return self._thread_ident
 
     def _use(self) -> ThreadUse:
         return self._requests.of_thread(self._thread_ident)

@@ -126,6 +126,7 @@ class Processor:
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._throttled: list[tuple[int, int, Connection]] = []  # heap: (until, sequence, connection)
         self._sequence = 0  # numbers connections and throttles
+        self._queueing = 0  # requests that it is putting into the request queue, which may be full
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._chores_due_ns = 0
         self._idle_due_ns = 0
@@ -161,16 +162,18 @@ class Processor:
         else:
             self._close_all()
 
-    def describe(self) -> dict[str, Any]:
-        """Return a snapshot for the live page; connections may come and go meanwhile."""
-        return {
-            "id": self.id,
-            "listener": self._settings.listener_name,
-            "idle": self.metrics.idle.share(),
-            "inbox": self.inbox.qsize(),
-            "response_queue": self.responses.qsize(),
-            "connections": [connection.describe() for connection in list(self._connections.values())],
-        }
+    @property
+    def listener_name(self) -> str:
+        """Whose connections it has."""
+        return self._settings.listener_name
+
+    def connections(self) -> list[Connection]:
+        """Return a snapshot of its connections, for the live page: look, and expect them to change."""
+        return list(self._connections.values())
+
+    def queueing(self) -> int:
+        """Return how many requests it is putting into the request queue at this moment."""
+        return self._queueing
 
     # Called by the processor's own thread
 
@@ -374,10 +377,12 @@ class Processor:
         if not self._ready:
             return
         ready, self._ready = self._ready, []
+        self._queueing = len(ready)
         try:
             self._requests.put_all(ready)
         except QueueClosed:
             log.debug("processor %d dropped %d requests at shutdown", self.id, len(ready))
+        self._queueing = 0
 
     def _do_chores(self) -> None:
         """Do what the clock asks for: end throttles, close idle connections, close one that is too many."""

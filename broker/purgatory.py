@@ -37,12 +37,15 @@ from broker.timing_wheel import Timer, TimerTask
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
+    from barnabas.common.live_shape import Reason
     from barnabas.protocol.schema import Message
+    from broker.request_channel import Request
 
 log = logging.getLogger("barnabas.purgatory")
 
 SHARD_COUNT = 16
 REAPER_WAIT_MS_MAX = 60_000
+LOOKS_A_SHARD = 512
 PURGE_INTERVAL = 1000
 
 Outcome: TypeAlias = "Message | Reply | NoReply | Close"
@@ -56,7 +59,7 @@ class DelayedOperation(TimerTask):
     else the operation has its own.
     """
 
-    __slots__ = ("_callback", "_guard", "_is_completed", "_timer", "lock")
+    __slots__ = ("_callback", "_guard", "_is_completed", "_timer", "lock", "request")
 
     def __init__(self, delay_ms: int, lock: Any = None) -> None:
         super().__init__(delay_ms)
@@ -65,6 +68,7 @@ class DelayedOperation(TimerTask):
         self._is_completed = False  # guarded by: _guard; goes to True once
         self._callback: Callback | None = None  # guarded by: _guard; set once
         self._timer: Timer | None = None  # set by the purgatory before the operation is timed
+        self.request: Request | None = None  # set by `bind`: who is answered, if a request waits
 
     # What a subclass says
 
@@ -85,6 +89,10 @@ class DelayedOperation(TimerTask):
     def on_expiration(self) -> None:
         """Count the expiration; called after completion when the time had run out."""
 
+    def waits_for(self) -> list[Reason]:
+        """Tell what is missing now, for the live page: called by any thread, holding nothing, at any time."""
+        return []
+
     # What others do with it
 
     @property
@@ -101,11 +109,20 @@ class DelayedOperation(TimerTask):
         self._finish(callback)
         return True
 
-    def bind(self, callback: Callback) -> None:
-        """Say who is told of the completion: at once when it is complete already, else on the completing thread."""
+    @property
+    def is_in_purgatory(self) -> bool:
+        """Whether a purgatory was given it, to watch or to time; else it waits for its owner only."""
+        return self._timer is not None
+
+    def bind(self, callback: Callback, request: Request | None = None) -> None:
+        """Say who is told of the completion: at once when it is complete already, else on the completing thread.
+
+        `request` is the one that waits.
+        """
         with self._guard:
             assert self._callback is None, "an operation answers to one caller"
             self._callback = callback
+            self.request = request
             if not self._is_completed:
                 return
         callback(self)
@@ -269,13 +286,29 @@ class Purgatory:
             operation.cancel()
         return [operation for operation in operations if not operation.is_completed]
 
-    def describe(self) -> dict[str, Any]:
-        """Return sizes and watch counts by key, for the live page."""
-        by_key: dict[str, int] = {}
+    def waiting(
+        self, limit: int, is_wanted: Callable[[Hashable], bool] = lambda _key: True
+    ) -> list[tuple[DelayedOperation, list[Hashable]]]:
+        """Return up to `limit` of the waiting operations, the oldest ones looked at, each with (some of) its keys.
+
+        `is_wanted` chooses keys. Where there are many, not all are looked at: no shard is held for longer than it takes
+        to look at LOOKS_A_SHARD places.
+        """
+        found: dict[DelayedOperation, list[Hashable]] = {}
         for shard in self._shards:
+            left = LOOKS_A_SHARD
             with shard.lock:
-                by_key.update((str(key), len(operations)) for key, operations in shard.lists.items())
-        return {"name": self.name, "watched": sum(by_key.values()), "delayed": self.delayed(), "keys": by_key}
+                for key, operations in shard.lists.items():
+                    if left <= 0:
+                        break
+                    left -= 1
+                    if is_wanted(key):
+                        looked_at = operations[: min(limit, left + 1)]
+                        left -= len(looked_at)
+                        for operation in looked_at:
+                            if not operation.is_completed:
+                                found.setdefault(operation, []).append(key)
+        return sorted(found.items(), key=lambda item: item[0].started_ms)[:limit]
 
     def advance(self) -> int:
         """Expire what is due now and purge if many are complete; return how many tasks ran."""

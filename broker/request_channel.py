@@ -110,6 +110,7 @@ class Request:
         "message",
         "moved",
         "ok_count",
+        "operation",
         "parts",
         "processor",
         "received_ns",
@@ -138,6 +139,7 @@ class Request:
         self.moved: list[Hashable] = []  # keys whose purgatories the handler wakes once the API has returned
         self.is_follower: bool | None = None  # a Fetch says whose it is: it is counted twice
         self.bodies: dict[str, Any] | None = None  # request and response as JSON values, if the request log wants them
+        self.operation: Any = None  # the DelayedOperation that it waits for, while it does
         self.ok_count = 0  # how many items of the answer carry no error
         self.error_codes: Sequence[int] | None = None  # of the answer, when the API knows them; else they are looked up
         self.client_software_name = ""  # told by ApiVersions
@@ -188,19 +190,6 @@ class Request:
     @property
     def version(self) -> int:
         return self.header.api_version
-
-    def describe(self) -> dict[str, Any]:
-        """Return what the live page shows of a request."""
-        header = getattr(self, "header", None)
-        return {
-            "api": self.api.name if self.api is not None else None,
-            "version": header.api_version if header is not None else None,
-            "correlation_id": header.correlation_id if header is not None else None,
-            "client_id": header.client_id if header is not None else None,
-            "connection": self.context.connection_id,
-            "size_bytes": self.size_bytes,
-            "received_ns": self.received_ns,
-        }
 
 
 Wake: TypeAlias = Callable[[], None]
@@ -311,6 +300,10 @@ class RequestQueue(queue.Queue[Any]):
         with self.mutex:
             return [request for request in self.queue if request is not None]
 
+    def blocked_putters(self) -> int:
+        """Return how many processors wait for room."""
+        return self._waiting_putters
+
     def _wait_for_room_locked(self, block: bool, timeout: float | None) -> None:
         self._waiting_putters += 1
         try:
@@ -406,6 +399,11 @@ class ResponseQueue(queue.Queue[Any]):
             self.queue.clear()
         return taken
 
+    def waiting(self) -> list[Request]:
+        """Return a snapshot of the answered requests that wait, oldest first."""
+        with self.mutex:
+            return list(self.queue)
+
 
 class RequestChannel:
     """The request queue and the response queue of every processor."""
@@ -436,14 +434,3 @@ class RequestChannel:
         with self._lock:
             queues = dict(self._responses)
         return {processor_id: responses.qsize() for processor_id, responses in queues.items()}
-
-    def describe(self) -> dict[str, Any]:
-        """Return a snapshot of the queues, for the live page."""
-        return {
-            "request_queue": {
-                "capacity": self.requests.maxsize,
-                "requests": [request.describe() for request in self.requests.waiting()],
-                "sleeping_handlers": self.requests.sleeping_handlers(),
-            },
-            "response_queues": self.response_queue_sizes(),
-        }

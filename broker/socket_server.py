@@ -159,14 +159,6 @@ class SocketServer:
         """Return all processors, in order of listeners."""
         return [processor for acceptor in self.acceptors.values() for processor in acceptor.processors]
 
-    def describe(self) -> dict[str, Any]:
-        """Return a snapshot of queues and connections, for the live page."""
-        return {
-            "channel": self.channel.describe(),
-            "connections": self.quotas.total(),
-            "processors": [processor.describe() for processor in self.processors()],
-        }
-
     def _add_listener(self, listener: Listener) -> None:
         config = self._config
         limits = listener_overrides(config.originals, listener.name)

@@ -49,6 +49,12 @@ class TimerTask:
         """Tell whether the task is in a timer; without the timer's lock, a hint."""
         return self._bucket is not None
 
+    @property
+    def started_ms(self) -> int:
+        """When it was added to a timer (monotonic); -1 before. Without the timer's lock, a hint."""
+        expiration_ms = self.expiration_ms
+        return -1 if expiration_ms < 0 else expiration_ms - self.delay_ms
+
     def run(self) -> None:
         """Do what is due; on the reaper's thread, holding no lock of the timer."""
         raise NotImplementedError

@@ -1,23 +1,27 @@
-"""The HTTP page of a process: /metrics and /healthz, and room for more (`add_page`), such as /readyz.
+"""The HTTP pages of a process: /metrics and /healthz, and room for more (`add_page`, `add_view`): /readyz, /live.
 
-A tiny server on a thread of its own: HTTP/1.1, GET and HEAD, one request a connection, one connection at a time. A
-scraper is served in milliseconds, and what a scrape computes it computes here: no request of a client waits for it.
+A tiny server on a thread of its own: HTTP/1.1, GET and HEAD, one request a connection. A scraper is served in
+milliseconds, and what a scrape computes it computes here: no request of a client waits for it.
 
 Rules
-1. A visitor gets `PATIENCE_S` seconds for all it does; a slow one is cut off, so nobody keeps the page from others.
+1. Visitors are served side by side as far as the network goes (browsers open connections that they use later), one at a
+   time as far as work goes. Each gets `PATIENCE_S` seconds for all it does; there are at most `VISITORS_MAX`, the
+   oldest makes room: nobody keeps the pages from others.
 2. Nothing that happens here reaches the rest of the process; errors are logged and the thread goes on.
 
-Threads: the server's own; `add_page` before `start`; `stop` by main.
+Threads: the server's own; `add_page` and `add_view` before `start`; `stop` by main.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import selectors
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qsl
 
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.threads import ServiceThread
@@ -29,8 +33,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.metrics")
 
 PATIENCE_S: Final = 5.0
+VISITORS_MAX: Final = 64
 _HEAD_BYTES_MAX: Final = 16 * 1024
 _OFF: Final = -1
+
+#: What follows the question mark of an address: values by name, the last one where a name comes twice.
+Query = Mapping[str, str]
 
 
 class Page(NamedTuple):
@@ -39,6 +47,7 @@ class Page(NamedTuple):
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     status: str = "200 OK"
+    headers: tuple[tuple[str, str], ...] = ()  # besides those that every answer has
 
 
 def readiness(state: str, *, is_ready: bool) -> Page:
@@ -48,8 +57,20 @@ def readiness(state: str, *, is_ready: bool) -> Page:
 
 _NOT_FOUND: Final = Page(b"not found\n", status="404 Not Found")
 _BAD_REQUEST: Final = Page(b"bad request\n", status="400 Bad Request")
-_BAD_METHOD: Final = Page(b"only GET and HEAD\n", status="405 Method Not Allowed")
+_BAD_METHOD: Final = Page(b"only GET and HEAD\n", status="405 Method Not Allowed", headers=(("Allow", "GET, HEAD"),))
 _BROKEN: Final = Page(b"internal error\n", status="500 Internal Server Error")
+
+
+class _Visitor:
+    """One connection: its request as far as it came, then the rest of its answer. Owner: the server's thread."""
+
+    __slots__ = ("deadline_ms", "head", "rest", "sock")
+
+    def __init__(self, sock: socket.socket, deadline_ms: int) -> None:
+        self.sock = sock
+        self.deadline_ms = deadline_ms
+        self.head = b""
+        self.rest: memoryview | None = None  # None while the request is read
 
 
 class MetricsServer:
@@ -63,15 +84,20 @@ class MetricsServer:
         self._thread: ServiceThread | None = None  # owner: whoever starts and stops
         self._stopping = threading.Event()
         self._exposition = Exposition(registry)  # owner: the server's thread
-        self._pages: dict[str, Callable[[], Page]] = {  # fixed before start
-            "/metrics": lambda: Page(self._exposition.render(), CONTENT_TYPE),
-            "/healthz": lambda: Page(b"ok\n"),
+        self._visitors: dict[_Visitor, None] = {}  # owner: the server's thread; oldest first
+        self._pages: dict[str, Callable[[Query], Page]] = {  # fixed before start
+            "/metrics": lambda _query: Page(self._exposition.render(), CONTENT_TYPE),
+            "/healthz": lambda _query: Page(b"ok\n"),
         }
 
     def add_page(self, path: str, page: Callable[[], Page]) -> None:
         """Answer GET `path` with what `page()` returns, on the server's thread."""
+        self.add_view(path, lambda _query: page())
+
+    def add_view(self, path: str, view: Callable[[Query], Page]) -> None:
+        """Answer GET `path` with what `view(query)` returns, on the server's thread."""
         assert self._thread is None, "pages are added before the start"
-        self._pages[path] = page
+        self._pages[path] = view
 
     def start(self) -> None:
         """Listen; raise OSError if the address cannot be had."""
@@ -79,17 +105,18 @@ class MetricsServer:
             return
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         self._listener = socket.create_server((self._host, self.port), family=family, backlog=16)
+        self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
         self._thread = ServiceThread("metrics-http", "metrics-http", self._serve, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the page; waits for the visitor that is being served."""
+        """Close the pages; waits for the page that is being computed."""
         self._stopping.set()
         listener, self._listener = self._listener, None
         if listener is not None:
             with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+                listener.shutdown(socket.SHUT_RDWR)  # wakes the selector
             if self._thread is not None:
                 self._thread.join()
             listener.close()
@@ -97,41 +124,79 @@ class MetricsServer:
     def _serve(self) -> None:
         listener = self._listener
         assert listener is not None
-        while not self._stopping.is_set():
-            try:
-                visitor, _ = listener.accept()
-            except OSError as error:
-                if self._stopping.is_set():
-                    return
-                log.warning("the metrics page cannot accept a connection: %s", error)
-                continue
-            with visitor:
-                self._answer(visitor)
+        with selectors.DefaultSelector() as selector:
+            selector.register(listener, selectors.EVENT_READ)
+            while not self._stopping.is_set():
+                for key, _ in selector.select(self._wait_s()):
+                    if key.data is None:
+                        self._accept(listener, selector)
+                    elif key.data in self._visitors:
+                        self._attend(key.data, selector)
+                self._cut_off_slow(selector)
+            for visitor in list(self._visitors):
+                self._leave(visitor, selector)
 
-    def _answer(self, visitor: socket.socket) -> None:
+    def _wait_s(self) -> float | None:
+        """How long nobody's time is up."""
+        oldest = next(iter(self._visitors), None)
+        return None if oldest is None else max(0, oldest.deadline_ms - self._clock.monotonic_ms()) / 1000
+
+    def _accept(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
         try:
-            head = self._read_head(visitor)
-            if head:
-                method, page = self._find(head)
-                visitor.sendall(_response(page, with_body=method != "HEAD"))
+            sock, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if not self._stopping.is_set():
+                log.warning("the metrics page cannot accept a connection: %s", error)
+            return
+        if len(self._visitors) >= VISITORS_MAX:
+            self._leave(next(iter(self._visitors)), selector)
+        sock.setblocking(False)
+        visitor = _Visitor(sock, self._clock.monotonic_ms() + int(PATIENCE_S * 1000))
+        self._visitors[visitor] = None
+        selector.register(sock, selectors.EVENT_READ, visitor)
+
+    def _attend(self, visitor: _Visitor, selector: selectors.BaseSelector) -> None:
+        """Do for a visitor what can be done now."""
+        try:
+            if visitor.rest is None:
+                visitor.rest = self._read(visitor)
+                if visitor.rest is not None:
+                    selector.modify(visitor.sock, selectors.EVENT_WRITE, visitor)
+                return
+            visitor.rest = visitor.rest[visitor.sock.send(visitor.rest) :]
+            if not visitor.rest:
+                self._leave(visitor, selector)
+        except BlockingIOError:
+            return
         except OSError as error:
             log.debug("a visitor of the metrics page left: %s", error)
+            self._leave(visitor, selector)
 
-    def _read_head(self, visitor: socket.socket) -> bytes:
-        """Read up to the blank line; b"" for a visitor who sent nothing."""
-        deadline_ms = self._clock.monotonic_ms() + int(PATIENCE_S * 1000)
-        head = b""
-        while b"\r\n\r\n" not in head and b"\n\n" not in head:
-            left_ms = deadline_ms - self._clock.monotonic_ms()
-            if left_ms <= 0 or len(head) > _HEAD_BYTES_MAX:
-                raise TimeoutError("no whole request within the time and size it may have")
-            visitor.settimeout(left_ms / 1000)
-            received = visitor.recv(4096)
-            if not received:
-                return b""
-            head += received
-        visitor.settimeout(PATIENCE_S)
-        return head
+    def _read(self, visitor: _Visitor) -> memoryview | None:
+        """Read what is there; once that has a blank line, return the answer."""
+        received = visitor.sock.recv(4096)
+        visitor.head += received
+        if b"\r\n\r\n" in visitor.head or b"\n\n" in visitor.head:
+            method, page = self._find(visitor.head)
+            return memoryview(_response(page, with_body=method != "HEAD"))
+        if not received:
+            raise ConnectionResetError("no whole request")
+        if len(visitor.head) > _HEAD_BYTES_MAX:
+            raise ConnectionAbortedError("a request without an end")
+        return None
+
+    def _cut_off_slow(self, selector: selectors.BaseSelector) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for visitor in [known for known in self._visitors if known.deadline_ms <= now_ms]:
+            log.debug("a visitor of the metrics page was too slow")
+            self._leave(visitor, selector)
+
+    def _leave(self, visitor: _Visitor, selector: selectors.BaseSelector) -> None:
+        del self._visitors[visitor]
+        selector.unregister(visitor.sock)
+        visitor.sock.close()
 
     def _find(self, head: bytes) -> tuple[str, Page]:
         line = head.split(b"\n", 1)[0].decode("latin-1").split()
@@ -140,21 +205,24 @@ class MetricsServer:
         method, target, _ = line
         if method not in ("GET", "HEAD"):
             return method, _BAD_METHOD
-        page = self._pages.get(target.partition("?")[0])
-        if page is None:
+        path, _, query = target.partition("?")
+        view = self._pages.get(path)
+        if view is None:
             return method, _NOT_FOUND
         try:
-            return method, page()
+            return method, view(dict(parse_qsl(query, keep_blank_values=True)))
         except Exception as error:  # rule 2
             log.error("the page %s failed", target, exc_info=error)
             return method, _BROKEN
 
 
 def _response(page: Page, *, with_body: bool) -> bytes:
+    more = "".join(f"{name}: {value}\r\n" for name, value in page.headers)
     head = (
         f"HTTP/1.1 {page.status}\r\n"
         f"Content-Type: {page.content_type}\r\n"
         f"Content-Length: {len(page.body)}\r\n"
+        f"{more}"
         "Connection: close\r\n\r\n"
     )
     return head.encode("latin-1") + (page.body if with_body else b"")

@@ -208,6 +208,14 @@ class RequestMetrics:
             self._errors[request, error] = meter
         meter.mark(count)
 
+    def finished(self) -> dict[tuple[int, str], int]:
+        """Return how many requests are done until now, by thread identity and name (of a Fetch: whose); any thread."""
+        counts: dict[tuple[int, str], int] = {}
+        for (ident, name, _), recorder in list(self._recorders.items()):
+            digest = recorder.digest
+            counts[ident, name] = counts.get((ident, name), 0) + digest.requests + len(digest.pending)
+        return counts
+
     # For the scrape, whose numbers are all of one moment: that of `_look`
 
     def count(self, request: str, version: int | None = None) -> int:

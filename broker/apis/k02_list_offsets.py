@@ -31,7 +31,7 @@ from barnabas.protocol.messages.k02_list_offsets import (
 )
 from broker.answers import Answer, Reply
 from broker.apis.api import Api
-from broker.replication.delayed_fetch import visible_end
+from broker.replication.reading import visible_end
 from broker.storage.log_types import NO_EPOCH, FetchIsolation
 
 if TYPE_CHECKING:

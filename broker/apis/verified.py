@@ -21,6 +21,7 @@ from broker.coordinators.transaction_verification import Operation, Question
 from broker.purgatory import DelayedOperation, Outcome
 
 if TYPE_CHECKING:
+    from barnabas.common.live_shape import Reason
     from barnabas.common.topic_partition import TopicPartition
     from broker.apis.services import Services
     from broker.request_channel import Request
@@ -98,7 +99,7 @@ def verify(
     carry_out: Callable[[Verdict], Answer],
 ) -> Park:
     """Ask the coordinator, then carry the request out."""
-    waiting = Continuation()
+    waiting = Continuation(request)
 
     def told(errors: Mapping[TopicPartition, ErrorCode]) -> None:
         failed = {tp: error for tp, error in errors.items() if error}
@@ -114,10 +115,12 @@ def verify(
 class Continuation(DelayedOperation):
     """A request that goes on later, on another thread, and may then wait once more."""
 
-    __slots__ = ("_error", "_outcome")
+    __slots__ = ("_error", "_for", "_inner", "_outcome")
 
-    def __init__(self) -> None:
+    def __init__(self, request: Request) -> None:
         super().__init__(-1)
+        self._for = request  # fixed before start
+        self._inner: DelayedOperation | None = None  # what it waits for once it has gone on
         self._outcome: Outcome | None = None  # set by the one who completes
         self._error: Exception | None = None  # likewise
 
@@ -129,7 +132,8 @@ class Continuation(DelayedOperation):
             self._fail(error)
             return
         if isinstance(answer, Park):
-            answer.operation.bind(self._take)
+            self._inner = answer.operation
+            answer.operation.bind(self._take, self._for)
             if answer.purgatory is not None:
                 answer.purgatory.try_complete_else_watch(answer.operation, answer.keys)
         else:
@@ -147,6 +151,16 @@ class Continuation(DelayedOperation):
     def _fail(self, error: Exception) -> None:
         self._error = error
         self.force_complete()
+
+    @property
+    def is_in_purgatory(self) -> bool:
+        return self._inner is not None and self._inner.is_in_purgatory
+
+    def waits_for(self) -> list[Reason]:
+        """Tell what it waits for at this stage."""
+        if self._inner is not None:
+            return self._inner.waits_for()
+        return [{"kind": "verification", "text": "for the coordinator to tell that its transaction is under way"}]
 
     def try_complete(self) -> bool:
         return False

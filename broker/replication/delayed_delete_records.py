@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.purgatory import DelayedOperation
+from broker.replication.waiting import delete_records_reasons
 
 if TYPE_CHECKING:
+    from barnabas.common.live_shape import Reason
     from barnabas.common.topic_partition import TopicPartition
     from broker.purgatory import Outcome
     from broker.replication.replica_manager import ReplicaManager
@@ -52,6 +54,10 @@ class DelayedDeleteRecords(DelayedOperation):
                 self._results[tp] = (ErrorCode.NONE, low_watermark)
             del self._pending[tp]
         return not self._pending and self.force_complete()
+
+    def waits_for(self) -> list[Reason]:
+        """Tell which replicas have not deleted so far yet."""
+        return delete_records_reasons(self._manager, list(self._pending.items()))
 
     def response(self) -> Outcome:
         """Answer; whatever is pending now has run out of time."""

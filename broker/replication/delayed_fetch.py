@@ -18,22 +18,14 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ApiError
 from broker.purgatory import DelayedOperation
-from broker.replication.reading import FetchItem, FetchParams, Read, read_all
-from broker.storage.log_types import NO_EPOCH, FetchIsolation
+from broker.replication.reading import FetchItem, FetchParams, Read, read_all, visible_end
+from broker.replication.waiting import fetch_reasons
+from broker.storage.log_types import NO_EPOCH
 
 if TYPE_CHECKING:
+    from barnabas.common.live_shape import Reason
     from broker.purgatory import Outcome
     from broker.replication.replica_manager import ReplicaManager
-    from broker.storage.log import Log
-
-
-def visible_end(log: Log, isolation: FetchIsolation) -> int:
-    """The offset (exclusive) up to which a reader of this isolation sees the log."""
-    if isolation == FetchIsolation.LOG_END:
-        return log.log_end_offset
-    if isolation == FetchIsolation.HIGH_WATERMARK:
-        return log.high_watermark
-    return log.last_stable_offset
 
 
 class DelayedFetch(DelayedOperation):
@@ -86,6 +78,10 @@ class DelayedFetch(DelayedOperation):
             return params.min_bytes
         data = log.read(item.fetch_offset, item.max_bytes, isolation=params.isolation, min_one_message=True)
         return min(data.size, item.max_bytes)
+
+    def waits_for(self) -> list[Reason]:
+        """Tell how many bytes are there of those wanted, and where the readers stand."""
+        return fetch_reasons(self._manager, self._params, self._items, self._available_bytes)
 
     def response(self) -> Outcome:
         """Read again and answer."""

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.purgatory import DelayedOperation
+from broker.replication.waiting import produce_reasons
 
 if TYPE_CHECKING:
+    from barnabas.common.live_shape import Reason
     from barnabas.common.topic_partition import TopicPartition
     from broker.purgatory import Outcome
     from broker.replication.replica_manager import ReplicaManager
@@ -57,6 +59,10 @@ class DelayedProduce(DelayedOperation):
             return self._manager.partition(tp).has_reached(required_offset)
         except ApiError as error:
             return False, error.code
+
+    def waits_for(self) -> list[Reason]:
+        """Tell which replicas lack what was appended, or what else keeps a high watermark."""
+        return produce_reasons(self._manager, list(self._pending.items()))
 
     def response(self) -> Outcome:
         """Answer; whatever is pending now has run out of time."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.common.topic_partition import TopicPartition
     from broker.replication.partition import Partition
     from broker.replication.replica_manager import ReplicaManager
+    from broker.storage.log import Log
     from broker.storage.log_types import FetchData
 
 log = logging.getLogger("barnabas.replication")
@@ -106,6 +107,15 @@ class ReadResult:
 
 
 Read = tuple[FetchItem, ReadResult]
+
+
+def visible_end(log: Log, isolation: FetchIsolation) -> int:
+    """The offset (exclusive) up to which a reader of this isolation sees the log."""
+    if isolation == FetchIsolation.LOG_END:
+        return log.log_end_offset
+    if isolation == FetchIsolation.HIGH_WATERMARK:
+        return log.high_watermark
+    return log.last_stable_offset
 
 
 def read_all(manager: ReplicaManager, params: FetchParams, items: Sequence[FetchItem]) -> list[Read]:

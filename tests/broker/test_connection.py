@@ -163,4 +163,4 @@ def test_a_muted_connection_is_not_read(peer: Peer) -> None:
         peer.read()
     with pytest.raises(AssertionError):
         peer.connection.mute(request)
-    assert peer.connection.describe()["is_muted"]
+    assert peer.connection.is_muted

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.common.clock import FakeClock, SystemClock
 from broker.answers import NO_REPLY, NoReply
-from broker.purgatory import Deferred, DelayedOperation, Outcome, Purgatory
+from broker.purgatory import LOOKS_A_SHARD, Deferred, DelayedOperation, Outcome, Purgatory
 
 
 class Waiting(DelayedOperation):
@@ -66,7 +66,27 @@ def test_a_moved_key_completes_who_waits_for_it(purgatory: Purgatory) -> None:
     assert (purgatory.watched(), purgatory.delayed()) == (2, 1), "the first lingers under its other key"
     assert purgatory.check_and_complete("a") == 0
     assert purgatory.watched() == 1
-    assert purgatory.describe() == {"name": "Fetch", "watched": 1, "delayed": 1, "keys": {"b": 1}}
+
+
+def test_a_look_at_who_waits(purgatory: Purgatory, clock: FakeClock) -> None:
+    """The oldest first, each once with its keys; bounded, and those that are complete are not told of."""
+    operations = [Waiting() for _ in range(5)]
+    for number, operation in enumerate(operations):
+        purgatory.try_complete_else_watch(operation, ["a", number])
+        clock.advance_ms(10)
+    operations[0].force_complete()
+    looked_at = purgatory.waiting(3)
+    assert [operation for operation, _ in looked_at] == operations[1:4]
+    assert set(looked_at[0][1]) == {"a", 1}
+    assert looked_at[0][0].started_ms == clock.monotonic_ms() - 40
+    assert [keys for _, keys in purgatory.waiting(10, lambda key: key == "a")] == [["a"]] * 4
+
+
+def test_a_look_is_bounded_however_many_wait(purgatory: Purgatory) -> None:
+    for _ in range(3 * LOOKS_A_SHARD):
+        purgatory.try_complete_else_watch(Waiting(), ["a"])
+    assert len(purgatory.waiting(10 * LOOKS_A_SHARD)) == LOOKS_A_SHARD
+    assert len(purgatory.waiting(7)) == 7
 
 
 def test_time_runs_out(purgatory: Purgatory, clock: FakeClock) -> None:

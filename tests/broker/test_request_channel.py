@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -255,9 +254,9 @@ def test_the_channel_knows_its_queues() -> None:
     channel.requests.put(request())
     assert (channel.request_queue_size(), channel.response_queue_size()) == (1, 1)
     assert channel.response_queue_sizes() == {1: 1, 2: 0}
-    described: Any = channel.describe()
-    assert described["request_queue"]["capacity"] == 5
-    assert described["request_queue"]["requests"][0]["connection"] == "a-b-0-1"
+    assert [item.connection_id for item in channel.requests.waiting()] == ["a-b-0-1"]
+    assert len(one.waiting()) == 1
+    assert channel.requests.blocked_putters() == 0
     channel.remove_processor(1)
     assert channel.response_queue_sizes() == {2: 0}
 

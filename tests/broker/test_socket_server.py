@@ -223,8 +223,8 @@ def test_a_client_that_never_reads_blocks_only_itself(network: Network, bystande
             bystander.heartbeat("ok", number)
 
         def sending() -> int:
-            processors = network.server.describe()["processors"]
-            return sum(row["is_sending"] for processor in processors for row in processor["connections"])
+            processors = network.server.processors()
+            return sum(row.outgoing is not None for processor in processors for row in processor.connections())
 
         eventually("its answer waits for it to read", lambda: sending() == 1)
         for number in range(20):
@@ -300,7 +300,7 @@ def test_two_thousand_connections_at_once(network: Network, bystander: Client) -
         for number, client in enumerate(clients):
             assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
         assert network.server.quotas.total() == count + 1
-        by_processor = [len(processor["connections"]) for processor in network.server.describe()["processors"]]
+        by_processor = [len(processor.connections()) for processor in network.server.processors()]
         assert max(by_processor) - min(by_processor) < count // 2
     eventually("they are gone", lambda: network.server.quotas.total() == 1)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,369 @@
+"""The shape of `GET /live.json`: what is in a broker, or in a controller, at this moment.
+
+Every process serves it beside /metrics; the live page (`/live`), `barnabas top` and `barnabas explain` read nothing
+else. Keys are in snake_case; a key says its unit (`_ms`, `_bytes`), ages are milliseconds up to `at_ms`. What belongs
+to another moment than its neighbour (nothing is stopped for the look) may disagree with it.
+
+Query parameters
+    limit=50        how many items of a list are told, at most (1 to 1000); each list tells its `total` beside them
+    topic=NAME      of partitions, and of what waits in purgatories: only this topic's
+    group=ID        of groups: only this one
+    section=A,B     only these keys of `BrokerLive` or `ControllerLive` (`at_ms` and `node` always); others are left out
+
+Six stations of a request, and the keys of its six times: `STATIONS`. A request is in one place at a time: in the
+request queue, with a handler, in a purgatory or elsewhere (parked), in a response queue, being sent (`Place`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, NotRequired, TypedDict
+
+SCHEMA: Final = 1
+LIMIT_DEFAULT: Final = 50
+LIMIT_MAX: Final = 1000
+
+#: Where a request spends its time, in order; the keys of `RequestShape.times_ms`.
+STATIONS: Final = ("request_queue", "local", "remote", "throttle", "response_queue", "send")
+
+Place = Literal["request_queue", "handler", "parked", "response_queue", "sending"]
+
+
+class Peer(TypedDict):
+    """Another process of the cluster, and where its page is."""
+
+    id: int
+    role: str  # "broker" or "controller"
+    address: str  # host:port of its pages
+    is_self: bool
+
+
+class Node(TypedDict):
+    """Who tells."""
+
+    id: int
+    role: Literal["broker", "controller"]
+    state: str  # "running", "starting", ...; a controller's is "serving"
+    epoch: int  # broker epoch; the controller's epoch
+    cluster_id: str
+    controller_id: int
+    version: str  # of this software
+    up_ms: int
+    peers: list[Peer]  # all processes of the cluster whose pages are known, this one too
+
+
+class RequestShape(TypedDict):
+    """A request on its way, or one that is done."""
+
+    api: str | None  # None: it cannot be understood
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: str
+    listener: str
+    follower_id: int | None  # of a follower's fetch: who fetches
+    size_bytes: int
+    age_ms: float  # since its last byte came in; of one that is done: since its answer was sent
+    place: Place | Literal["done"]
+    times_ms: dict[str, float]  # by station; those to come are left out, the present one is up to now
+    total_ms: float
+    own_ms: float  # without a wait on purpose (of a fetch for bytes, of a member for its group)
+
+
+class Position(TypedDict):
+    """Where a fetch reads a partition, and up to where it may (exclusive)."""
+
+    topic: str
+    partition: int
+    offset: int
+    end: int
+
+
+class Reason(TypedDict):
+    """One thing that an operation waits for. `text` goes on after "waits": "for offset 1042 of ..."."""
+
+    kind: str  # replica, min_isr, high_watermark, leader, bytes, log_start, members, delay, assignment, ...
+    text: str
+    topic: NotRequired[str]
+    partition: NotRequired[int]
+    offset: NotRequired[int]  # wanted: everything below it (kind bytes: read from it)
+    replica: NotRequired[int]  # the broker that has it not yet
+    replica_offset: NotRequired[int]  # how far it is; -1: it has not fetched yet
+    last_fetch_ms: NotRequired[int]  # how long ago it fetched; -1: it has not
+    high_watermark: NotRequired[int]
+    isr: NotRequired[list[int]]
+    min_isr: NotRequired[int]
+    min_bytes: NotRequired[int]
+    available_bytes: NotRequired[int]
+    partition_count: NotRequired[int]  # of a fetch
+    positions: NotRequired[list[Position]]  # likewise, of some of its partitions
+    group: NotRequired[str]
+    members: NotRequired[list[str]]  # member ids that are missing
+    left_ms: NotRequired[int]  # until the wait ends by itself
+
+
+class Waiting(TypedDict):
+    """An operation that waits, and what for."""
+
+    operation: str  # "produce", "fetch", "delete records", "join", ...
+    keys: list[str]  # what it is watched under, some of them: partitions, topics
+    key_count: int
+    request: RequestShape | None  # None: no request waits (a coordinator's append)
+    client_id: str | None
+    age_ms: float
+    deadline_ms: float | None  # until its time is up; None: it may wait for ever
+    reasons: list[Reason]  # the first ten
+    sentence: str  # "produce of client A waits for offset 1042 of orders-0 on replica 3, whose fetcher is at 1017 ..."
+
+
+class Listed(TypedDict):
+    """A bounded list: `items` are some of `total`."""
+
+    total: int
+    items: list[Any]
+
+
+class Acceptor(TypedDict):
+    """The thread of a listener that takes connections in."""
+
+    listener: str
+    security_protocol: str
+    port: int
+    connections: int
+    connections_accepted: int  # since the start
+    processors: list[int]  # ids
+
+
+class Processor(TypedDict):
+    """A network thread."""
+
+    id: int
+    listener: str
+    state: Literal["sleeping", "working", "waiting_for_room"]  # room in the request queue
+    doing: str  # the state in words
+    idle: float  # share of the last 30 to 60 s, 0 to 1
+    inbox: int  # connections that it has yet to take over
+    inbox_capacity: int
+    connections: int
+    muted: int  # connections whose request is in progress
+    requests: int  # finished since the start
+    response_queue: Listed  # of RequestShape
+    sending: Listed  # of RequestShape: answers that the client's socket has no room for
+
+
+class RequestQueue(TypedDict):
+    """The queue between processors and handlers."""
+
+    capacity: int
+    total: int
+    items: list[RequestShape]  # oldest first
+    blocked_processors: int  # that wait for room
+
+
+class Handler(TypedDict):
+    """A request handler thread."""
+
+    id: int
+    state: Literal["idle", "busy"]
+    doing: str  # in words
+    since_ms: float  # how long it has been doing that
+    request: RequestShape | None
+
+
+class Handlers(TypedDict):
+    """All request handlers."""
+
+    total: int
+    sleeping: int
+    idle: float  # share of the last minute, 0 to 1
+    items: list[Handler]
+
+
+class Purgatory(TypedDict):
+    """Where operations wait for something to happen."""
+
+    name: str
+    watched: int  # PurgatorySize: an operation counts once a key
+    delayed: int  # NumDelayedOperations
+    items: list[Waiting]  # oldest first, of those looked at
+
+
+class Replica(TypedDict):
+    """A replica of a partition as its leader knows it; of the leader itself, LEO and start only."""
+
+    broker: int
+    is_leader: bool
+    is_in_sync: bool
+    is_alive: bool
+    log_end_offset: int  # -1: it has not fetched yet
+    log_start_offset: int
+    lag: int  # records behind the leader; -1: unknown
+    last_fetch_ms: int  # how long ago; -1: never, or the leader itself
+    last_caught_up_ms: int  # likewise
+
+
+class Partition(TypedDict):
+    """A replica of a partition on this broker."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    role: Literal["leader", "follower"]
+    leader: int  # -1: none
+    leader_epoch: int
+    partition_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    size_bytes: int
+    segments: int
+    isr: list[int]  # a follower tells what the controller pushed
+    joining: list[int]  # proposed for the ISR, not accepted yet
+    min_isr: int
+    is_isr_change_in_flight: bool
+    replica_ids: list[int]  # in order of assignment
+    replicas: list[Replica]  # on the leader; empty on a follower
+    fetch_lag: int | None  # on a follower: records behind the leader's high watermark, as it last heard
+
+
+class Fetcher(TypedDict):
+    """A thread that copies from a leader broker."""
+
+    name: str
+    leader: int
+    is_alive: bool
+    partitions: int
+    failed: int  # given up
+    max_lag: int
+    fetches: int  # since it began
+    bytes_in: int
+    per_second: float  # fetches, over the last minute
+
+
+class Member(TypedDict):
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    epoch: int  # member epoch; a classic group's generation
+    state: str  # of a classic group: "joining", "syncing", "member"; of a consumer group: Kafka's word
+
+
+class Group(TypedDict):
+    """A group that this broker coordinates."""
+
+    group_id: str
+    type: Literal["classic", "consumer"]
+    state: str  # Kafka's word
+    protocol_type: str
+    protocol: str  # assignor
+    generation: int  # of a consumer group: its epoch
+    leader: str  # member id; "" where there is none
+    coordinator_partition: int  # of __consumer_offsets
+    since_ms: int  # how long it is in this state; -1: unknown
+    members: Listed  # of Member
+    sentence: str  # what it waits for, or how it is
+
+
+class Transaction(TypedDict):
+    """A transactional id that this broker coordinates and that has a transaction under way."""
+
+    transactional_id: str
+    state: str  # Kafka's word
+    producer_id: int
+    producer_epoch: int
+    age_ms: int  # since its first partition; -1: unknown
+    timeout_ms: int
+    partitions: list[str]
+
+
+class FailedShape(TypedDict):
+    """A response that carried errors."""
+
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: str
+    errors: list[str]
+
+
+class Requests(TypedDict):
+    """Requests that are done."""
+
+    finished: dict[str, int]  # since the start, by API; a Fetch is FetchConsumer or FetchFollower
+    slow: list[RequestShape]  # the slowest that were seen in the last minutes, slowest first
+    recent: list[RequestShape]  # what the ring holds, newest first
+    errors: list[FailedShape]  # newest first
+
+
+class BrokerLive(TypedDict):
+    """A broker's answer."""
+
+    schema: int
+    at_ms: int  # wall time
+    node: Node
+    acceptors: list[Acceptor]
+    processors: list[Processor]
+    request_queue: RequestQueue
+    handlers: Handlers
+    purgatories: list[Purgatory]
+    elsewhere: Listed  # of Waiting: parked in no purgatory: with a coordinator, or for another broker's answer
+    requests: Requests
+    partitions: Listed  # of Partition: those in trouble first, then by name, internal topics last
+    fetchers: list[Fetcher]
+    groups: Listed  # of Group
+    transactions: Listed  # of Transaction
+
+
+class Event(TypedDict):
+    """An event of the controller that waits to be decided."""
+
+    name: str
+    age_ms: float
+
+
+class EventQueue(TypedDict):
+    """The controller's event thread and its queue."""
+
+    total: int
+    items: list[Event]  # oldest first
+    idle: float  # 0 to 1
+    processed: int  # since the start
+    deciding: str | None  # the event that it decides now
+
+
+class RegisteredBroker(TypedDict):
+    """A broker as the controller sees it, and what is to be pushed to it."""
+
+    id: int
+    epoch: int
+    address: str  # host:port of its first listener
+    rack: str | None
+    state: Literal["active", "fenced", "shutting_down"]
+    last_heartbeat_ms: int  # how long ago
+    push_queue: int  # changes that wait to be pushed
+    push_age_ms: float  # how long the oldest of them waits; 0: none does
+    push_failures: int  # in a row
+    metadata_lag: int  # records of the metadata log that it has not acknowledged
+    leads: int  # partitions
+    replicas: int  # partitions
+
+
+class ControllerLive(TypedDict):
+    """The controller's answer. Its network layer is told as a broker's."""
+
+    schema: int
+    at_ms: int
+    node: Node
+    acceptors: list[Acceptor]
+    processors: list[Processor]
+    request_queue: RequestQueue
+    handlers: Handlers
+    elsewhere: Listed
+    requests: Requests
+    events: EventQueue
+    brokers: list[RegisteredBroker]
+    metadata: dict[str, int]  # offset, topics, partitions, offline, under_replicated
