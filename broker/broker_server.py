@@ -48,6 +48,7 @@ from broker.replication.log_dir_moves import COPY_RATE, LogDirMoves
 from broker.replication.replica_manager import ReplicaManager
 from broker.request_channel import RequestChannel
 from broker.request_log import RequestLog
+from broker.slow_motion import SlowMotion
 from broker.socket_server import SocketServer
 from broker.storage.log_cleaner import LogCleaner
 from broker.storage.log_manager import LogManager
@@ -127,7 +128,8 @@ class BrokerServer:
         # clients that
         # there is nothing. Their connections are closed instead, as if the broker were not up yet.
         self._served = {key: TABLE[key] for key in SERVED_FROM_THE_START}  # grows once, to the TABLE
-        self.metadata_cache.on_caught_up = lambda: self._served.update(TABLE)
+        self.slow_motion = SlowMotion(config, self.channel.requests, self._served)
+        self.metadata_cache.on_caught_up = lambda: self.slow_motion.serve(TABLE)
         self.handlers = HandlerPool(
             config.num_io_threads, self.channel, self._served, self.services, request_log, registry, clock
         )
@@ -269,6 +271,7 @@ class BrokerServer:
     def _reconfigure(self, changed: int) -> None:
         if changed == ResourceType.BROKER:
             self.log_cleaner.reconfigure()
+            self.slow_motion.update()
 
     # Life
 
@@ -299,6 +302,7 @@ class BrokerServer:
 
     def stop(self, *, controlled: bool = True) -> None:
         """Stop in reverse; `controlled`: let the controller move our leaders away first."""
+        self.slow_motion.end()
         if controlled:
             self.leadership.is_leaving = True
             self.lifecycle.begin_controlled_shutdown()

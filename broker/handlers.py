@@ -353,7 +353,7 @@ class HandlerPool:
         to_wake: list[ResponseQueue] = []
         answered = 0  # since processors were last woken
         while True:
-            if to_wake and (answered >= WAKES_AFTER or not requests.has_waiting()):
+            if to_wake and (answered >= WAKES_AFTER or not requests.has_waiting() or requests.slow_motion is not None):
                 wake_all(to_wake)
                 answered = 0
             request = self._next(handler, to_wake)

@@ -237,6 +237,8 @@ class Processor:
 
     def _send_responses(self) -> None:
         """Begin to send everything that was answered."""
+        if self._requests.slow_motion is not None and self.responses.qsize():
+            self._requests.slow_motion.before_sending()
         answered = self.responses.take_all()
         if not answered:
             return
@@ -376,6 +378,8 @@ class Processor:
         """Queue what was read, waiting for room (rule 4)."""
         if not self._ready:
             return
+        if self._requests.slow_motion is not None:
+            self._requests.slow_motion.before_queueing()
         ready, self._ready = self._ready, []
         self._queueing = len(ready)
         try:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.headers import RequestHeader
     from barnabas.protocol.schema import Message
     from broker.apis.api import Api
+    from broker.slow_motion import SlowMotion
 
 STALL_NS: Final = 500_000
 STALL_S: Final = STALL_NS / 1e9
@@ -208,6 +209,7 @@ class RequestQueue(queue.Queue[Any]):
     def __init__(self, maxsize: int, now_ns: Callable[[], int] = SystemClock.monotonic_ns) -> None:
         super().__init__(maxsize)
         self._now_ns = now_ns  # fixed before start
+        self.slow_motion: SlowMotion | None = None  # replaced whole by SlowMotion; None at full speed
         # Why: where handlers run in parallel there is nothing to ration.
         self._stall_ns = STALL_NS if HAS_GLOBAL_LOCK else 0  # fixed before start
         self._shed_ns = SHED_NS if HAS_GLOBAL_LOCK else 0  # fixed before start
@@ -256,6 +258,8 @@ class RequestQueue(queue.Queue[Any]):
     def get(self, block: bool = True, timeout: float | None = None) -> Request | None:
         """Take the next request, sleeping until there is one; raises queue.Empty when told not to wait."""
         while True:
+            if self.slow_motion is not None and self.queue:
+                self.slow_motion.before_taking()
             with self.mutex:
                 now_ns = self._now_ns()
                 if self.queue and not self._is_superfluous_locked(now_ns):

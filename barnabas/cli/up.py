@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from barnabas.cli.errors import UserError
+from barnabas.cli.slow_motion import slow_motion_option, slow_motion_properties
 from barnabas.cli.supervisor import supervise
 from barnabas.cli.text import key_value
 from barnabas.cluster import LocalCluster, ProcessDiedError
@@ -35,11 +36,12 @@ PORT_MAX = 65535
     "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Kept and reused; else a temporary one."
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Any key of Kafka's server properties.")
-def up(brokers: int, port: int, data_dir: Path | None, configs: tuple[str, ...]) -> int:
+@slow_motion_option
+def up(brokers: int, port: int, data_dir: Path | None, configs: tuple[str, ...], slow_motion: float | None) -> int:
     """Start a controller (id 100) and brokers (ids 0, 1, ...) on 127.0.0.1, and run until SIGINT or SIGTERM."""
     if port + brokers - 1 > PORT_MAX:
         raise UserError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
-    config = dict(map(key_value, configs))
+    config = {**slow_motion_properties(slow_motion), **dict(map(key_value, configs))}
     if data_dir is not None:
         return _run(LocalCluster(data_dir.absolute(), brokers, port, config))
     directory = Path(tempfile.mkdtemp(prefix="barnabas-"))

@@ -6,7 +6,7 @@ Part of THE table (see `keys.py`): each row holds the facts in its first line an
 from __future__ import annotations
 
 # fmt: off
-from barnabas.config.notation import BOOLEAN, HIGH, INT, LONG, LOW, MEDIUM, STRING, Key
+from barnabas.config.notation import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LOW, MEDIUM, STRING, Key
 from barnabas.config.validators import at_least, between, one_of
 
 OWN_ROWS: tuple[Key, ...] = (
@@ -17,6 +17,22 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.log.format", STRING, "plain", LOW, one_of("plain", "json"),
         "plain writes log lines as Kafka does, json each as a JSON object.",
         honoured=True),
+    Key("barnabas.slow.motion.network.ms", INT, 0, LOW, between(0, 60_000),
+        "Slow motion: how long a network thread pauses before it queues the requests that it has read.",
+        mode=CLUSTER_WIDE, honoured=True, live=True),
+    Key("barnabas.slow.motion.request.queue.ms", INT, 0, LOW, between(0, 60_000),
+        "Slow motion: how long a request handler pauses before it takes a request from the request queue.",
+        mode=CLUSTER_WIDE, honoured=True, live=True),
+    Key("barnabas.slow.motion.handler.ms", INT, 0, LOW, between(0, 60_000),
+        "Slow motion: how long a request handler pauses with a client's request in hand.",
+        mode=CLUSTER_WIDE, honoured=True, live=True),
+    Key("barnabas.slow.motion.response.ms", INT, 0, LOW, between(0, 60_000),
+        "Slow motion: how long a network thread pauses before it takes answers from its response queue.",
+        mode=CLUSTER_WIDE, honoured=True, live=True),
+    Key("barnabas.slow.motion.fetcher.ms", INT, 0, LOW, between(0, 60_000),
+        "Slow motion: how long a replica fetcher pauses after each fetch. With less than half of "
+        "replica.lag.time.max.ms the replica stays in sync.",
+        mode=CLUSTER_WIDE, honoured=True, live=True),
     Key("barnabas.slow.request.ms", LONG, 1000, LOW, at_least(-1),
         "A request that takes longer is logged with its six times (but for the time that a fetch or a member of a "
         "group waits on purpose); -1 logs none.",

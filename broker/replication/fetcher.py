@@ -167,11 +167,13 @@ class ReplicaFetcher:
                 continue
             try:
                 self._fetch(ready)
+                if self._config.barnabas_slow_motion_fetcher_ms:
+                    self._pause(self._config.barnabas_slow_motion_fetcher_ms)
             except NodeConnectionError as error:
                 if not self._is_stopping:
                     log.info("cannot fetch from broker %d: %s", self.leader_id, error)
                 self._disconnect()
-                self._pause()
+                self._pause(self._config.replica_fetch_backoff_ms)
         self._disconnect()
 
     def _wait_for_work(self) -> dict[TopicPartition, FetchState]:
@@ -193,10 +195,10 @@ class ReplicaFetcher:
             del ready[tp]
         return bool(held_back)
 
-    def _pause(self) -> None:
+    def _pause(self, pause_ms: int) -> None:
         with self._condition:
             if not self._is_stopping:
-                self._condition.wait(self._config.replica_fetch_backoff_ms / 1000)
+                self._condition.wait(pause_ms / 1000)
 
     def _fetch(self, ready: dict[TopicPartition, FetchState]) -> None:
         build = self._session.build({tp: _wanted(state) for tp, state in ready.items()})
@@ -219,7 +221,7 @@ class ReplicaFetcher:
             log.info("fetch from broker %d refused: %s", self.leader_id, error.name)
             self._session.reset(keep_id=error == ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             if error not in SESSION_ERRORS:
-                self._pause()
+                self._pause(config.replica_fetch_backoff_ms)
             return
         self._session.accepted(response.session_id)
         for topic in response.responses:

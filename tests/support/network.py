@@ -210,8 +210,9 @@ class Network:
             self.clock,
             inter_broker_listener=inter_broker_listener,
         )
+        self.table = make_api_table()
         self.pool = HandlerPool(
-            handlers, self.channel, make_api_table(), self.services, request_log, self.registry, self.clock
+            handlers, self.channel, self.table, self.services, request_log, self.registry, self.clock
         )
 
     def __enter__(self) -> Network:

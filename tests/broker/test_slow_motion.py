@@ -1,0 +1,175 @@
+"""Slow motion: which stage pauses for which key, what never does, and that it costs nothing when it is off."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.headers import RequestHeader
+from barnabas.protocol.messages import request_class
+from barnabas.protocol.messages.k01_fetch import FetchRequest, ReplicaState
+from broker.answers import NO_REPLY
+from broker.apis.api import Api
+from broker.apis.table import TABLE
+from broker.request_channel import Request, RequestContext, RequestQueue
+from broker.slow_motion import UNDELAYED, SlowMotion
+from tests.support.network import FETCH, FETCH_VERSION, Network, fetch
+from tests.support.waiting import eventually
+
+STAGES = ("network", "request_queue", "handler", "response")
+CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "10.0.0.1", 4711, "a-b-0-1")
+TIMEOUT_S = 20
+
+
+def config(**pauses_ms: int) -> Any:
+    return SimpleNamespace(**{f"barnabas_slow_motion_{stage}_ms": pauses_ms.get(stage, 0) for stage in STAGES})
+
+
+class Pauses(threading.Event):
+    """In place of time: who pauses says for how long, and waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[int] = []  # milliseconds
+        self._gate = threading.Semaphore(0)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout and not self.is_set():
+            self.waiting.append(round(timeout * 1000))
+            assert self._gate.acquire(timeout=TIMEOUT_S)
+        return True
+
+    def let_go(self) -> int:
+        self._gate.release()
+        return self.waiting.pop(0)
+
+    def set(self) -> None:
+        super().set()
+        self._gate.release(100)
+
+
+def request(api_key: int, message: Any = None) -> Request:
+    message = request_class(api_key)() if message is None else message
+    return Request.for_message(RequestHeader(api_key, 4, 1, "client"), message, CONTEXT)
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+def test_a_request_is_seen_at_every_stage(pauses: Pauses) -> None:
+    settings = config(network=1, request_queue=2, handler=3, response=4)
+    with Network(handlers=1, num_network_threads=1) as network, network.client() as client:
+        channel = network.channel
+        SlowMotion(settings, channel.requests, network.table, pauses)
+        client.send(fetch(10))
+        eventually("the network thread pauses", lambda: pauses.waiting == [1])
+        assert channel.requests.waiting() == []
+        pauses.let_go()
+        eventually("a handler pauses", lambda: pauses.waiting == [2])
+        assert len(channel.requests.waiting()) == 1
+        pauses.let_go()
+        eventually("it pauses with the request", lambda: pauses.waiting == [3])
+        assert channel.requests.waiting() == []
+        pauses.let_go()
+        eventually("the network thread pauses again", lambda: pauses.waiting == [4])
+        assert channel.response_queue_size() == 1
+        pauses.let_go()
+        assert len(client.receive(FETCH, FETCH_VERSION, 1).responses[0].partitions[0].records) == 10
+        pauses.set()
+
+
+def test_an_answer_does_not_wait_for_the_next_request(pauses: Pauses) -> None:
+    """At full speed a handler with more at hand wakes processors only after some answers."""
+    with Network(handlers=1, num_network_threads=1) as network, network.client() as one, network.client() as other:
+        SlowMotion(config(request_queue=1), network.channel.requests, network.table, pauses)
+        one.send(fetch(10))
+        eventually("the handler sees the first", lambda: pauses.waiting == [1])
+        other.send(fetch(10, 2))
+        eventually("the second waits too", lambda: len(network.channel.requests.waiting()) == 2)
+        pauses.let_go()
+        eventually("the handler sees the second", lambda: pauses.waiting == [1])
+        one.receive(FETCH, FETCH_VERSION, 1)
+        pauses.set()
+        other.receive(FETCH, FETCH_VERSION, 2)
+
+
+def test_at_full_speed_nothing_is_asked() -> None:
+    requests, served = RequestQueue(10), dict(TABLE)
+    SlowMotion(config(), requests, served)
+    assert requests.slow_motion is None
+    assert served == TABLE
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_one_stage_is_enough(stage: str) -> None:
+    requests, served = RequestQueue(10), dict(TABLE)
+    slow_motion = SlowMotion(config(**{stage: 1}), requests, served)
+    assert requests.slow_motion is slow_motion
+    assert (served != TABLE) == (stage == "handler")
+
+
+def test_it_follows_the_config_and_the_table(pauses: Pauses) -> None:
+    calls: list[str] = []
+    row = Api(3, "Metadata", (0, 13), lambda _services, _request: calls.append("called") or NO_REPLY)
+    settings, requests, served = config(), RequestQueue(10), dict[int, Api]()
+    slow_motion = SlowMotion(settings, requests, served, pauses)
+    slow_motion.serve({3: row})
+    assert served == {3: row}
+    settings.barnabas_slow_motion_handler_ms = 7
+    slow_motion.update()
+    handler = threading.Thread(target=served[3].handle, args=(None, request(3)))
+    handler.start()
+    eventually("the handler pauses", lambda: pauses.waiting == [7])
+    assert calls == []
+    pauses.let_go()
+    handler.join(TIMEOUT_S)
+    assert calls == ["called"]
+    settings.barnabas_slow_motion_handler_ms = 0
+    slow_motion.update()
+    assert served == {3: row}
+    assert requests.slow_motion is None
+
+
+def test_a_stopping_broker_pauses_no_more() -> None:
+    requests = RequestQueue(10)
+    slow_motion = SlowMotion(config(network=60_000, request_queue=60_000, response=60_000), requests, {})
+    slow_motion.end()
+    slow_motion.before_queueing()
+    slow_motion.before_taking()
+    slow_motion.before_sending()
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.JOIN_GROUP])
+def test_requests_of_clients_pause(pauses: Pauses, api_key: int) -> None:
+    assert pauses_of(pauses, request(api_key)) == [9]
+
+
+@pytest.mark.parametrize("api_key", sorted(UNDELAYED))
+def test_what_keeps_the_cluster_alive_does_not_pause(pauses: Pauses, api_key: int) -> None:
+    assert pauses_of(pauses, request(api_key)) == []
+
+
+@pytest.mark.parametrize(
+    "message", [FetchRequest(replica_id=2), FetchRequest(replica_state=ReplicaState(replica_id=2, replica_epoch=5))]
+)
+def test_followers_do_not_pause(pauses: Pauses, message: FetchRequest) -> None:
+    assert pauses_of(pauses, request(ApiKey.FETCH, message)) == []
+
+
+def pauses_of(pauses: Pauses, request: Request) -> list[int]:
+    """How long the handler of this request pauses before it calls the API."""
+    seen: list[list[int]] = []
+    key = request.header.api_key
+    row = Api(key, "", (0, 99), lambda _services, _request: seen.append([*told]) or NO_REPLY)
+    told: list[int] = []
+    pauses.wait = lambda timeout=None: told.append(round(timeout * 1000)) or True  # type: ignore[method-assign]
+    served = {int(key): row}
+    SlowMotion(config(handler=9), RequestQueue(10), served, pauses)
+    served[int(key)].handle(None, request)
+    return seen[0]
