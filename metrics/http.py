@@ -1,5 +1,8 @@
 """The HTTP pages of a process: /metrics and /healthz, and room for more (`add_page`, `add_view`): /readyz, /live.
 
+What can be changed too, with POST and DELETE, is a resource (`add_resource`): /faults. There is none but in processes
+that are there to be broken.
+
 A tiny server on a thread of its own: HTTP/1.1, GET and HEAD, one request a connection. A scraper is served in
 milliseconds, and what a scrape computes it computes here: no request of a client waits for it.
 
@@ -9,7 +12,7 @@ Rules
    oldest makes room: nobody keeps the pages from others.
 2. Nothing that happens here reaches the rest of the process; errors are logged and the thread goes on.
 
-Threads: the server's own; `add_page` and `add_view` before `start`; `stop` by main.
+Threads: the server's own; `add_page`, `add_view` and `add_resource` before `start`; `stop` by main.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ log = logging.getLogger("barnabas.metrics")
 PATIENCE_S: Final = 5.0
 VISITORS_MAX: Final = 64
 _HEAD_BYTES_MAX: Final = 16 * 1024
+_BODY_BYTES_MAX: Final = 1024 * 1024
 _OFF: Final = -1
 
 #: What follows the question mark of an address: values by name, the last one where a name comes twice.
@@ -50,6 +54,15 @@ class Page(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()  # besides those that every answer has
 
 
+class Asked(NamedTuple):
+    """What a visitor asks of a resource: a method, the path below the resource's ("" for itself), a query, a body."""
+
+    method: str
+    path: str
+    query: Query
+    body: bytes
+
+
 def readiness(state: str, *, is_ready: bool) -> Page:
     """The page /readyz of a process that is in `state`."""
     return Page(f"{state.lower()}\n".encode(), status="200 OK" if is_ready else "503 Service Unavailable")
@@ -58,6 +71,7 @@ def readiness(state: str, *, is_ready: bool) -> Page:
 _NOT_FOUND: Final = Page(b"not found\n", status="404 Not Found")
 _BAD_REQUEST: Final = Page(b"bad request\n", status="400 Bad Request")
 _BAD_METHOD: Final = Page(b"only GET and HEAD\n", status="405 Method Not Allowed", headers=(("Allow", "GET, HEAD"),))
+_RESOURCE_METHODS: Final = ("GET", "HEAD", "POST", "DELETE")
 _BROKEN: Final = Page(b"internal error\n", status="500 Internal Server Error")
 
 
@@ -89,6 +103,7 @@ class MetricsServer:
             "/metrics": lambda _query: Page(self._exposition.render(), CONTENT_TYPE),
             "/healthz": lambda _query: Page(b"ok\n"),
         }
+        self._resources: dict[str, Callable[[Asked], Page]] = {}  # fixed before start
 
     def add_page(self, path: str, page: Callable[[], Page]) -> None:
         """Answer GET `path` with what `page()` returns, on the server's thread."""
@@ -98,6 +113,11 @@ class MetricsServer:
         """Answer GET `path` with what `view(query)` returns, on the server's thread."""
         assert self._thread is None, "pages are added before the start"
         self._pages[path] = view
+
+    def add_resource(self, path: str, resource: Callable[[Asked], Page]) -> None:
+        """Answer GET, HEAD, POST and DELETE of `path`, and of what is below it, with what `resource(asked)` returns."""
+        assert self._thread is None, "resources are added before the start"
+        self._resources[path] = resource
 
     def start(self) -> None:
         """Listen; raise OSError if the address cannot be had."""
@@ -178,12 +198,13 @@ class MetricsServer:
         """Read what is there; once that has a blank line, return the answer."""
         received = visitor.sock.recv(4096)
         visitor.head += received
-        if b"\r\n\r\n" in visitor.head or b"\n\n" in visitor.head:
-            method, page = self._find(visitor.head)
+        request = _whole_request(visitor.head)
+        if request is not None:
+            method, page = self._find(*request)
             return memoryview(_response(page, with_body=method != "HEAD"))
         if not received:
             raise ConnectionResetError("no whole request")
-        if len(visitor.head) > _HEAD_BYTES_MAX:
+        if len(visitor.head) > _HEAD_BYTES_MAX and not _end_of_head(visitor.head):
             raise ConnectionAbortedError("a request without an end")
         return None
 
@@ -198,22 +219,51 @@ class MetricsServer:
         selector.unregister(visitor.sock)
         visitor.sock.close()
 
-    def _find(self, head: bytes) -> tuple[str, Page]:
+    def _find(self, head: bytes, body: bytes) -> tuple[str, Page]:
         line = head.split(b"\n", 1)[0].decode("latin-1").split()
         if len(line) != 3 or not line[2].startswith("HTTP/"):
             return "", _BAD_REQUEST
         method, target, _ = line
-        if method not in ("GET", "HEAD"):
-            return method, _BAD_METHOD
-        path, _, query = target.partition("?")
-        view = self._pages.get(path)
-        if view is None:
-            return method, _NOT_FOUND
+        path, _, text = target.partition("?")
+        query = dict(parse_qsl(text, keep_blank_values=True))
         try:
-            return method, view(dict(parse_qsl(query, keep_blank_values=True)))
+            for root, resource in self._resources.items():
+                if method in _RESOURCE_METHODS and (path == root or path.startswith(f"{root}/")):
+                    return method, resource(Asked(method, path[len(root) + 1 :], query, body))
+            if method not in ("GET", "HEAD"):
+                return method, _BAD_METHOD
+            view = self._pages.get(path)
+            return method, _NOT_FOUND if view is None else view(query)
         except Exception as error:  # rule 2
             log.error("the page %s failed", target, exc_info=error)
             return method, _BROKEN
+
+
+def _whole_request(received: bytes) -> tuple[bytes, bytes] | None:
+    """The head and the body of a request; None while they are not all there. Raises OSError for a body too large."""
+    body_at = _end_of_head(received)
+    if not body_at:
+        return None
+    length = _body_length(received[:body_at])
+    if length > _BODY_BYTES_MAX:
+        raise ConnectionAbortedError(f"a body of {length} bytes")
+    end = body_at + length
+    return None if len(received) < end else (received[:body_at], received[body_at:end])
+
+
+def _end_of_head(received: bytes) -> int:
+    """Where the body begins; 0 while the blank line has not come."""
+    ends = [at + len(line) for line in (b"\r\n\r\n", b"\n\n") if (at := received.find(line)) >= 0]
+    return min(ends, default=0)
+
+
+def _body_length(head: bytes) -> int:
+    """How many bytes follow the blank line; 0 where the head does not say, or says no number."""
+    for line in head.split(b"\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length" and value.strip().isdigit():
+            return int(value)
+    return 0
 
 
 def _response(page: Page, *, with_body: bool) -> bytes:

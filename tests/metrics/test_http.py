@@ -108,3 +108,34 @@ def test_minus_one_is_off() -> None:
 def test_a_taken_port_is_an_error(server: MetricsServer) -> None:
     with pytest.raises(OSError, match="in use"):
         MetricsServer(Registry(), "127.0.0.1", server.port).start()
+
+
+def test_resources_take_methods_paths_and_bodies() -> None:
+    asked: list[http.Asked] = []
+
+    def resource(request: http.Asked) -> Page:
+        asked.append(request)
+        return Page(b"created", status="201 Created")
+
+    server = MetricsServer(Registry(), "127.0.0.1", 0)
+    server.add_resource("/things", resource)
+    server.start()
+    try:
+        body = b"x" * 10_000
+        head, answer = ask(
+            server, b"POST /things/7?a=b HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body + b"more"
+        )
+        assert (head.split(b"\r\n")[0], answer) == (b"HTTP/1.1 201 Created", b"created")
+        assert asked.pop() == http.Asked("POST", "7", {"a": "b"}, body)
+        assert get(server, "/things", "DELETE")[1] == b"created"
+        assert asked.pop() == http.Asked("DELETE", "", {}, b"")
+        assert get(server, "/things", "HEAD")[1] == b""
+        assert asked.pop().method == "HEAD"
+        assert get(server, "/things", "PATCH")[0].startswith(b"HTTP/1.1 405")
+        assert get(server, "/thingsome")[0].startswith(b"HTTP/1.1 404")
+        assert get(server, "/metrics", "POST")[0].startswith(b"HTTP/1.1 405")
+        assert ask(server, b"POST /things HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n") == (b"", b""), "too large"
+        assert ask(server, b"POST /things HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc") == (b"", b""), "half a body"
+        assert asked == []
+    finally:
+        server.stop()
