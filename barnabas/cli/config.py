@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from confluent_kafka.admin import (
@@ -16,11 +16,21 @@ from confluent_kafka.admin import (
 )
 
 from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results
-from barnabas.cli.errors import UserError
+from barnabas.cli.cluster_nodes import ask_any
+from barnabas.cli.errors import RequestError, UserError
 from barnabas.cli.output import json_option, show
 from barnabas.cli.text import key_value
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 T = TypeVar("T")
+ALL_BROKERS = ""  # the name of the resource that holds the cluster's defaults; librdkafka refuses it
+DESCRIBE_VERSION, ALTER_VERSION = 4, 1
 
 
 @click.group()
@@ -74,9 +84,12 @@ def show_config(
     topic: str | None, broker: str | None, group: str | None, everything: bool, bootstrap: str, as_json: bool
 ) -> None:
     """Show the settings that differ from the defaults (or all of them), and where they come from."""
-    with admin(bootstrap) as client:
-        _check_broker(client, broker)
-        (entries,) = results(client.describe_configs([_resource(topic, broker, group)]), _name).values()
+    if broker == ALL_BROKERS and topic is group is None:
+        entries = _cluster_defaults(bootstrap)
+    else:
+        with admin(bootstrap) as client:
+            _check_broker(client, broker)
+            (entries,) = results(client.describe_configs([_resource(topic, broker, group)]), _name).values()
     rows = [
         {
             "key": entry.name,
@@ -85,7 +98,7 @@ def show_config(
             "read_only": entry.is_read_only,
         }
         for entry in sorted(entries.values(), key=lambda entry: str(entry.name))
-        if everything or entry.source != ConfigSource.DEFAULT_CONFIG.value
+        if everything or ConfigSource(entry.source) != ConfigSource.DEFAULT_CONFIG
     ]
     show(rows, ("key", "value", "source"), as_json=as_json)
 
@@ -122,8 +135,43 @@ def _alter(
     group: str | None,
     changes: list[tuple[str, str | None, AlterConfigOpType]],
 ) -> None:
+    if broker == ALL_BROKERS and topic is group is None:
+        _alter_cluster_defaults(bootstrap, changes)
+        return
     entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]
     resource = _resource(topic, broker, group, entries)
     with admin(bootstrap) as client:
         _check_broker(client, broker)
         results(client.incremental_alter_configs([resource]), _name)
+
+
+def _cluster_defaults(bootstrap: str) -> dict[str, ConfigEntry]:
+    resource = DescribeConfigsResource(resource_type=ResourceType.BROKER.value, resource_name=ALL_BROKERS)
+    (found,) = ask_any(bootstrap, DescribeConfigsRequest(resources=[resource]), DESCRIBE_VERSION).results
+    _check_answer(found)
+    return {
+        entry.name: ConfigEntry(
+            entry.name,
+            entry.value,
+            ConfigSource(entry.config_source),
+            is_read_only=entry.read_only,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in found.configs
+    }
+
+
+def _alter_cluster_defaults(bootstrap: str, changes: list[tuple[str, str | None, AlterConfigOpType]]) -> None:
+    entries = [
+        AlterableConfig(name=key, config_operation=operation.value, value=value) for key, value, operation in changes
+    ]
+    resource = AlterConfigsResource(resource_type=ResourceType.BROKER.value, resource_name=ALL_BROKERS, configs=entries)
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    _check_answer(ask_any(bootstrap, request, ALTER_VERSION).responses[0])
+
+
+def _check_answer(answer: Any) -> None:
+    """Raise RequestError for a refusal."""
+    if answer.error_code:
+        name = ErrorCode(answer.error_code).name
+        raise RequestError(f"all brokers: {answer.error_message or 'refused'} ({name})", (name,))

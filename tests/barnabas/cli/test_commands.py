@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.barnabas.cli.conftest import Barnabas
+from tests.support.waiting import eventually
 
 
 def lines(directory: Path, *texts: str) -> str:
@@ -174,6 +175,23 @@ def test_a_topics_settings_are_changed_and_taken_back(barnabas: Barnabas, topic:
     assert ["cleanup.policy", "delete", "DEFAULT_CONFIG"] in everything
     assert barnabas("config", "unset", "--topic", topic, "retention.ms").out == "unset retention.ms\n"
     assert barnabas("config", "show", "--topic", topic).rows == []
+
+
+def test_the_defaults_of_all_brokers_are_changed_and_taken_back(barnabas: Barnabas, bootstrap: str) -> None:
+    def shown() -> list[list[str]]:
+        return barnabas("config", "show", "--broker", "").rows
+
+    key, other = "log.cleaner.backoff.ms", "barnabas.slow.motion.fetcher.ms"
+    assert barnabas("config", "set", "--broker", "", f"{key}=14000", f"{other}=1").out == f"set {key}, {other}\n"
+    source = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    expected = [[other, "1", source], [key, "14000", source]]
+    eventually("the broker has heard of it", lambda: shown() == expected)
+    assert barnabas("config", "unset", "--broker", "", key, other).out == f"unset {key}, {other}\n"
+    eventually("the broker has heard of it", lambda: shown() == [])
+    refused = barnabas("config", "set", "--broker", "", f"{key}=x")
+    assert refused.code == 1
+    assert refused.err.startswith(f"barnabas: all brokers: Invalid value x for configuration {key}")
+    assert refused.err.endswith(" (INVALID_CONFIG)\n") or refused.err.endswith(" (INVALID_REQUEST)\n")
 
 
 def test_settings_that_cannot_be_are_one_line(barnabas: Barnabas, topic: str) -> None:

@@ -171,6 +171,20 @@ def test_a_corrupt_batch_is_not_appended(room, fetcher, leader):
     assert not fetcher._states[TP].is_ready(room.clock.monotonic_ms())
 
 
+def test_in_slow_motion_it_pauses_after_each_fetch(room, fetcher, leader, monkeypatch):
+    room.config.replace(room.config.with_overrides({"barnabas.slow.motion.fetcher.ms": "700"}))
+    leader.answers = [said(), said()]
+    pauses = []
+
+    def pause(timeout):
+        pauses.append(timeout)
+        fetcher._is_stopping = len(pauses) == 2
+
+    monkeypatch.setattr(fetcher._condition, "wait", pause)
+    fetcher._run()
+    assert pauses == [0.7, 0.7]
+
+
 def test_fetchers_can_become_more_and_fewer():
     room = BrokerRoom()
     names = [f"t{number}" for number in range(12)]
