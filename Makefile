@@ -26,7 +26,7 @@ setup: $(VENV)/installed $(VENV)/connector ## the virtual environment with every
 
 # The packages are installed, not linked to: what runs is compiled where it can be (setup.py), and the tests import the
 # checkout, which is not.
-$(VENV)/installed: $(VENV)/dependencies setup.py $(shell find barnabas broker controller metrics -name '*.py')
+$(VENV)/installed: $(VENV)/dependencies setup.py $(shell find barnabas broker controller metrics -name '*.py' -o -name '*.c')
 	@./tools/ensure gcc:gcc || echo 'without a C compiler, Barnabas runs uncompiled: as well, but slower'
 	rm -rf build/lib* build/bdist*
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall .
@@ -76,7 +76,7 @@ unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 compiled: $(VENV)/installed ## the same of what is compiled, run compiled
 	mkdir -p build/compiled && ln -sfn ../../tests build/compiled/tests && cp setup.cfg build/compiled/
 	$(BIN)/barnabas --version | grep ', compiled'
-	cd build/compiled && ../../$(BIN)/python -P -m pytest -q tests/broker tests/metrics tests/barnabas/protocol
+	cd build/compiled && ../../$(BIN)/python -P -m pytest -q tests/broker tests/metrics tests/barnabas/protocol tests/barnabas/common
 
 clients: $(VENV)/installed test-tools ## real clients and Apache Kafka's own tools against a real cluster
 	$(BIN)/pytest -q tests/clients

@@ -19,6 +19,7 @@ import random
 import threading
 from collections.abc import Callable
 
+from barnabas.common.file_maps import FileMap
 from barnabas.common.files import (
     Buffer,
     DirectoryLock,
@@ -61,6 +62,21 @@ class MemoryFileSlice:
 
     def read(self) -> bytes:
         return bytes(self._inode.content[self.position : self.position + self.size])
+
+
+class MemoryMap:
+    """A `FileMap` of a file in memory. Where a real one would have the kernel end the process, it asserts."""
+
+    __slots__ = ("_inode", "size")
+
+    def __init__(self, inode: _Inode, size: int) -> None:
+        self._inode = inode
+        self.size = size
+
+    def read(self, size: int, position: int, /) -> bytes:
+        end = min(position + size, self.size)
+        assert end <= len(self._inode.content), "SIGBUS: a file was cut while it was mapped"
+        return bytes(self._inode.content[position:end])
 
 
 class MemoryFile:
@@ -138,6 +154,12 @@ class MemoryFileSystem:
         self._dirs: set[str] = {"/"}  # guarded by: _lock
         self._held: set[str] = set()  # guarded by: _lock
         self.open_files = OpenFiles()  # fixed before start
+        self.open_maps = OpenFiles()  # fixed before start
+
+    def map(self, path: str, size: int) -> FileMap:
+        with self._lock:
+            inode = self._inode(path)
+            return MemoryMap(inode, min(size, len(inode.content)))
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
         with self._lock:
@@ -316,6 +338,13 @@ class FaultyFileSystem:
     @property
     def open_files(self) -> OpenFiles:
         return self.inner.open_files
+
+    @property
+    def open_maps(self) -> OpenFiles:
+        return self.inner.open_maps
+
+    def map(self, path: str, size: int) -> FileMap:
+        return self.inner.map(path, size)
 
     def step(self, operation: str, path: str) -> None:
         """Count one operation; raises if it is the one to fail."""

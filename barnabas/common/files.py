@@ -22,7 +22,8 @@ import os
 import shutil
 from typing import Protocol
 
-from barnabas.common.open_files import OpenFiles
+from barnabas.common.file_maps import FileMap, map_descriptor
+from barnabas.common.open_files import OpenFiles, limit_of_maps
 
 Buffer = bytes | bytearray | memoryview
 
@@ -99,8 +100,15 @@ class FileSystem(Protocol):
     def open_files(self) -> OpenFiles:
         """Who keeps files open only for speed: within the limit that is the process's."""
 
+    @property
+    def open_maps(self) -> OpenFiles:
+        """Who keeps files mapped."""
+
     def open(self, path: str, *, create: bool = False) -> FileHandle:
         """Open for reading and writing."""
+
+    def map(self, path: str, size: int) -> FileMap:
+        """Return the first `size` bytes of a file as memory, or as many as it has; raises FileNotFoundError."""
 
     def read_bytes(self, path: str) -> bytes:
         """Read a whole small file."""
@@ -269,13 +277,21 @@ class _OsLock:
 class OsFileSystem:
     """The machine's files."""
 
-    __slots__ = ("open_files",)
+    __slots__ = ("open_files", "open_maps")
 
     def __init__(self) -> None:
         self.open_files = OpenFiles()  # fixed before start
+        self.open_maps = OpenFiles(limit_of_maps())  # fixed before start
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
         return OsFile(path, self._open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
+
+    def map(self, path: str, size: int) -> FileMap:
+        fd = self._open(path, os.O_RDONLY)
+        try:
+            return map_descriptor(fd, size)
+        finally:
+            os.close(fd)
 
     def _open(self, path: str, flags: int) -> int:
         """Return a new descriptor; if there are none left, others give theirs up."""

@@ -1,8 +1,9 @@
-"""OpenFiles: keeps the number of files that are held open within what the process may have.
+"""OpenFiles: keeps the number of files that are held open, or mapped, within what the process may have.
 
-A broker with thousands of partitions would hold a descriptor for each log that was ever written to or read. A holder
-(a segment) says when it opens its file; above the limit the one that opened first lets go of its own, and opens it
-again when it needs to. Why not the one used last: noting each use would cost every append, an opening costs 10 µs.
+A broker with thousands of partitions would hold a descriptor for each log that was ever written to or read, and a map
+for each index that was ever searched. A holder (a segment, an index) says when it opens its file; above the limit the
+one that opened first lets go of its own, and opens it again when it needs to. Why not the one used last: noting each
+use would cost every append, an opening costs 10 µs.
 
 Rules
 1. Letting go does not close under anybody's hands: a holder drops its reference, and the descriptor closes with the
@@ -18,7 +19,9 @@ import threading
 from typing import Protocol
 
 SHARE = 2  # half of the descriptors are for files, the rest for connections
+MAPS_SHARE = 8  # uncompiled, a map has a descriptor (file_maps.py)
 LIMIT_MIN = 64
+MAPS_MAX = 16_384  # a quarter of the maps that Linux allows a process (vm.max_map_count)
 
 
 class Holder(Protocol):
@@ -68,6 +71,12 @@ def limit_of_process() -> int:
     """Return how many files may be held open here."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(LIMIT_MIN, soft // SHARE)
+
+
+def limit_of_maps() -> int:
+    """Return how many files may be mapped here."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(max(LIMIT_MIN, soft // MAPS_SHARE), MAPS_MAX)
 
 
 def raise_limit() -> None:

@@ -1,20 +1,25 @@
-"""What the offset index and the time index share: a file of fixed-size entries in ascending order, a part of it in
+"""What the offset index and the time index share: a file of fixed-size entries in ascending order, the last of them in
 memory.
 
 Entries are appended to a small tail in memory, which goes to the file when it is full, on flush, on roll and on
 close. The file holds whole entries and nothing else at those moments, byte for byte what Kafka leaves after trimming.
+What is in the file is found by binary search in a map of it (`barnabas/common/file_maps.py`).
 
-# Why not a memory map, as Kafka does: an index is a cache that recovery rebuilds for every segment not yet flushed,
-# so nothing is lost with the tail; an append costs no system call (each would offer the interpreter lock to other
-# threads) and no page fault; an index holds no descriptor (Python's mmap duplicates its own) and a bounded piece of
-# memory, so thousands of partitions fit; and the same code runs on the failing disks of the tests.
+# Why the tail, where Kafka writes through its map: an index is a cache that recovery rebuilds for every segment not yet
+flushed, so nothing is lost with the tail; an append costs neither a system call nor a page fault; a file is as long as
+its entries at all times; and most lookups, those near the log's end, end in the tail.
+
+# Why a truncation makes a new file: whoever reads a page of a map that is not in the file any more is killed. So a file
+is never cut, another one takes its place; readers that still have the old one mapped find in it what once was true.
 
 Threads: appends, truncation and flush by the log under its lock; lookups by any thread without a lock. A lookup takes
-one snapshot (`_state`) that says which entries are in the file and which in the tail.
+one snapshot (`_state`) that says which entries are in the file and which in the tail. The map belongs to the snapshot,
+so none outlives a truncation.
 
 Invariants
-1. The file's first `flushed` entries are never rewritten except by truncation, which publishes the new state first.
+1. The file's first `flushed` entries are never rewritten; a truncation publishes the new state, then replaces the file.
 2. Entries ascend; `last entry` is the tail's last or the file's last.
+3. No map is longer than the entries that its snapshot knows to be in the file.
 """
 
 from __future__ import annotations
@@ -25,10 +30,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
+from barnabas.common.file_maps import FileMap
 from barnabas.common.files import FileSystem
 
 TAIL_ENTRIES_MAX: Final = 512
-_BLOCK_ENTRIES: Final = 512
+_PIECE_ENTRIES: Final = 4096
 
 Entry = tuple[int, int]
 
@@ -40,11 +46,12 @@ class CorruptIndexError(Exception):
 class _State:
     """Which entries are where; replaced whole."""
 
-    __slots__ = ("flushed", "tail")
+    __slots__ = ("flushed", "map", "tail")
 
-    def __init__(self, flushed: int, tail: list[Entry]) -> None:
+    def __init__(self, flushed: int, tail: list[Entry], file_map: FileMap | None = None) -> None:
         self.flushed = flushed  # entries in the file
         self.tail = tail  # entries after those; only ever appended to
+        self.map = file_map  # of some of the file, or all; set by any reader, reset by whoever has too many
 
 
 class SparseIndex:
@@ -60,11 +67,11 @@ class SparseIndex:
         self.entries_max = size_max // entry.size  # replaced by resize, under the log's lock
         self._fs = fs
         self._entry = entry
-        count = self._count_in_file()
+        count = self._entries_on_disk()
         self._state = _State(count, [])  # replaced whole under the log's lock
-        self.last_entry = self._read_entries(count - 1, 1)[0] if count else first  # under the log's lock
+        self.last_entry = self._last_of(count) if count else first  # under the log's lock
 
-    def _count_in_file(self) -> int:
+    def _entries_on_disk(self) -> int:
         try:
             return self._fs.size(self.path) // self._entry.size
         except FileNotFoundError:
@@ -104,7 +111,7 @@ class SparseIndex:
                 handle.pwrite(data, state.flushed * self._entry.size)
         finally:
             handle.close()
-        self._state = _State(state.flushed + len(state.tail), [])
+        self._state = _State(state.flushed + len(state.tail), [], state.map)
 
     def flush(self) -> None:
         """Write the tail and make the file durable."""
@@ -122,8 +129,12 @@ class SparseIndex:
     def _decode(self, stored: Entry) -> Entry:
         raise NotImplementedError
 
-    def _read_entries(self, first: int, count: int) -> list[Entry]:
-        """Read entries `first` … of the file."""
+    # Reading the file
+
+    def _stored(self, first: int, count: int) -> bytes:
+        """Read entries `first` … of the file, as they are stored."""
+        if not count:
+            return b""
         size = self._entry.size
         handle = self._fs.open(self.path)
         try:
@@ -132,7 +143,40 @@ class SparseIndex:
             handle.close()
         if len(data) != count * size:
             raise CorruptIndexError(f"{self.path} is shorter than it should be")
-        return [self._decode(stored) for stored in self._entry.iter_unpack(data)]
+        return data
+
+    def _last_of(self, count: int) -> Entry:
+        """Return the last of the file's first `count` entries."""
+        return self._decode(self._unpack(self._stored(count - 1, 1)))
+
+    def _mapped(self, state: _State) -> FileMap | None:
+        """Return the file's first `state.flushed` entries as memory; None if it does not have them.
+
+        It is being deleted then, or was truncated meanwhile: whoever asks scans instead, which is always right.
+        """
+        size = state.flushed * self._entry.size
+        found = state.map
+        if found is None or found.size < size:
+            try:
+                found = self._fs.map(self.path, size)
+            except FileNotFoundError:
+                return None
+            if found.size < size:
+                return None
+            state.map = found
+            self._fs.open_maps.add(self)
+        return found
+
+    def let_go(self) -> None:
+        """Drop the map, to be made again when it is needed: there are too many. On any thread."""
+        self._state.map = None
+
+    def release(self) -> None:
+        """Drop the map."""
+        self._state.map = None
+        self._fs.open_maps.remove(self)
+
+    # Searching
 
     def floor(self, key: int) -> Entry | None:
         """Return the last entry whose key is at most `key`."""
@@ -140,81 +184,83 @@ class SparseIndex:
         tail = state.tail
         if tail and tail[0][0] <= key:
             return tail[bisect_right(tail, key, key=_key_of) - 1]
-        return self._floor_in_file(key, state.flushed) if state.flushed else None
+        found = self._mapped(state) if state.flushed else None
+        if found is None:
+            return None
+        count = self._count_up_to(found, state.flushed, 0, key)
+        return self._entry_at(found, count - 1) if count else None
 
-    def _floor_in_file(self, key: int, count: int) -> Entry | None:
-        """Find the block by probing first entries, then look inside it."""
-        size = self._entry.size
-        low, high = 0, (count - 1) // _BLOCK_ENTRIES
-        try:
-            handle = self._fs.open(self.path)
-        except FileNotFoundError:
-            return None  # being deleted: the caller scans from the segment's beginning
-        try:
-            while low < high:
-                middle = (low + high + 1) // 2
-                stored = handle.pread(size, middle * _BLOCK_ENTRIES * size)
-                if len(stored) < size:
-                    return None  # truncated by another thread meanwhile; scanning is always right
-                if self._decode(self._unpack(stored))[0] <= key:
-                    low = middle
-                else:
-                    high = middle - 1
-            first = low * _BLOCK_ENTRIES
-            data = handle.pread(min(_BLOCK_ENTRIES, count - first) * size, first * size)
-        finally:
-            handle.close()
-        return self._floor_in_block(data, key)
+    def first_above(self, value: int) -> Entry | None:
+        """Return the first entry whose value is above `value`."""
+        state = self._state
+        found = self._mapped(state) if state.flushed else None
+        if found is not None:
+            count = self._count_up_to(found, state.flushed, 1, value)
+            if count < state.flushed:
+                return self._entry_at(found, count)
+        tail = state.tail
+        at = bisect_right(tail, value, key=_value_of)
+        return tail[at] if at < len(tail) else None
 
-    def _floor_in_block(self, data: bytes, key: int) -> Entry | None:
-        size = self._entry.size
-        low, high = -1, len(data) // size - 1
+    def count_up_to(self, field: int, limit: int) -> int:
+        """Count the entries whose key (field 0) or value (field 1) is at most `limit`; under the log's lock."""
+        state = self._state
+        if state.flushed:
+            found = self._mapped(state)
+            if found is None:
+                return 0  # somebody took the file, or a part of it: without entries, it is right again
+            count = self._count_up_to(found, state.flushed, field, limit)
+            if count < state.flushed:
+                return count
+        return state.flushed + sum(1 for entry in state.tail if entry[field] <= limit)
+
+    def _count_up_to(self, found: FileMap, count: int, field: int, limit: int) -> int:
+        """Search the first `count` entries of the file for the last whose field is at most `limit`."""
+        low, high = 0, count
         while low < high:
-            middle = (low + high + 1) // 2
-            if self._decode(self._unpack(data, middle * size))[0] <= key:
-                low = middle
+            middle = (low + high) // 2
+            if self._entry_at(found, middle)[field] <= limit:
+                low = middle + 1
             else:
-                high = middle - 1
-        return self._decode(self._unpack(data, low * size)) if low >= 0 else None
+                high = middle
+        return low
 
-    def _unpack(self, stored: bytes, position: int = 0) -> Entry:
-        key, value = self._entry.unpack_from(stored, position)
+    def _entry_at(self, found: FileMap, index: int) -> Entry:
+        size = self._entry.size
+        return self._decode(self._unpack(found.read(size, index * size)))
+
+    def _unpack(self, stored: bytes) -> Entry:
+        key, value = self._entry.unpack(stored)
         return key, value
 
     def entries(self) -> Iterator[Entry]:
         """Yield every entry, from the file and then the tail."""
         state = self._state
-        if state.flushed:
-            yield from self._read_entries(0, state.flushed)
+        for first in range(0, state.flushed, _PIECE_ENTRIES):
+            data = self._stored(first, min(_PIECE_ENTRIES, state.flushed - first))
+            for stored in self._entry.iter_unpack(data):
+                yield self._decode(stored)
         yield from list(state.tail)
+
+    # Truncating
 
     def keep_first(self, count: int, first: Entry) -> None:
         """Drop all but the first `count` entries; `first` is the last entry of an empty index."""
         state = self._state
         if count >= state.flushed:
-            kept = state.tail[: count - state.flushed]
-            self._state = _State(state.flushed, kept)
+            self._state = _State(state.flushed, state.tail[: count - state.flushed], state.map)
         else:
+            kept = self._stored(0, count)
             self._state = _State(count, [])
-            self._truncate_file(count)
-        kept = self._state.tail
-        if kept:
-            self.last_entry = kept[-1]
-        elif count:
-            self.last_entry = self._read_entries(count - 1, 1)[0]
+            self._fs.open_maps.remove(self)
+            # Why not cut: see the module. A crash in between leaves a segment without an index, which a start makes.
+            self._fs.unlink(self.path)
+            self._fs.write_bytes(self.path, kept, sync=False)
+        tail = self._state.tail
+        if tail:
+            self.last_entry = tail[-1]
         else:
-            self.last_entry = first
-
-    def _truncate_file(self, count: int) -> None:
-        handle = self._fs.open(self.path)
-        try:
-            handle.truncate(count * self._entry.size)
-        finally:
-            handle.close()
-
-    def count_below(self, key: int) -> int:
-        """Count the entries whose key is less than `key`."""
-        return sum(1 for entry in self.entries() if entry[0] < key)
+            self.last_entry = self._last_of(count) if count else first
 
     def check_file_size(self) -> None:
         """Raise CorruptIndexError if the file holds part of an entry, FileNotFoundError if it is missing."""
@@ -237,12 +283,18 @@ class SparseIndex:
 
     def delete(self) -> None:
         """Remove the file, if there is one."""
+        self.release()
         self._fs.unlink(self.path)
 
     def close(self) -> None:
         """Write the tail."""
         self.write_tail()
+        self.release()
 
 
 def _key_of(entry: Entry) -> int:
     return entry[0]
+
+
+def _value_of(entry: Entry) -> int:
+    return entry[1]

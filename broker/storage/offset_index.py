@@ -55,15 +55,11 @@ class OffsetIndex(SparseIndex):
 
     def upper_bound(self, position: int, size: int) -> Entry | None:
         """Return the first entry whose position is at least `position + size`; None if there is none."""
-        limit = position + size
-        for entry in self.entries():
-            if entry[1] >= limit:
-                return entry
-        return None
+        return self.first_above(position + size - 1)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above `offset`."""
-        self.keep_first(self.count_below(offset), (self.base_offset, 0))
+        self.keep_first(self.count_up_to(0, offset - 1), (self.base_offset, 0))
 
     def reset(self) -> None:
         """Drop all entries."""

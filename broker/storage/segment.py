@@ -2,7 +2,8 @@
 
 Files (named by the base offset in 20 digits): `.log` the batches, one after another; `.index`, `.timeindex` and, if a
 transaction was aborted, `.txnindex`. The file is opened on the first read or write and held until the segment is
-closed, or until too many are open (`open_files.py`); indexes hold no descriptor.
+closed, or until too many are open (`open_files.py`); the two sparse indexes are mapped, by the same rule, when
+something is looked up in what their files hold.
 
 Threads: everything that changes is called by the log under its lock. Reading (`translate`, `read_slice`,
 `find_by_timestamp`, the properties) takes no lock: bytes below a published end never change except by truncation.
@@ -245,6 +246,8 @@ class LogSegment(SegmentBase):
         file, self._file = self._file, None
         if file is not None:
             file.close()
+        self.offset_index.release()
+        self.time_index.release()
 
     def change_suffix(self, old: str, new: str) -> None:
         """Rename all files of the segment; a reader that has the file open goes on reading."""

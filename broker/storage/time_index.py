@@ -57,8 +57,7 @@ class TimeIndex(SparseIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of offsets at or above `offset`."""
-        kept = sum(1 for entry in self.entries() if entry[1] < offset)
-        self.keep_first(kept, (NO_TIMESTAMP, self.base_offset))
+        self.keep_first(self.count_up_to(1, offset - 1), (NO_TIMESTAMP, self.base_offset))
 
     def reset(self) -> None:
         """Drop all entries."""

@@ -53,7 +53,7 @@ from barnabas.protocol.records.batch import (
     verify_crc,
 )
 from barnabas.protocol.records.compression import Buffer, CompressionType, compress
-from barnabas.protocol.records.walk import TIMESTAMP_DELTA, RecordsSummary, record_spans, walk_records
+from barnabas.protocol.records.walk import KEY_END, TIMESTAMP_DELTA, RecordsSummary, record_spans, walk_records
 from broker.storage.log_types import (
     AppendOrigin,
     LogConfig,
@@ -126,7 +126,8 @@ def validate_for_leader(
         if full or source != target or _needs_records(config):
             walked = _walk(data, header, tp)
             max_timestamp = max(NO_TIMESTAMP, header.base_timestamp + walked.summary.timestamp_delta_max)
-            _check_keys(walked.summary, config, tp)
+            if walked.summary.has_keyless and config.compact:
+                raise _keyless(walked, header, tp)
         if not stamps:
             _check_timestamps(header, walked, config, now_ms, tp)
         if walked is not None and not (source == target and walked.summary.offsets_are_contiguous):
@@ -264,10 +265,11 @@ def _unstamp(data: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
     return read_header(data)
 
 
-def _check_keys(summary: RecordsSummary, config: LogConfig, tp: TopicPartition) -> None:
-    if summary.keyless and config.compact:
-        reason = f"Compacted topic cannot accept message without key in topic partition {tp}."
-        raise _record_errors(ErrorCode.INVALID_RECORD, [RecordError(index, reason) for index in summary.keyless])
+def _keyless(walked: _Walked, header: BatchHeader, tp: TopicPartition) -> ApiError:
+    reason = f"Compacted topic cannot accept message without key in topic partition {tp}."
+    spans = record_spans(walked.payload, header.record_count)
+    errors = [RecordError(index, reason) for index, span in enumerate(spans) if span[KEY_END] < 0]
+    return _record_errors(ErrorCode.INVALID_RECORD, errors)
 
 
 def _check_timestamps(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import threading
+
 import pytest
 
-from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.files import OsFileSystem
 from broker.storage.index import TAIL_ENTRIES_MAX, CorruptIndexError
 from broker.storage.offset_index import OffsetIndex
 
@@ -105,3 +109,98 @@ def test_renaming_takes_the_file_along(fs: MemoryFileSystem) -> None:
     assert fs.exists(PATH + ".deleted")
     index.rename(PATH)
     assert fs.exists(PATH)
+
+
+def test_what_the_file_holds_is_found_in_a_map_of_it(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = filled(fs, 3 * TAIL_ENTRIES_MAX)
+    assert len(fs.open_maps) == 0, "not before somebody looks something up"
+    monkeypatch.setattr(fs, "open", None)
+    made = []
+    real = fs.map
+    monkeypatch.setattr(fs, "map", lambda path, size: made.append(size) or real(path, size))
+    for number in range(0, 3 * TAIL_ENTRIES_MAX, 7):
+        assert index.lookup(115 + number * 10) == (110 + number * 10, number * 1000)
+    assert index.upper_bound(0, 1) == (120, 1000)
+    assert made == [3 * TAIL_ENTRIES_MAX * 8]
+    assert len(fs.open_maps) == 1
+    index.release()
+    assert len(fs.open_maps) == 0
+
+
+def test_the_map_grows_with_the_file(fs: MemoryFileSystem) -> None:
+    index = filled(fs, TAIL_ENTRIES_MAX)
+    for number in range(TAIL_ENTRIES_MAX, 4 * TAIL_ENTRIES_MAX):
+        assert index.lookup(110) == (110, 0)
+        index.append(110 + number * 10, number * 1000)
+        assert index.lookup(10**9) == (110 + number * 10, number * 1000)
+        assert index.lookup(115 + (number - 1) * 10) == (110 + (number - 1) * 10, (number - 1) * 1000)
+
+
+def test_an_index_maps_anew_when_it_had_to_let_go(fs: MemoryFileSystem) -> None:
+    fs.open_maps.limit = 2
+    indexes = [OffsetIndex(fs, f"/d/{number:020d}.index", 0, 1 << 20) for number in range(4)]
+    for index in indexes:
+        for number in range(TAIL_ENTRIES_MAX):
+            index.append(number + 1, number)
+    for _ in range(3):
+        for index in indexes:
+            assert index.lookup(7) == (7, 6)
+            assert len(fs.open_maps) <= 2
+
+
+def test_a_file_that_is_missing_or_too_short_costs_a_scan(fs: MemoryFileSystem) -> None:
+    index = filled(fs, TAIL_ENTRIES_MAX)
+    fs.open(PATH).truncate(80)
+    assert index.lookup(10**6) == (100, 0)
+    assert index.upper_bound(0, 1) is None
+    index.truncate_to(500)
+    assert index.entry_count == 0
+
+
+def test_an_error_of_the_disk_is_told(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FaultyFileSystem(fs)
+    index = OffsetIndex(disk, PATH, 100, 1 << 20)
+    for number in range(TAIL_ENTRIES_MAX):
+        index.append(110 + number, number)
+
+    class Broken:
+        size = TAIL_ENTRIES_MAX * 8
+
+        def read(self, _size: int, _position: int) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(disk, "map", lambda _path, _size: Broken())
+    with pytest.raises(OSError, match="Input/output"):
+        index.lookup(200)
+
+
+def test_readers_go_on_while_the_index_is_truncated(tmp_path: object) -> None:
+    """On a real disk: a map that loses its pages would kill this process."""
+    index = OffsetIndex(OsFileSystem(), f"{tmp_path}/00000000000000000000.index", 0, 1 << 20)
+    stop = threading.Event()
+    wrong: list[object] = []
+
+    def look() -> None:
+        chance = random.Random(threading.get_ident())
+        while not stop.is_set():
+            offset = chance.randrange(40_000)
+            found, position = index.lookup(offset)
+            if found > offset or position != found * 3:
+                wrong.append((offset, found, position))
+
+    readers = [threading.Thread(target=look) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    chance = random.Random(1)
+    last = 0
+    for _ in range(150):
+        for _ in range(chance.randrange(400)):
+            last += 10
+            index.append(last, last * 3)
+        last = chance.randrange(last + 1)
+        index.truncate_to(last)
+        last = index.last_offset
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []

@@ -1,6 +1,7 @@
 """The walk agrees with full iteration on good batches and finds what it promises on bad ones.
 
-`RUNS`: this source, interpreted, and, where it was compiled, the extension too: both must behave alike.
+`RUNS`: this source, interpreted, and, where it was compiled, the extension too: both must behave alike. `SUMMARIES`:
+the twins, of which one is C.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import importlib.util
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records import walk as imported
@@ -38,7 +42,25 @@ def interpreted() -> ModuleType:
     return module
 
 
+def written_in_c() -> dict[str, Callable[..., tuple[int, int, bool, bool]]]:
+    """The twin in C, where there was a compiler."""
+    try:
+        from barnabas.protocol.records._walk import summarize
+    except ImportError:
+        assert imported.__file__.endswith(".py"), "it is compiled with the rest"
+        return {}
+    return {"C": summarize}
+
+
 RUNS = [interpreted()] if imported.__file__.endswith(".py") else [interpreted(), imported]
+
+SUMMARIES = {Path(str(run.__file__)).suffix: run.summarize for run in RUNS} | written_in_c()
+
+
+@pytest.fixture(params=SUMMARIES)
+def summarize(request: pytest.FixtureRequest) -> Callable[..., tuple[int, int, bool, bool]]:
+    """Each of the twins."""
+    return SUMMARIES[request.param]
 
 
 @pytest.fixture(params=RUNS, ids=lambda module: Path(module.__file__).suffix)
@@ -63,16 +85,81 @@ def made(count: int, seed: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 300])
-def test_good_batches_pass(walk: ModuleType, count: int) -> None:
+@pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
+def test_good_batches_pass(summarize: Callable[..., object], count: int, buffer: Callable[[bytes], object]) -> None:
     batch = made(count)
     header = read_header(batch)
-    payload = bytes(records_payload(batch, 0, header))
-    summary = walk.walk_records(payload, count)
     records = list(iter_records(batch))
-    assert header.base_timestamp + summary.timestamp_delta_max == max(r.timestamp for r in records)
-    assert header.base_timestamp + summary.timestamp_delta_min == min(r.timestamp for r in records)
-    assert summary.offsets_are_contiguous
-    assert summary.keyless == [i for i, r in enumerate(records) if r.key is None][:16]
+    assert summarize(buffer(bytes(records_payload(batch, 0, header))), count) == (
+        min(r.timestamp for r in records) - header.base_timestamp,
+        max(r.timestamp for r in records) - header.base_timestamp,
+        True,
+        any(r.key is None for r in records),
+    )
+
+
+def test_a_walk_is_a_summary() -> None:
+    summary = imported.walk_records(build_batch([SimpleRecord(5, b"k", b"v"), SimpleRecord(3, b"k", b"v")])[61:], 2)
+    assert (summary.timestamp_delta_min, summary.timestamp_delta_max) == (-2, 0)
+    assert (summary.offsets_are_contiguous, summary.has_keyless) == (True, False)
+
+
+def told(job: Callable[[], object]) -> object:
+    """What a twin returns, or the words with which it refuses."""
+    try:
+        return job()
+    except MalformedMessageError as error:
+        return str(error)
+
+
+varints = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 1, -1, 63, 64, -64, -65, 2**31 - 1, -(2**31), 2**31])
+pieces = st.binary(max_size=12) | varints.map(lambda value: varlong(value))
+
+
+def varlong(value: int) -> bytes:
+    data = bytearray()
+    write_varlong(data, value)
+    return bytes(data)
+
+
+@st.composite
+def almost_records(draw: st.DrawFn) -> tuple[bytes, int]:
+    """Records of which something may be wrong: a field, a length, the count."""
+    payload = bytearray()
+    count = draw(st.integers(0, 4))
+    for index in range(count):
+        key, value = (draw(st.none() | st.binary(max_size=5)) for _ in range(2))
+        body = bytearray(b"\0" + varlong(draw(varints)) + varlong(draw(st.just(index) | varints)))
+        for field in (key, value):
+            body += varlong(-1 if field is None else len(field)) + (field or b"")
+        headers = draw(st.lists(st.tuples(st.binary(max_size=3), st.none() | st.binary(max_size=3)), max_size=2))
+        body += varlong(draw(st.just(len(headers)) | varints))
+        for name, content in headers:
+            body += varlong(len(name)) + name + varlong(-1 if content is None else len(content)) + (content or b"")
+        if draw(st.integers(0, 9)) == 0:
+            at = draw(st.integers(0, len(body)))
+            body[at : at + draw(st.integers(0, 2))] = draw(pieces)
+        payload += varlong(draw(st.just(len(body)) if draw(st.integers(0, 9)) else varints)) + body
+    return bytes(payload), draw(st.just(count) | st.integers(-2, 6))
+
+
+@pytest.mark.skipif(len(SUMMARIES) == 1, reason="nothing is compiled here: there is no twin")
+@settings(max_examples=300, deadline=None)
+@given(almost_records() | st.tuples(st.binary(max_size=40), st.integers(-1, 4)))
+@example((b"", 0))
+@example((b"", 2**40))
+def test_the_twins_say_the_same(made_up: tuple[bytes, int]) -> None:
+    payload, count = made_up
+    first, *others = [told(lambda twin=twin: twin(payload, count)) for twin in SUMMARIES.values()]  # type: ignore[misc]
+    assert all(other == first for other in others), (first, others)
+
+
+def test_large_payloads_are_walked_like_small_ones(summarize: Callable[..., object]) -> None:
+    """In C without the interpreter's lock."""
+    batch = build_batch([SimpleRecord(5, b"k", b"v" * 1000)] * 400)
+    assert summarize(memoryview(batch)[HEADER_SIZE:], 400) == (0, 0, True, False)
+    with pytest.raises(MalformedMessageError):
+        summarize(memoryview(batch)[HEADER_SIZE:-1], 400)
 
 
 def test_spans_are_where_the_fields_lie(walk: ModuleType) -> None:
@@ -95,16 +182,16 @@ def test_spans_are_where_the_fields_lie(walk: ModuleType) -> None:
 @pytest.mark.parametrize("wrong", [-1, 0, 9, 11, 2**31 - 1])
 def test_wrong_counts_are_found(walk: ModuleType, wrong: int) -> None:
     payload = made(10)[HEADER_SIZE:]
-    for look in (walk.walk_records, walk.record_spans):
+    for look in (walk.summarize, walk.record_spans):
         with pytest.raises(MalformedMessageError):
             look(payload, wrong)
 
 
-def test_a_cut_payload_is_found(walk: ModuleType) -> None:
+def test_a_cut_payload_is_found(summarize: Callable[..., object]) -> None:
     payload = made(5, seed=3)[HEADER_SIZE:]
     for cut in range(0, len(payload), 7):
         with pytest.raises(MalformedMessageError):
-            walk.walk_records(payload[:cut], 5)
+            summarize(payload[:cut], 5)
 
 
 def test_the_walk_refuses_exactly_what_iteration_refuses(walk: ModuleType) -> None:
@@ -115,8 +202,8 @@ def test_the_walk_refuses_exactly_what_iteration_refuses(walk: ModuleType) -> No
             damaged[index] = value
             payload = bytes(damaged[HEADER_SIZE:])
             expected = refused(lambda data=damaged: list(iter_records(data)))
-            assert refused(lambda data=payload: walk.walk_records(data, 2)) == expected, (index, value)
-            assert refused(lambda data=payload: walk.record_spans(data, 2)) == expected, (index, value)
+            for look in (walk.record_spans, *SUMMARIES.values()):
+                assert refused(lambda data=payload, look=look: look(data, 2)) == expected, (index, value)
 
 
 def refused(job) -> bool:
@@ -186,36 +273,36 @@ def resized(batch: bytes, payload: bytes, count: int) -> bytes:
 
 
 @pytest.mark.parametrize("delta", [0, -1, 63, -64, 64, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63)])
-def test_every_timestamp_delta_is_read(walk: ModuleType, delta: int) -> None:
+def test_every_timestamp_delta_is_read(summarize: Callable[..., tuple[int, ...]], delta: int) -> None:
     body = bytearray(1)
     write_varlong(body, delta)
     body += b"\x00\x01\x01\x00"
     payload = bytearray()
     write_varint(payload, len(body))
-    assert walk.walk_records(bytes(payload + body), 1).timestamp_delta_max == delta
+    assert summarize(bytes(payload + body), 1)[:2] == (delta, delta)
 
 
 @pytest.mark.parametrize(
-    "varlong", [b"\xff" * 9 + b"\x02", b"\xff" * 10, b"\x80" * 12 + b"\x00", b"\xff" * 9], ids=lambda raw: raw.hex()
+    "raw", [b"\xff" * 9 + b"\x02", b"\xff" * 10, b"\x80" * 12 + b"\x00", b"\xff" * 9], ids=lambda raw: raw.hex()
 )
-def test_varints_beyond_their_type_are_refused(walk: ModuleType, varlong: bytes) -> None:
-    body = b"\x00" + varlong + b"\x00\x01\x01\x00"
+def test_varints_beyond_their_type_are_refused(summarize: Callable[..., object], raw: bytes) -> None:
+    body = b"\x00" + raw + b"\x00\x01\x01\x00"
     payload = bytes([len(body) << 1]) + body
     with pytest.raises(MalformedMessageError):
-        walk.walk_records(payload, 1)
+        summarize(payload, 1)
 
 
-def test_gaps_in_offsets_are_seen(walk: ModuleType) -> None:
+def test_gaps_in_offsets_are_seen(summarize: Callable[..., tuple[int, int, bool, bool]]) -> None:
     batch = bytearray(build_batch([SimpleRecord(5, b"k", b"v")] * 2))
     second = HEADER_SIZE + (len(batch) - HEADER_SIZE) // 2
     batch[second + 3] = 2 << 1  # the second record's offset delta
-    assert not walk.walk_records(bytes(batch[HEADER_SIZE:]), 2).offsets_are_contiguous
+    assert summarize(bytes(batch[HEADER_SIZE:]), 2) == (0, 0, False, False)
 
 
 @pytest.mark.parametrize("kind", list(CompressionType))
 def test_compressed_batches_are_walked(kind: CompressionType) -> None:
     batch = build_batch([SimpleRecord(5, None, b"v" * 100)] * 40, compression=kind)
-    assert imported.validate_records(batch, read_header(batch)).offsets_are_contiguous
+    assert imported.walk_records(records_payload(batch, 0, read_header(batch)), 40).offsets_are_contiguous
 
 
 def test_names_of_headers_that_are_no_text_are_replaced() -> None:

@@ -1,0 +1,3 @@
+from barnabas.protocol.records.compression import Buffer
+
+def summarize(payload: Buffer, count: int, /) -> tuple[int, int, bool, bool]: ...
