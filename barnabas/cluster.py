@@ -71,6 +71,7 @@ BROKER_ONLY_KEYS = frozenset(
 )
 DIRECTORY_KEYS = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
 METRICS_PORT_KEY = "barnabas.metrics.port"
+PEERS_KEY = "barnabas.live.peers"
 
 
 class ClusterError(Exception):
@@ -318,7 +319,13 @@ class LocalCluster:
             if node.role == "broker" or key not in BROKER_ONLY_KEYS:
                 properties[key] = self._own_value(node, key, value)
         properties[METRICS_PORT_KEY] = str(node.metrics_port)
+        properties.setdefault(PEERS_KEY, self._page_addresses())
         return properties
+
+    def _page_addresses(self) -> str:
+        """Where the pages of all processes are, for the switch on the live page."""
+        nodes = [node for node in self.nodes.values() if node.metrics_port > 0]
+        return ",".join(f"{node.name}={node.host}:{node.metrics_port}" for node in nodes)
 
     def _own_value(self, node: Node, key: str, value: str) -> str:
         """What a setting of the whole cluster means for one of its processes."""

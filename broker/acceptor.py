@@ -57,6 +57,7 @@ class Acceptor:
     ) -> None:
         # Fixed before start.
         self.listener_name = listener_name
+        self.security_protocol = security_protocol
         self.port: int = server.getsockname()[1]
         self._server = server
         self._quotas = quotas

@@ -36,6 +36,7 @@ from broker.fetch_sessions import FetchSessions
 from broker.handlers import HandlerPool
 from broker.lag_exporter import LagExporter
 from broker.lifecycle import Advertised, BrokerState, Lifecycle
+from broker.live.view import BrokerView
 from broker.log_dir_failures import LogDirFailures
 from broker.metadata_cache import TRANSACTION_STATE_TOPIC, MetadataCache
 from broker.producer_ids import ProducerIds
@@ -130,13 +131,14 @@ class BrokerServer:
         self._served = {key: TABLE[key] for key in SERVED_FROM_THE_START}  # grows once, to the TABLE
         self.slow_motion = SlowMotion(config, self.channel.requests, self._served)
         self.metadata_cache.on_caught_up = lambda: self.slow_motion.serve(TABLE)
-        self.handlers = HandlerPool(
+        self.handlers: HandlerPool = HandlerPool(
             config.num_io_threads, self.channel, self._served, self.services, request_log, registry, clock
         )
         self.page: MetricsServer = MetricsServer(
             registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock
         )
         self.page.add_page("/readyz", self._readiness)
+        self.page.add_view("/live.json", BrokerView(self, clock).page)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         DynamicResources(
             self.services.dynamic_config,
@@ -283,7 +285,7 @@ class BrokerServer:
         self.log_cleaner.start()
         self.log_dir_failures.start()
         self.log_dir_moves.start()
-        for purgatory in self._all_purgatories():
+        for purgatory in self.all_purgatories():
             purgatory.start()
         self._schedule_tasks()
         self.group_coordinator.start()
@@ -323,7 +325,7 @@ class BrokerServer:
         self.alter_partition.shutdown()
         self.dir_assignments.shutdown()
         self.forwarding.shutdown()
-        for purgatory in self._all_purgatories():
+        for purgatory in self.all_purgatories():
             purgatory.shutdown()
         self.high_watermarks.write(self.replica_manager)
         self.log_cleaner.shutdown()
@@ -349,7 +351,8 @@ class BrokerServer:
     def _broker_epoch(self) -> int:
         return self.lifecycle.epoch
 
-    def _all_purgatories(self) -> tuple[Purgatory, ...]:
+    def all_purgatories(self) -> tuple[Purgatory, ...]:
+        """Where requests wait."""
         p = self.purgatories
         return p.produce, p.fetch, p.delete_records, p.topic
 

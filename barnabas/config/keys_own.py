@@ -6,13 +6,17 @@ Part of THE table (see `keys.py`): each row holds the facts in its first line an
 from __future__ import annotations
 
 # fmt: off
-from barnabas.config.notation import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LOW, MEDIUM, STRING, Key
-from barnabas.config.validators import at_least, between, one_of
+from barnabas.config.notation import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Key
+from barnabas.config.validators import PAGE_ADDRESSES, at_least, between, one_of
 
 OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.cpu.affinity", STRING, "auto", LOW, one_of("auto", "none"),
         "auto keeps a broker's network threads and request handlers on one core unless large batches move, which is "
         "quicker where the interpreter has a global lock; none never does.",
+        honoured=True),
+    Key("barnabas.live.peers", LIST, (), LOW, PAGE_ADDRESSES,
+        "Where the live pages of the cluster's processes are, for the switch between them: ROLE-ID=HOST:PORT, ..., for "
+        "example broker-0=127.0.0.1:9404. barnabas up sets it.",
         honoured=True),
     Key("barnabas.log.format", STRING, "plain", LOW, one_of("plain", "json"),
         "plain writes log lines as Kafka does, json each as a JSON object.",

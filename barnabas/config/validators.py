@@ -17,6 +17,7 @@ from barnabas.config.types import invalid
 # Patterns are compiled at their first use, not at the start.
 _DURATION: Final = r"(?i)-?P(?=.)(-?\d+D)?(T(?=.)(-?\d+H)?(-?\d+M)?(-?\d+(\.\d+)?S)?)?"
 _THROTTLED: Final = r"\d+:\d+"
+_PAGE_ADDRESS: Final = r"(broker|controller)-\d{1,9}=[^\s/=]+:\d{1,5}"
 
 
 class Validator:
@@ -133,6 +134,12 @@ def _check_throttled(name: str, value: Any) -> None:
         )
 
 
+def _check_page_addresses(name: str, value: Any) -> None:
+    for item in value or ():
+        if not re.fullmatch(_PAGE_ADDRESS, item):
+            raise invalid(name, item, "Value must be broker-ID=HOST:PORT or controller-ID=HOST:PORT")
+
+
 def _check_offset_reset(name: str, value: Any) -> None:
     if value in ("latest", "earliest"):
         return
@@ -146,4 +153,5 @@ NON_EMPTY: Final = Validator("non-empty string", _check_non_empty)
 NON_EMPTY_LIST: Final = Validator("non-empty list", _check_non_empty_list)
 NON_NULL: Final = Validator("non-null string", _check_non_null)
 THROTTLED_REPLICAS: Final = Validator("[partitionId]:[brokerId],[partitionId]:[brokerId],...", _check_throttled)
+PAGE_ADDRESSES: Final = Validator("ROLE-ID=HOST:PORT, ...", _check_page_addresses)
 OFFSET_RESET: Final = Validator("[latest, earliest, by_duration:PnDTnHnMn.nS]", _check_offset_reset)

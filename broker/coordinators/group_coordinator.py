@@ -410,6 +410,16 @@ class GroupCoordinator:
         """Every shard there is now, for metrics; look at them without changing anything."""
         return list(self._shards.values())
 
+    def look_at(self, group_id: str) -> tuple[Group | None, int, int]:
+        """A classic group, if it is here, the wall time, and the initial rebalance delay; for the live page likewise."""
+        shard = self._shard(group_id)
+        return None if shard is None else shard.groups.get(group_id), self.now_ms, self.initial_delay_ms
+
+    @property
+    def initial_delay_ms(self) -> int:
+        """How long the first members of a group wait for others."""
+        return self._context.settings.initial_rebalance_delay_ms
+
 
 class Gathering:
     """Puts the answers of several shards together; the last one (or nobody to wait for) calls `reply`."""

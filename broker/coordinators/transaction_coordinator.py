@@ -18,7 +18,7 @@ import logging
 import queue
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -324,6 +324,11 @@ class TransactionCoordinator:
                 if _passes(filters, data, now_ms) and (pattern is None or pattern.fullmatch(transactional_id))
             ]
         return found
+
+    def look(self) -> Sequence[tuple[str, TxnData]]:
+        """The ids that are known here now, for the live page: no shard is held, one that loads tells what it has."""
+        shards = list(self._shards.values())
+        return [(t.transactional_id, t.data) for shard in shards for t in list(shard.transactions.values())]
 
     def unwritten_ends(self) -> int:
         """How many transactions have all their markers, but the log refused their end, for metrics."""

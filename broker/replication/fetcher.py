@@ -140,6 +140,10 @@ class ReplicaFetcher:
         """Whether there is nothing to fetch."""
         return not self._states
 
+    def partition_count(self) -> int:
+        """How many partitions it fetches."""
+        return len(self._states)
+
     def max_lag(self) -> int:
         """Records that the slowest partition is behind."""
         return max(list(self.lags.values()), default=0)

@@ -1,0 +1,108 @@
+"""Groups and transactions that this broker coordinates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.common.live_shape import Group, Listed, Member, Transaction
+from broker.coordinators.consumer_group import ConsumerGroup
+from broker.coordinators.group import Group as ClassicGroup
+from broker.coordinators.transaction import TxnState
+from broker.coordinators.waiting import classic_sentence, consumer_sentence
+
+if TYPE_CHECKING:
+    from broker.coordinators.group_coordinator import GroupCoordinator
+    from broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from broker.live.look import Look
+
+UNDER_WAY: Final = frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
+
+
+def groups(coordinator: GroupCoordinator, look: Look) -> Listed:
+    """The groups, by id."""
+    found: list[tuple[str, int, ClassicGroup | ConsumerGroup]] = []
+    for shard in coordinator.shards():
+        here: list[ClassicGroup | ConsumerGroup] = [*shard.groups.values(), *shard.consumer_groups.values()]
+        found += [(g.group_id, shard.tp.partition, g) for g in here if look.group in (None, g.group_id)]
+    found.sort(key=lambda item: item[0])
+    told = [
+        _classic(coordinator, group, partition, look)
+        if isinstance(group, ClassicGroup)
+        else _consumer(group, partition, look)
+        for _, partition, group in found[: look.limit]
+    ]
+    return look.some(told, len(found))
+
+
+def _classic(coordinator: GroupCoordinator, group: ClassicGroup, partition: int, look: Look) -> Group:
+    members: list[Member] = [
+        {
+            "member_id": member.member_id,
+            "instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "host": member.client_host.lstrip("/"),
+            "epoch": group.generation_id,
+            "state": "joining" if member.awaiting_join else "syncing" if member.awaiting_sync else "member",
+        }
+        for member in list(group.members.by_id.values())
+    ]
+    since = group.state_timestamp_ms
+    return {
+        "group_id": group.group_id,
+        "type": "classic",
+        "state": group.state.value,
+        "protocol_type": group.protocol_type or "",
+        "protocol": group.protocol_name or "",
+        "generation": group.generation_id,
+        "leader": group.members.leader_id or "",
+        "coordinator_partition": partition,
+        "since_ms": -1 if since is None else max(0, look.wall_ms - since),
+        "members": look.some(members),
+        "sentence": classic_sentence(group, look.wall_ms, coordinator.initial_delay_ms),
+    }
+
+
+def _consumer(group: ConsumerGroup, partition: int, look: Look) -> Group:
+    members: list[Member] = [
+        {
+            "member_id": member.member_id,
+            "instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "host": member.client_host.lstrip("/"),
+            "epoch": member.epoch,
+            "state": member.state.name.lower(),
+        }
+        for member in list(group.members.values())
+    ]
+    return {
+        "group_id": group.group_id,
+        "type": "consumer",
+        "state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "protocol": "",
+        "generation": group.epoch,
+        "leader": "",
+        "coordinator_partition": partition,
+        "since_ms": -1,
+        "members": look.some(members),
+        "sentence": consumer_sentence(group),
+    }
+
+
+def transactions(coordinator: TransactionCoordinator, look: Look) -> Listed:
+    """The transactions under way, oldest first."""
+    found = [(transactional_id, data) for transactional_id, data in coordinator.look() if data.state in UNDER_WAY]
+    found.sort(key=lambda item: item[1].start_ms)
+    told: list[Transaction] = [
+        {
+            "transactional_id": transactional_id,
+            "state": data.state.value,
+            "producer_id": data.producer_id,
+            "producer_epoch": data.producer_epoch,
+            "age_ms": max(0, look.wall_ms - data.start_ms) if data.start_ms >= 0 else -1,
+            "timeout_ms": data.timeout_ms,
+            "partitions": [str(tp) for tp in sorted(data.partitions)[: look.limit]],
+        }
+        for transactional_id, data in found[: look.limit]
+    ]
+    return look.some(told, len(found))

@@ -1,0 +1,52 @@
+"""One look into a process: when, how much is told, of what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from barnabas.common.clock import NS_PER_MS, Clock
+from barnabas.common.live_shape import LIMIT_DEFAULT, LIMIT_MAX, Listed
+
+T = TypeVar("T")
+
+_ALWAYS: Final = frozenset({"schema", "at_ms", "node"})
+
+
+class Look(NamedTuple):
+    """See `live_shape` for the parameters."""
+
+    now_ns: int
+    now_ms: int  # of the same clock
+    wall_ms: int
+    limit: int = LIMIT_DEFAULT
+    topic: str | None = None
+    group: str | None = None
+    sections: frozenset[str] = frozenset()  # none: all
+
+    @classmethod
+    def of(cls, query: Mapping[str, str], clock: Clock) -> Look:
+        """Read the query; what makes no sense counts as not given."""
+        now_ns = clock.monotonic_ns()
+        limit = query.get("limit", "")
+        return cls(
+            now_ns,
+            now_ns // NS_PER_MS,
+            clock.wall_ms(),
+            max(1, min(LIMIT_MAX, int(limit))) if limit.isascii() and limit.isdigit() else LIMIT_DEFAULT,
+            query.get("topic") or None,
+            query.get("group") or None,
+            frozenset(name for name in query.get("section", "").split(",") if name),
+        )
+
+    def wants(self, section: str) -> bool:
+        """Whether a key of the answer is asked for."""
+        return not self.sections or section in self.sections or section in _ALWAYS
+
+    def ms_since(self, ns: int) -> float:
+        """Milliseconds since a monotonic time, to the microsecond."""
+        return round(max(0, self.now_ns - ns) / NS_PER_MS, 3)
+
+    def some(self, items: Sequence[T], total: int | None = None) -> Listed:
+        """The first items, and how many there are."""
+        return {"total": len(items) if total is None else total, "items": list(items[: self.limit])}

@@ -1,0 +1,109 @@
+"""Partitions, as their leader or a follower sees them, and the threads that copy them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.common.ids import uuid_to_string
+from barnabas.common.live_shape import Fetcher, Listed, Partition, Replica
+from broker.metadata_cache import INTERNAL_TOPICS
+from broker.replication.isr import UNKNOWN_OFFSET, ReplicaState
+
+if TYPE_CHECKING:
+    from broker.live.look import Look
+    from broker.replication.fetchers import ReplicaFetchers
+    from broker.replication.partition import Partition as Held
+    from broker.replication.replica_manager import ReplicaManager
+    from broker.storage.log import Log
+    from metrics.registry import Registry
+
+
+def partitions(manager: ReplicaManager, fetchers: ReplicaFetchers, look: Look) -> Listed:
+    """Those in trouble first, then by name; internal topics last."""
+    held = [p for p in manager.partitions() if look.topic in (None, p.tp.topic)]
+    held.sort(key=lambda p: (not p.is_under_replicated(), p.tp.topic in INTERNAL_TOPICS, p.tp))
+    lags = {tp: lag for fetcher in fetchers.fetchers() for tp, lag in list(fetcher.lags.items())}
+    told = [
+        partition(manager, p, log, lags.get(p.tp), look)
+        for p in held[: look.limit]
+        if (log := p.log) is not None  # Why: without one it was added just now
+    ]
+    return look.some(told, len(held))
+
+
+def partition(manager: ReplicaManager, held: Held, log: Log, lag: int | None, look: Look) -> Partition:
+    """One partition."""
+    role = held.role
+    info = manager.metadata_cache.snapshot.partition(held.tp)
+    isr = role.isr if role.is_leader else frozenset(info.isr if info is not None else ())
+    end = log.log_end_offset
+    return {
+        "topic": held.tp.topic,
+        "partition": held.tp.partition,
+        "topic_id": uuid_to_string(held.topic_id),
+        "role": "leader" if role.is_leader else "follower",
+        "leader": role.leader_id,
+        "leader_epoch": role.leader_epoch,
+        "partition_epoch": role.partition_epoch,
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": end,
+        "high_watermark": log.high_watermark,
+        "last_stable_offset": log.last_stable_offset,
+        "size_bytes": log.size_in_bytes,
+        "segments": log.num_segments,
+        "isr": sorted(isr),
+        "joining": sorted(role.maximal_isr - role.isr),
+        "min_isr": held.effective_min_isr(),
+        "is_isr_change_in_flight": role.is_isr_change_in_flight,
+        "replica_ids": list(role.replicas),
+        "replicas": _replicas(manager, held, log, end, look) if role.is_leader else [],
+        "fetch_lag": None if role.is_leader else lag,
+    }
+
+
+def _replicas(manager: ReplicaManager, held: Held, log: Log, end: int, look: Look) -> list[Replica]:
+    isr, alive = held.role.isr, manager.metadata_cache.snapshot.brokers
+    known = {follower.broker_id: follower for follower in held.followers}
+    told: list[Replica] = []
+    for broker_id in held.role.replicas:
+        is_leader = broker_id == manager.broker_id
+        state = known.get(broker_id, ReplicaState(broker_id))
+        reached = end if is_leader else state.log_end_offset
+        is_known = not is_leader and reached != UNKNOWN_OFFSET
+        told.append(
+            {
+                "broker": broker_id,
+                "is_leader": is_leader,
+                "is_in_sync": broker_id in isr,
+                "is_alive": is_leader or broker_id in alive,
+                "log_end_offset": reached,
+                "log_start_offset": log.log_start_offset if is_leader else state.log_start_offset,
+                "lag": max(0, end - reached) if reached != UNKNOWN_OFFSET else -1,
+                "last_fetch_ms": max(0, look.now_ms - state.last_fetch_ms) if is_known else -1,
+                "last_caught_up_ms": max(0, look.now_ms - state.last_caught_up_ms) if is_known else -1,
+            }
+        )
+    return told
+
+
+def fetchers(all_: ReplicaFetchers, registry: Registry) -> list[Fetcher]:
+    """Every fetcher thread."""
+    told: list[Fetcher] = []
+    with registry.scraping:
+        now_s = registry.now_s()
+        for fetcher in all_.fetchers():
+            fetches, rates = fetcher.fetches.snapshot(now_s)
+            told.append(
+                {
+                    "name": f"ReplicaFetcherThread-{fetcher.index}-{fetcher.leader_id}",
+                    "leader": fetcher.leader_id,
+                    "is_alive": not fetcher.is_dead(),
+                    "partitions": fetcher.partition_count(),
+                    "failed": len(fetcher.failed),
+                    "max_lag": fetcher.max_lag(),
+                    "fetches": fetches,
+                    "bytes_in": fetcher.bytes_in.count,
+                    "per_second": round(rates.one_minute, 2),
+                }
+            )
+    return told

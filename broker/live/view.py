@@ -1,0 +1,92 @@
+"""A broker's /live.json: every part, put together.
+
+Threads: the page's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.common.live_shape import SCHEMA, BrokerLive, Node
+from broker.apis.table import TABLE
+from broker.broker_metrics import software_version
+from broker.live import groups, network, partitions
+from broker.live.look import Look
+from broker.live.network import Rooms
+from broker.live.peers import peers
+from broker.live.requests import RequestViews
+from broker.live.waiting import Elsewhere, purgatories
+from metrics.http import Page
+
+if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
+    from broker.broker_server import BrokerServer
+
+JSON: Final = "application/json; charset=utf-8"
+HEADERS: Final = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
+
+Section = Callable[[Look], Any]
+
+
+class BrokerView:
+    """Looks into a broker that has been built."""
+
+    def __init__(self, server: BrokerServer, clock: Clock) -> None:
+        views = RequestViews(TABLE, server.request_log)
+        rooms = Rooms(server.sockets, server.handlers, views, server.registry)
+        manager, groups_of, transactions_of = (
+            server.replica_manager, server.group_coordinator, server.transaction_coordinator
+        )  # fmt: skip
+        elsewhere = Elsewhere(groups_of, transactions_of, views)
+        all_purgatories = server.all_purgatories()
+        self._server = server  # fixed before start
+        self._clock = clock  # fixed before start
+        self._started_ms = clock.monotonic_ms()  # fixed before start
+        self._sections: dict[str, Section] = {  # fixed before start
+            "schema": lambda _look: SCHEMA,
+            "at_ms": lambda look: look.wall_ms,
+            "node": self._node,
+            "acceptors": lambda _look: network.acceptors(rooms),
+            "processors": lambda look: network.processors(rooms, look),
+            "request_queue": lambda look: network.request_queue(rooms, look),
+            "handlers": lambda look: network.handlers(rooms, look),
+            "purgatories": lambda look: purgatories(all_purgatories, views, look),
+            "elsewhere": lambda look: elsewhere.told(network.in_progress(rooms), look),
+            "requests": views.done,
+            "partitions": lambda look: partitions.partitions(manager, server.fetchers, look),
+            "fetchers": lambda _look: partitions.fetchers(server.fetchers, server.registry),
+            "groups": lambda look: groups.groups(groups_of, look),
+            "transactions": lambda look: groups.transactions(transactions_of, look),
+        }
+
+    def look(self, query: Mapping[str, str]) -> BrokerLive:
+        """What is in the broker now, as far as the query asks for it (then keys are missing)."""
+        look = Look.of(query, self._clock)
+        told: Any = {name: tell(look) for name, tell in self._sections.items() if look.wants(name)}
+        answer: BrokerLive = told
+        return answer
+
+    def page(self, query: Mapping[str, str]) -> Page:
+        """The same as a page."""
+        return json_page(self.look(query))
+
+    def _node(self, look: Look) -> Node:
+        server = self._server
+        return {
+            "id": server.broker_id,
+            "role": "broker",
+            "state": server.lifecycle.state.name.lower(),
+            "epoch": server.lifecycle.epoch,
+            "cluster_id": server.cluster_id,
+            "controller_id": server.metadata_cache.snapshot.controller_id,
+            "version": software_version(),
+            "up_ms": look.now_ms - self._started_ms,
+            "peers": peers(server.config.barnabas_live_peers, "broker", server.broker_id),
+        }
+
+
+def json_page(told: Mapping[str, Any]) -> Page:
+    """The page of an answer."""
+    return Page(json.dumps(told, separators=(",", ":")).encode(), JSON, headers=HEADERS)
