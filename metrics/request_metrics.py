@@ -37,6 +37,7 @@ _ROWS: Final = (
     c.RESPONSE_BYTES,
 )
 _TIMES: Final = 7
+STATIONS: Final = 6  # the times but for the total
 # Places in a Record.
 LOCAL: Final = 1
 THROTTLE: Final = 3
@@ -215,6 +216,19 @@ class RequestMetrics:
             digest = recorder.digest
             counts[ident, name] = counts.get((ident, name), 0) + digest.requests + len(digest.pending)
         return counts
+
+    def spent_ms(self) -> dict[str, list[float]]:
+        """Return how long they were at each of the six stations, by name (of a Fetch: whose); any thread."""
+        spent: dict[str, list[float]] = {}
+        for (_, name, _), recorder in list(self._recorders.items()):
+            digest = recorder.digest
+            columns: list[tuple[Any, ...]] = list(zip(*digest.pending[:], strict=True))  # none: nothing is pending
+            sums = spent.setdefault(name, [0.0] * STATIONS)
+            for index in range(STATIONS):
+                sums[index] += digest.cells[index][SUM]
+                if columns:
+                    sums[index] += sum([max(0, ns) for ns in columns[index]]) / NS_PER_MS
+        return spent
 
     # For the scrape, whose numbers are all of one moment: that of `_look`
 

@@ -7,6 +7,7 @@ to another moment than its neighbour (nothing is stopped for the look) may disag
 Query parameters
     limit=50        how many items of a list are told, at most (1 to 1000); each list tells its `total` beside them
     topic=NAME      of partitions, and of what waits in purgatories: only this topic's
+    partition=N     of partitions: only those of this number
     group=ID        of groups: only this one
     section=A,B     only these keys of `BrokerLive` or `ControllerLive` (`at_ms` and `node` always); others are left out
 
@@ -220,6 +221,7 @@ class Partition(TypedDict):
     isr: list[int]  # a follower tells what the controller pushed
     joining: list[int]  # proposed for the ISR, not accepted yet
     min_isr: int
+    lag_max_ms: int  # replica.lag.time.max.ms: a follower that was not caught up for so long leaves the ISR
     is_isr_change_in_flight: bool
     replica_ids: list[int]  # in order of assignment
     replicas: list[Replica]  # on the leader; empty on a follower
@@ -294,6 +296,7 @@ class Requests(TypedDict):
     """Requests that are done."""
 
     finished: dict[str, int]  # since the start, by API; a Fetch is FetchConsumer or FetchFollower
+    spent_ms: dict[str, dict[str, float]]  # by them, since the start, by API and station
     slow: list[RequestShape]  # the slowest that were seen in the last minutes, slowest first
     recent: list[RequestShape]  # what the ring holds, newest first
     errors: list[FailedShape]  # newest first

@@ -21,6 +21,7 @@ class Look(NamedTuple):
     wall_ms: int
     limit: int = LIMIT_DEFAULT
     topic: str | None = None
+    partition: int | None = None
     group: str | None = None
     sections: frozenset[str] = frozenset()  # none: all
 
@@ -28,13 +29,14 @@ class Look(NamedTuple):
     def of(cls, query: Mapping[str, str], clock: Clock) -> Look:
         """Read the query; what makes no sense counts as not given."""
         now_ns = clock.monotonic_ns()
-        limit = query.get("limit", "")
+        limit, partition = query.get("limit", ""), query.get("partition", "")
         return cls(
             now_ns,
             now_ns // NS_PER_MS,
             clock.wall_ms(),
-            max(1, min(LIMIT_MAX, int(limit))) if limit.isascii() and limit.isdigit() else LIMIT_DEFAULT,
+            max(1, min(LIMIT_MAX, int(limit))) if _is_number(limit) else LIMIT_DEFAULT,
             query.get("topic") or None,
+            int(partition) if _is_number(partition) else None,
             query.get("group") or None,
             frozenset(name for name in query.get("section", "").split(",") if name),
         )
@@ -50,3 +52,7 @@ class Look(NamedTuple):
     def some(self, items: Sequence[T], total: int | None = None) -> Listed:
         """The first items, and how many there are."""
         return {"total": len(items) if total is None else total, "items": list(items[: self.limit])}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 def partitions(manager: ReplicaManager, fetchers: ReplicaFetchers, look: Look) -> Listed:
     """Those in trouble first, then by name; internal topics last."""
-    held = [p for p in manager.partitions() if look.topic in (None, p.tp.topic)]
+    held = [
+        p for p in manager.partitions() if look.topic in (None, p.tp.topic) and look.partition in (None, p.tp.partition)
+    ]
     held.sort(key=lambda p: (not p.is_under_replicated(), p.tp.topic in INTERNAL_TOPICS, p.tp))
     lags = {tp: lag for fetcher in fetchers.fetchers() for tp, lag in list(fetcher.lags.items())}
     told = [
@@ -54,6 +56,7 @@ def partition(manager: ReplicaManager, held: Held, log: Log, lag: int | None, lo
         "isr": sorted(isr),
         "joining": sorted(role.maximal_isr - role.isr),
         "min_isr": held.effective_min_isr(),
+        "lag_max_ms": manager.config.replica_lag_time_max_ms,
         "is_isr_change_in_flight": role.is_isr_change_in_flight,
         "replica_ids": list(role.replicas),
         "replicas": _replicas(manager, held, log, end, look) if role.is_leader else [],

@@ -85,6 +85,10 @@ class RequestViews:
         ]
         return {
             "finished": counts,
+            "spent_ms": {
+                name: {station: round(ms, 3) for station, ms in zip(STATIONS, spent, strict=True)}
+                for name, spent in self._log.metrics.spent_ms().items()
+            },
             "slow": slow[: look.limit],
             "recent": [self._finished(slow, look) for slow in ring[::-1][: look.limit]],
             "errors": errors[::-1][: look.limit],

@@ -1,0 +1,27 @@
+"""What is told of finished requests between two scrapes."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.common.clock import FakeClock
+from metrics.registry import Registry
+from metrics.request_metrics import FULL, RequestMetrics
+
+NS_PER_MS = 1_000_000
+
+
+@pytest.mark.parametrize("count", [0, 1, FULL - 1, FULL, FULL + 1])
+def test_counts_and_times_are_those_of_all_requests_so_far(count: int) -> None:
+    """Whether their thread has digested them or not."""
+    metrics = RequestMetrics(Registry(FakeClock()))
+    for _ in range(count):
+        metrics.record("Produce", 12, (1 * NS_PER_MS, 2 * NS_PER_MS, 3 * NS_PER_MS, 0, 4 * NS_PER_MS, -5), 10)
+    metrics.record("Fetch", 17, (NS_PER_MS, 0, 0, 0, 0, 0), 10, is_follower=True)
+    metrics.record("Fetch", 16, (NS_PER_MS, 0, 0, 0, 0, 0), 10, is_follower=True)
+    finished = {name: number for (_, name), number in metrics.finished().items()}
+    assert finished == {"FetchFollower": 2} | ({"Produce": count} if count else {})
+    spent = metrics.spent_ms()
+    assert spent["FetchFollower"] == [2, 0, 0, 0, 0, 0]
+    if count:
+        assert spent["Produce"] == pytest.approx([count, 2 * count, 3 * count, 0, 4 * count, 0])
