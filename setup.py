@@ -22,6 +22,7 @@ COMPILED = (
     "barnabas/protocol/records/batch.py",
     "barnabas/protocol/records/varint.py",
     "barnabas/protocol/records/walk.py",
+    "broker/answers.py",
     "broker/apis/k00_produce.py",
     "broker/connection.py",
     "broker/error_codes.py",

@@ -3,8 +3,12 @@
 Rules
 1. An acceptor never reads what a client sends.
 2. A connection is counted by the quotas before it is handed on; from then on its processor must release it.
-3. Processors are served in turn. One whose inbox is full is passed over; when all are full, the acceptor waits for the
-   last: clients then wait in the kernel's backlog.
+3. A processor is given `block` connections (barnabas.connections.per.processor) before the next one gets any, and then
+   all are served in turn, as Kafka always does. With a global interpreter lock threads that wake for a few connections
+   each only hand the lock around: many small requests are answered quicker by one. What moves large pieces is mostly
+   the kernel's work, which several threads do at a time: such connections are dealt in turn after all (`deal`).
+4. One whose inbox is full is passed over; when all are full, the acceptor waits for the last: clients then wait in the
+   kernel's backlog.
 
 Threads: the acceptor's own, but for `resize`, `start`, `begin_shutdown` and `join`, which the server calls.
 Source: Kafka's SocketServer.Acceptor (4.3).
@@ -54,6 +58,7 @@ class Acceptor:
         *,
         thread_prefix: str = "data-plane",
         send_buffer_bytes: int = net.DEFAULT_BUFFER_SIZE,
+        block: int = 1,
     ) -> None:
         # Fixed before start.
         self.listener_name = listener_name
@@ -65,6 +70,7 @@ class Acceptor:
         self._blocked = blocked
         self._make_processor = make_processor
         self._send_buffer_bytes = send_buffer_bytes
+        self._block = block
         self._selector = selectors.DefaultSelector()
         self._stop_receiver, self._stop_sender = socket.socketpair()
         self._thread = ServiceThread(
@@ -75,7 +81,7 @@ class Acceptor:
         self._is_running = True  # cleared by `begin_shutdown`
         self._lock = threading.Lock()  # a leaf
         self._processors: list[Processor] = []  # guarded by: _lock
-        self._next_index = 0  # owner: acceptor
+        self._next_index = 0  # guarded by: _lock
 
     @property
     def processors(self) -> list[Processor]:
@@ -90,11 +96,20 @@ class Acceptor:
             removed = self._processors[count:]
             del self._processors[count:]
             added = [self._make_processor() for _ in range(count - len(self._processors))]
+            if self._block > 1:
+                for processor in added:
+                    processor.deal = self.deal
             self._processors += added
         if self._thread.is_alive():
             for processor in added:
                 processor.start()
         return removed
+
+    def deal(self) -> Processor:
+        """Return the processor whose turn it is."""
+        with self._lock:
+            self._next_index += 1
+            return self._processors[(self._next_index - 1) % len(self._processors)]
 
     def start(self) -> None:
         """Start the processors, then accept."""
@@ -175,9 +190,12 @@ class Acceptor:
 
     def _assign(self, accepted: Accepted) -> None:
         processors = self.processors
+        if self._block > 1:
+            for processor in processors:
+                if processor.load() < self._block and processor.offer(accepted):
+                    return
         for last in range(len(processors) - 1, -1, -1):
-            processor = processors[self._next_index % len(processors)]
-            self._next_index += 1
+            processor = self.deal()
             if processor.offer(accepted):
                 return
             if last == 0:

@@ -4,21 +4,19 @@ Rules
 1. An API never sends and never calls back. It returns an `Answer`; `handlers` acts on it, in one place.
 2. `Reply` and `NoReply` end a request, `Close` ends its connection too, `Park` leaves it to a `DelayedOperation`.
 
-Threads: values, made by one handler thread and read by the same.
+Threads: values, made by one handler thread and read by the same; plain classes, since each request makes one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from broker.purgatory import DelayedOperation, Purgatory
 
 
-@dataclass(slots=True)  # Why not frozen: a frozen one takes three times as long to make, and each request makes one
 class Reply:
     """Send this message.
 
@@ -26,26 +24,32 @@ class Reply:
     that name is for the API to set. `close_after` closes the connection once the answer is out.
     """
 
-    message: Message
-    throttle_time_ms: int = 0
-    close_after: bool = False
+    __slots__ = ("close_after", "message", "throttle_time_ms")
+
+    def __init__(self, message: Message, throttle_time_ms: int = 0, close_after: bool = False) -> None:
+        self.message = message
+        self.throttle_time_ms = throttle_time_ms
+        self.close_after = close_after
 
 
-@dataclass(slots=True, frozen=True)
 class NoReply:
     """Send nothing (a produce with acks=0); the connection goes on with its next request."""
 
-    throttle_time_ms: int = 0
+    __slots__ = ("throttle_time_ms",)
+
+    def __init__(self, throttle_time_ms: int = 0) -> None:
+        self.throttle_time_ms = throttle_time_ms
 
 
-@dataclass(slots=True, frozen=True)
 class Close:
     """Close the connection: the only way to tell a client of an error where no answer may be sent."""
 
-    reason: str = ""
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
 
 
-@dataclass(slots=True, frozen=True)
 class Park:
     """Answer later, when `operation` completes.
 
@@ -53,11 +57,16 @@ class Park:
     its owner completes.
     """
 
-    operation: DelayedOperation
-    purgatory: Purgatory | None = None
-    keys: Sequence[Hashable] = ()
+    __slots__ = ("keys", "operation", "purgatory")
+
+    def __init__(
+        self, operation: DelayedOperation, purgatory: Purgatory | None = None, keys: Sequence[Hashable] = ()
+    ) -> None:
+        self.operation = operation
+        self.purgatory = purgatory
+        self.keys = keys
 
 
 Answer: TypeAlias = Reply | NoReply | Close | Park
 
-NO_REPLY = NoReply()
+NO_REPLY: Final = NoReply()

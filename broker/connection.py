@@ -126,7 +126,9 @@ class Connection:
         "frames",
         "is_closed",
         "is_hung_up",
+        "is_large",
         "is_muted",
+        "is_to_be_dealt",
         "last_active_ns",
         "may_have_input",
         "muted_until_ns",
@@ -152,6 +154,8 @@ class Connection:
         self.may_have_input = False  # an edge came that was not read to its end
         self.is_hung_up = False  # the client sends no more: the stream ends after what is there
         self.is_closed = False
+        self.is_large = False  # it has moved a large piece
+        self.is_to_be_dealt = False  # it may change its processor before its next request
         self.last_active_ns = 0
         self.client_software: tuple[str, str] | None = None  # name and version, once ApiVersions told them
 

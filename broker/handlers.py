@@ -122,7 +122,8 @@ class Dispatcher:
         if api is None:
             raise RefusedError(f"API key {header.api_key} is not served here")
         version = header.api_version
-        if not api.supports(version):
+        low, high = api.versions
+        if not low <= version <= high:
             if api.key != API_VERSIONS_KEY:
                 raise RefusedError(f"{api.name} v{version} is not served here")
             # The body is of an unknown version too; the API looks at the header and answers UNSUPPORTED_VERSION.

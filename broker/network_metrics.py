@@ -140,6 +140,16 @@ class ProcessorMetrics:
         self._closed.record()
         self._add(software or UNKNOWN_SOFTWARE, -1)
 
+    def joined(self, software: Software | None) -> None:
+        """A connection came from another processor."""
+        self.connection_count += 1
+        self._add(software or UNKNOWN_SOFTWARE, 1)
+
+    def left(self, software: Software | None) -> None:
+        """A connection went to another processor."""
+        self.connection_count -= 1
+        self._add(software or UNKNOWN_SOFTWARE, -1)
+
     def identified(self, before: Software | None, software: Software) -> None:
         """A client told what it is."""
         self._add(before or UNKNOWN_SOFTWARE, -1)

@@ -10,6 +10,8 @@ Rules
 3. Whatever a client does wrong ends its own connection, with one line in the log.
 4. The processor may wait in one place besides its selector: for room in the request queue. Response queues never block,
    so handlers go on and make that room.
+5. A connection changes its processor at most once, between two requests: when it turns out to move large pieces
+   (`LARGE_BYTES`), it is dealt in turn (acceptors.py, rule 3 says why).
 
 Threads: each processor is one; the acceptor fills its `inbox`, anyone its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
@@ -42,6 +44,8 @@ from broker.selector import BROKEN, HUNG_UP, READABLE, WRITABLE, EdgeSelector
 from broker.transport import Anonymous, PlainTransport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.connection_quotas import ConnectionQuotas
     from broker.request_log import RequestLog
 
@@ -51,6 +55,7 @@ INBOX_SIZE: Final = 20
 SCRATCH_BYTES: Final = 64 * 1024
 SLEEP_S_MAX: Final = 1.0
 CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
+LARGE_BYTES: Final = 64 * 1024  # a request with its response
 UNLIMITED_IDLE: Final = -1
 
 _SEND_AND_CLOSE: Final = Action.SEND_AND_CLOSE  # Why: looked up for every response
@@ -115,12 +120,13 @@ class Processor:
         self._now_ns = clock.monotonic_ns
         self._selector = EdgeSelector()
         self.responses = ResponseQueue(self._selector.wake)
-        self.inbox: queue.Queue[Accepted] = queue.Queue(INBOX_SIZE)
+        self.inbox: queue.Queue[Accepted | Connection] = queue.Queue(INBOX_SIZE)
         self._owner = ThreadOwner()
         self._service = ServiceThread(thread_name, f"net-{settings.listener_name[:8]}-{processor_id}", self.run)
         # Set by others.
         self._is_running = True  # cleared by `begin_shutdown`
         self._is_reading = True  # cleared by `stop_reading`
+        self.deal: Callable[[], Processor] = lambda: self  # set before start; whose turn it is
         # owner: processor
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._ready: list[Request] = []  # read in this turn, not queued yet
@@ -136,14 +142,20 @@ class Processor:
     def start(self) -> None:
         self._service.start()
 
-    def offer(self, accepted: Accepted, timeout_s: float = 0) -> bool:
-        """Hand an accepted socket over; false when the inbox is full and stays so for `timeout_s`."""
+    def offer(self, accepted: Accepted | Connection, timeout_s: float = 0) -> bool:
+        """Hand an accepted socket, or another processor's connection, over; false when the inbox is full and stays so
+        for `timeout_s`.
+        """
         try:
             self.inbox.put(accepted, timeout_s > 0, timeout_s or None)
         except queue.Full:
             return False
         self.responses.interrupt()
         return True
+
+    def load(self) -> int:
+        """Return how many connections it has, or will have."""
+        return len(self._connections) + self.inbox.qsize()
 
     def stop_reading(self) -> None:
         """Read no more requests; those in progress are still answered."""
@@ -209,8 +221,11 @@ class Processor:
                 return
             self._register(accepted)
 
-    def _register(self, accepted: Accepted) -> None:
+    def _register(self, accepted: Accepted | Connection) -> None:
         assert self._owner.is_current()
+        if isinstance(accepted, Connection):
+            self._adopt(accepted)
+            return
         settings = self._settings
         sock = accepted.sock
         local = sock.getsockname()
@@ -234,6 +249,25 @@ class Processor:
         self._connections[connection.fd] = connection
         self._selector.register(connection.fd, 0)
         self.metrics.opened()
+
+    def _adopt(self, connection: Connection) -> None:
+        """Take over a connection that another processor had (rule 5)."""
+        self._connections[connection.fd] = connection
+        self._selector.register(connection.fd, 0)
+        self.metrics.joined(connection.client_software)
+        self._unmute(connection)
+
+    def _hand_over(self, connection: Connection) -> bool:
+        """Give a connection that is between two requests to the processor whose turn it is, if that is another."""
+        other = self.deal()
+        if other is self:
+            return False
+        del self._connections[connection.fd]
+        self._selector.unregister(connection.fd)
+        self.metrics.left(connection.client_software)
+        if not other.offer(connection):
+            self._adopt(connection)
+        return True
 
     def _send_responses(self) -> None:
         """Begin to send everything that was answered."""
@@ -288,6 +322,8 @@ class Processor:
         connection.request = None
         request.sent_ns = connection.last_active_ns = self._now_ns()
         self._request_log.completed(request)
+        if not connection.is_large and request.size_bytes + request.response_size_bytes >= LARGE_BYTES:
+            connection.is_large = connection.is_to_be_dealt = True
 
     def _unmute(self, connection: Connection) -> None:
         """Let the connection's next request in, unless its client must wait (rule 2)."""
@@ -296,6 +332,10 @@ class Processor:
                 return
             connection.muted_until_ns = 0
         connection.is_muted = False
+        if connection.is_to_be_dealt:
+            connection.is_to_be_dealt = False
+            if self._hand_over(connection):
+                return
         if connection.may_have_input or not connection.frames.is_at_boundary():
             self._read(connection)
 
@@ -343,7 +383,7 @@ class Processor:
                 continue
             if event & WRITABLE and connection.outgoing is not None:
                 self._send(connection)
-            if event & READABLE and not connection.is_closed:
+            if event & READABLE and connections.get(fd) is connection:  # not closed or handed over meanwhile
                 connection.may_have_input = True
                 if event & HUNG_UP:
                     connection.is_hung_up = True
@@ -393,7 +433,11 @@ class Processor:
         now_ns = self._now_ns()
         while self._throttled and self._throttled[0][0] <= now_ns:
             _, _, connection = heapq.heappop(self._throttled)
-            if not connection.is_closed and connection.is_muted and connection.request is None:
+            if (
+                self._connections.get(connection.fd) is connection
+                and connection.is_muted
+                and connection.request is None
+            ):
                 self._unmute(connection)
         if now_ns < self._chores_due_ns:
             return

@@ -25,7 +25,7 @@ from broker.acceptor import Acceptor
 from broker.connection_quotas import UNLIMITED, ConnectionQuotas
 from broker.network_metrics import ProcessorMetrics, register_accept_rates
 from broker.processors import Processor, ProcessorSettings
-from broker.request_channel import RequestChannel
+from broker.request_channel import HAS_GLOBAL_LOCK, RequestChannel
 from metrics import catalogue
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ class SocketServer:
             lambda: self._make_processor(listener),
             thread_prefix=self._thread_prefix,
             send_buffer_bytes=config.socket_send_buffer_bytes,
+            block=config.barnabas_connections_per_processor if HAS_GLOBAL_LOCK else 1,
         )
         self.acceptors[listener.name] = acceptor
         acceptor.resize(int(limits.get("num.network.threads", config.num_network_threads)))

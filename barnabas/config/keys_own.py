@@ -14,6 +14,10 @@ OWN_ROWS: tuple[Key, ...] = (
         "auto keeps a broker's network threads and request handlers on one core unless large batches move, which is "
         "quicker where the interpreter has a global lock; none never does.",
         honoured=True),
+    Key("barnabas.connections.per.processor", INT, 64, LOW, at_least(1),
+        "A network thread is given so many connections before the next one gets any, which is quicker where the "
+        "interpreter has a global lock; those that move large pieces are dealt in turn. 1 deals all in turn, as Kafka.",
+        honoured=True),
     Key("barnabas.live.peers", LIST, (), LOW, PAGE_ADDRESSES,
         "Where the live pages of the cluster's processes are, for the switch between them: ROLE-ID=HOST:PORT, ..., for "
         "example broker-0=127.0.0.1:9404. barnabas up sets it.",

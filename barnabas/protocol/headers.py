@@ -13,7 +13,7 @@ Source: Kafka's ApiMessageType and RequestHeader (4.3.1; 3.9 for ControlledShutd
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.protocol.api_keys import ROWS, ApiKey
 from barnabas.protocol.errors import EncodeError, MalformedMessageError
@@ -34,14 +34,33 @@ _CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
 _FLEXIBLE_FROM: Final = {int(key): row.flexible_from for key, row in ROWS.items()}
 
 
-class RequestHeader(NamedTuple):
+class RequestHeader:
     """What starts each request."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None = None
-    unknown_tagged_fields: TaggedFields = ()
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "unknown_tagged_fields")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None = None,
+        unknown_tagged_fields: TaggedFields = (),
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.unknown_tagged_fields = unknown_tagged_fields
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RequestHeader) and self._values() == other._values()
+
+    def __repr__(self) -> str:
+        return f"RequestHeader{self._values()!r}"
+
+    def _values(self) -> tuple[object, ...]:
+        return self.api_key, self.api_version, self.correlation_id, self.client_id, self.unknown_tagged_fields
 
 
 def request_header_version(api_key: int, version: int) -> int:

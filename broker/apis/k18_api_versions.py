@@ -27,6 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import k18_api_versions as wire
 from broker.answers import Answer, Reply
 from broker.apis.api import Api, Table
@@ -55,10 +56,11 @@ def make_api(table: Callable[[], Table], finalized: Callable[[Any], FinalizedFea
 
 def answer(request: Request, table: Table, finalized: FinalizedFeatures) -> Answer:
     """Answer one request."""
-    version = request.header.api_version
+    header = request.header
+    version = header.api_version
     if not VERSIONS[0] <= version <= VERSIONS[1]:
         # The answer shall be encoded, and be counted, in the one version that every client reads.
-        request.header = request.header._replace(api_version=0)
+        request.header = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id)
         response = wire.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=api_keys(table))
         return Reply(response)
     if version >= 3:

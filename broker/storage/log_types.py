@@ -59,15 +59,30 @@ class RecordValidationError(ApiError):
         self.record_errors = record_errors
 
 
-class LogOffsetMetadata(NamedTuple):
+class LogOffsetMetadata:
     """An offset and where its batch begins: byte `position` of the segment that starts at `segment_base_offset`.
 
-    A position of -1 says that only the offset is known.
+    A position of -1 says that only the offset is known. A value: nobody changes one.
     """
 
-    offset: int
-    segment_base_offset: int = NO_OFFSET
-    position: int = UNKNOWN_POSITION
+    __slots__ = ("offset", "position", "segment_base_offset")
+
+    def __init__(self, offset: int, segment_base_offset: int = NO_OFFSET, position: int = UNKNOWN_POSITION) -> None:
+        self.offset = offset
+        self.segment_base_offset = segment_base_offset
+        self.position = position
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LogOffsetMetadata) and self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        return f"LogOffsetMetadata{self._values()!r}"
+
+    def _values(self) -> tuple[int, int, int]:
+        return self.offset, self.segment_base_offset, self.position
 
 
 class TimestampOffset(NamedTuple):
@@ -92,19 +107,42 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
-@dataclass(slots=True)
 class LogAppendInfo:
     """What an append did. `log_append_time_ms` is -1 unless the topic stamps records itself."""
 
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    log_start_offset: int
-    record_count: int
-    size_in_bytes: int
-    leader_epoch: int
-    is_duplicate: bool = False
+    __slots__ = (
+        "first_offset",
+        "is_duplicate",
+        "last_offset",
+        "leader_epoch",
+        "log_append_time_ms",
+        "log_start_offset",
+        "max_timestamp",
+        "record_count",
+        "size_in_bytes",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        record_count: int,
+        size_in_bytes: int,
+        leader_epoch: int,
+        is_duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_count = record_count
+        self.size_in_bytes = size_in_bytes
+        self.leader_epoch = leader_epoch
+        self.is_duplicate = is_duplicate
 
 
 @dataclass(slots=True)

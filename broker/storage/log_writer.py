@@ -74,19 +74,20 @@ class LogWriter(LogBase):
         """
         if origin is AppendOrigin.RAFT_LEADER:
             return self._append_given(records, leader_epoch, origin)
+        now_ms = self._clock.wall_ms()
         valid = validate_for_leader(
             records,
             self.config,
             tp=self.topic_partition,
             origin=origin,
-            now_ms=self._clock.wall_ms(),
+            now_ms=now_ms,
             request_version=request_version,
             full=self._full_validation,
         )
         with self._lock:
             self._check_usable_locked()
             try:
-                info = self._append_valid_locked(valid, leader_epoch, origin, transaction_version, guard)
+                info = self._append_valid_locked(valid, leader_epoch, origin, transaction_version, guard, now_ms)
             except OSError as error:
                 raise self._fail(error) from error
         self._maybe_flush()
@@ -114,6 +115,7 @@ class LogWriter(LogBase):
         origin: AppendOrigin,
         transaction_version: int,
         guard: VerificationGuard | None,
+        now_ms: int,
     ) -> LogAppendInfo:
         header, data, config = valid.header, valid.data, self.config
         size = len(data)
@@ -143,7 +145,7 @@ class LogWriter(LogBase):
         _INT32.pack_into(data, LEADER_EPOCH_OFFSET, leader_epoch)
         if leader_epoch >= 0:
             self.leader_epoch_cache.assign(leader_epoch, first)
-        self._write_locked(data, ((size, last, valid.max_timestamp),), first, last)
+        self._write_locked(data, ((size, last, valid.max_timestamp),), first, last, now_ms)
         if changes is not None:
             self._apply_changes_locked(changes, last + 1)
         else:
@@ -268,19 +270,18 @@ class LogWriter(LogBase):
                 self.leader_epoch_cache.assign(header.partition_leader_epoch, header.base_offset)
         sizes = [(header.size_in_bytes, header.last_offset, header.max_timestamp) for _, header in group]
         first, last = group[0][1].base_offset, group[-1][1].last_offset
-        self._write_locked(records[start:end], sizes, first, last)
+        self._write_locked(records[start:end], sizes, first, last, self._clock.wall_ms())
         if changes is not None:
             self._apply_changes_locked(changes, last + 1)
         else:
             self.producer_state.map_end_offset = last + 1
 
     def _write_locked(
-        self, data: bytearray | memoryview, batches: Sequence[tuple[int, int, int]], first: int, last: int
+        self, data: bytearray | memoryview, batches: Sequence[tuple[int, int, int]], first: int, last: int, now_ms: int
     ) -> None:
         """Write batches to the active segment, a new one if they do not belong into it, and publish the new end."""
         segment = self._segments.active
         max_timestamp = max(batch[2] for batch in batches) if len(batches) > 1 else batches[0][2]
-        now_ms = self._clock.wall_ms()
         if segment.should_roll(len(data), max_timestamp, last, now_ms, self.config):
             # Why: offsets of a follower may jump (a compacted log), and a segment reaches 2**31 - 1 above its base.
             segment = self._roll_locked(first)

@@ -26,7 +26,7 @@ Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRec
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
@@ -76,11 +76,14 @@ _CLIENT: Final = AppendOrigin.CLIENT
 _ZSTD: Final = int(CompressionType.ZSTD)
 
 
-class _Walked(NamedTuple):
+class _Walked:
     """The records of a batch, decompressed, and what walking them showed."""
 
-    payload: Buffer
-    summary: RecordsSummary
+    __slots__ = ("payload", "summary")
+
+    def __init__(self, payload: Buffer, summary: RecordsSummary) -> None:
+        self.payload = payload
+        self.summary = summary
 
 
 class ValidBatch:

@@ -18,6 +18,7 @@ import pytest
 from barnabas.common.net import AddressError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatResponse
+from broker.request_channel import HAS_GLOBAL_LOCK
 from metrics import catalogue
 from tests.support.network import (
     FETCH,
@@ -304,6 +305,60 @@ def test_two_thousand_connections_at_once(network: Network, bystander: Client) -
         assert max(by_processor) - min(by_processor) < count // 2
     eventually("they are gone", lambda: network.server.quotas.total() == 1)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def loads(network: Network) -> list[int]:
+    return [processor.load() for processor in network.server.processors()]
+
+
+@pytest.mark.skipif(not HAS_GLOBAL_LOCK, reason="threads that run at the same time are given connections in turn")
+def test_processors_are_filled_one_after_another(network: Network) -> None:
+    with contextlib.ExitStack() as stack:
+        for expected in ([4, 0, 0], [4, 4, 0], [4, 4, 4]):
+            for _ in range(4):
+                assert stack.enter_context(network.client()).heartbeat("ok") == ErrorCode.NONE
+            assert loads(network) == expected
+        for _ in range(6):
+            assert stack.enter_context(network.client()).heartbeat("ok") == ErrorCode.NONE
+        assert loads(network) == [6, 6, 6]
+    eventually("they are gone", lambda: network.server.quotas.total() == 0)
+    assert loads(network) == [0, 0, 0]
+
+
+@pytest.mark.skipif(not HAS_GLOBAL_LOCK, reason="threads that run at the same time are given connections in turn")
+def test_connections_that_move_large_pieces_are_dealt_in_turn(network: Network) -> None:
+    def count() -> list[int]:
+        return [processor.metrics.connection_count for processor in network.server.processors()]
+
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(network.client()) for _ in range(4)]
+        for client in clients:
+            client.heartbeat("ok")
+        assert loads(network) == count() == [4, 0, 0]
+        for client in clients:
+            # What is in the pipeline behind the large piece is read by the processor that has the connection then.
+            client.send(fetch(100_000, 1) + heartbeat("ok", 2) + fetch(100_000, 3) + heartbeat("park:5", 4))
+        for client in clients:
+            for number, key, version in ((1, FETCH, FETCH_VERSION), (2, HEARTBEAT, HEARTBEAT_VERSION)):
+                client.receive(key, version, number)
+            client.receive(FETCH, FETCH_VERSION, 3)
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 4).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert loads(network) == count() == [2, 1, 1]
+    eventually("they are gone", lambda: network.server.quotas.total() == 0)
+    assert loads(network) == count() == [0, 0, 0]
+
+
+def test_where_connections_are_dealt_in_turn_they_stay() -> None:
+    with Network(barnabas_connections_per_processor=1) as network, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(network.client()) for _ in range(4)]
+        for client in clients:
+            client.heartbeat("ok")
+        before = loads(network)
+        assert before == [2, 1, 1]
+        for client in clients[:3]:
+            client.send(fetch(100_000, 1))
+            client.receive(FETCH, FETCH_VERSION, 1)
+        assert loads(network) == before
 
 
 def test_an_address_has_a_limit() -> None:

@@ -162,6 +162,7 @@ def network_config(**changes: Any) -> Any:
         "max_connections": UNLIMITED,
         "max_connections_per_ip": UNLIMITED,
         "max_connections_per_ip_overrides": "",
+        "barnabas_connections_per_processor": 4,
         "max_connection_creation_rate": UNLIMITED,
         "socket_listen_backlog_size": 50,
         "socket_receive_buffer_bytes": 102400,

@@ -64,7 +64,7 @@ def answer(client: socket.socket, correlation_id: int | None = None) -> None:
     """Answer one request, byte by byte."""
     header = read_request(client)
     if correlation_id is not None:
-        header = header._replace(correlation_id=correlation_id)
+        header.correlation_id = correlation_id
     for part in response_parts(header, ApiVersionsResponse(error_code=35)):
         for index in range(len(part)):  # type: ignore[arg-type]
             client.sendall(bytes(part[index : index + 1]))  # type: ignore[index]
