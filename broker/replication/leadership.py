@@ -139,16 +139,16 @@ class Leadership:
     def stop(self, stops: Iterable[tuple[TopicPartition, int, bool]]) -> PartitionErrors:
         """Hold these partitions no more, given as (partition, leader epoch or -2 for deletion, delete its log?)."""
         errors: PartitionErrors = {}
-        stopped: list[TopicPartition] = []
+        stopped: dict[TopicPartition, bool] = {}
         with self._lock:
             for tp, leader_epoch, delete in stops:
                 partition = self._manager.find(tp)
                 if partition is not None and 0 <= leader_epoch < partition.leader_epoch:
                     errors[tp] = ErrorCode.FENCED_LEADER_EPOCH
-                    continue
-                errors[tp] = self._stop_one(tp, delete=delete)
-                stopped.append(tp)
-        self._tell_stopped(stopped)
+                else:
+                    stopped[tp] = delete
+            errors |= self._stop(stopped)
+        self._tell_stopped(list(stopped))
         return errors
 
     def take_offline(self, tps: Iterable[TopicPartition]) -> None:
@@ -189,7 +189,7 @@ class Leadership:
         partition = manager.find(tp)
         if partition is not None and topic_id not in (ZERO_UUID, partition.topic_id):
             log.warning("%s is another topic now: deleting the replica of the old one", tp)
-            self._stop_one(tp, delete=True)
+            self._stop({tp: True})
             partition = None
         if manager.broker_id not in state.replicas:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -244,20 +244,21 @@ class Leadership:
             self.log_dirs.on_log(partition, opened)
         return opened
 
-    def _stop_one(self, tp: TopicPartition, *, delete: bool) -> ErrorCode:
-        self._fetchers.forget([tp])
-        partition = self._manager.remove(tp)
-        if partition is not None:
-            partition.resign()
-            if self.log_dirs is not None:
-                self.log_dirs.on_gone(partition)
-        if delete:
-            try:
-                self._manager.log_manager.delete_log(tp)
-            except (ApiError, OSError) as error:
-                log.error("cannot delete the log of %s: %s", tp, error)
-                return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+    def _stop(self, stopped: Mapping[TopicPartition, bool]) -> PartitionErrors:
+        """Give partitions up, and delete the logs of those that say so; returns an error (or NONE) for each."""
+        errors = dict.fromkeys(stopped, ErrorCode.NONE)
+        self._fetchers.forget(list(stopped))
+        for tp in stopped:
+            partition = self._manager.remove(tp)
+            if partition is not None:
+                partition.resign()
+                if self.log_dirs is not None:
+                    self.log_dirs.on_gone(partition)
+        refused = self._manager.log_manager.delete_logs([tp for tp, delete in stopped.items() if delete])
+        for tp, error in refused.items():
+            log.error("cannot delete the log of %s: %s", tp, error)
+            errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+        return errors
 
     def _delete_strays(self, topics: Sequence[TopicState]) -> None:
         ids = {
@@ -266,12 +267,14 @@ class Leadership:
             for state in states
         }
         log_manager = self._manager.log_manager
+        strays = {}
         for stray in (*log_manager.all_logs(), *log_manager.future_logs()):
             tp = stray.topic_partition
             expected = ids.get(tp)
             if expected is None or (stray.topic_id not in (None, ZERO_UUID) and expected != stray.topic_id):
                 log.warning("deleting stray log %s: its topic is gone or another now", tp)
-                self._stop_one(tp, delete=True)
+                strays[tp] = True
+        self._stop(strays)
 
     # After it
 

@@ -271,6 +271,7 @@ class Log(LogSegmentKeeper):
                 )
             write_partition_metadata(self._fs, f"{self.directory}/{PARTITION_METADATA_FILE}", topic_id)
             self.topic_id = topic_id
+            self.is_settled = False
 
     def remove_expired_producers(self) -> int:
         """Forget producers that were silent for producer.id.expiration.ms."""
@@ -284,7 +285,8 @@ class Log(LogSegmentKeeper):
                 return
             self._closed = True
             if self._failure is None:
-                self.leader_epoch_cache.flush()
+                if self._end.offset:  # see _flush_epochs_later
+                    self.leader_epoch_cache.flush()
                 self.producer_state.take_snapshot()
                 self._segments.active.become_inactive()
             for segment in self._segments:
@@ -292,12 +294,16 @@ class Log(LogSegmentKeeper):
 
     def rename(self, name: str) -> None:
         """Move the directory to another name in the same log directory; readers that have files open go on."""
-        with self._lock, self._disk_errors():
+        with self._flush_lock, self._lock, self._disk_errors():  # a flush finds its files by their names
             self._check_usable_locked()
             self._rename_locked(name)
+            self._fs.fsync_dir(self.directory.rpartition("/")[0])
 
     def rename_for_delete(self) -> str:
-        """Move the directory to a name that marks it for deletion; returns the new path."""
+        """Move the directory to a name that marks it for deletion; returns the new path.
+
+        The log directory is to be fsynced afterwards: by the caller, who may have many to delete.
+        """
         with self._lock, self._disk_errors():
             self._closed = True
             self._rename_locked(delete_dir_name(self.topic_partition))
@@ -307,7 +313,6 @@ class Log(LogSegmentKeeper):
         parent = self.directory.rpartition("/")[0]
         target = f"{parent}/{name}"
         self._fs.rename(self.directory, target)
-        self._fs.fsync_dir(parent)
         self.directory = target
         for segment in self._segments:
             segment.move_to(target)

@@ -16,7 +16,7 @@ from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
-from broker.storage.checkpoints import read_partition_metadata
+from broker.storage.checkpoints import CorruptCheckpointError, is_torn_metadata, read_partition_metadata
 from broker.storage.log_reader import resolve
 from broker.storage.log_types import (
     UNKNOWN_POSITION,
@@ -73,7 +73,7 @@ class LogBase:
         # Replaced whole under _lock, read without it
         self.config = config
         self.directory = directory
-        self.topic_id: bytes | None = read_partition_metadata(fs, f"{directory}/{PARTITION_METADATA_FILE}")
+        self.topic_id = _read_topic_id(fs, f"{directory}/{PARTITION_METADATA_FILE}")
         self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
         self._segments = loaded.segments
@@ -86,6 +86,8 @@ class LogBase:
         self._closed = False
         self.on_flush: Callable[[float], None] | None = None  # set once, by who opened it: told the ms of each flush
         self.is_configured = True  # False: its topic's own settings are not known yet; nothing is deleted by others
+        # Whether its directory and topic id are known to be durable: set by the first flush, reset by a new topic id.
+        self.is_settled = False
         self.truncation_count = 0  # what the cleaner read before it grew is no longer the log
         self.last_flushed_ms = clock.wall_ms()
         # Guarded by: _lock (the epoch cache and the dict below are also read without it)
@@ -249,6 +251,8 @@ class LogBase:
     # Leader epochs
 
     def _flush_epochs_later(self) -> None:
+        if not self._end.offset:
+            return  # a log without records has nothing to tell; the flush of its first ones writes the epochs too
         name = f"leader-epoch-cache-flush-{self.topic_partition}"
         self._scheduler.schedule_once(name, self._flush_epochs, EPOCH_FLUSH_DELAY_MS)
 
@@ -308,3 +312,14 @@ class LogBase:
             assert self.recovery_point <= end.offset, "inv. 2"
             active = self._segments.active
             assert (end.segment_base_offset, end.position) == (active.base_offset, active.size), "inv. 3"
+
+
+def _read_topic_id(fs: FileSystem, path: str) -> bytes | None:
+    """Return the topic id beside a log, None if it was not recorded, or not made durable before a power cut."""
+    try:
+        return read_partition_metadata(fs, path)
+    except CorruptCheckpointError as error:
+        if not is_torn_metadata(fs.read_bytes(path)):
+            raise
+        log.warning("%s; the controller tells the topic's id again", error)
+        return None

@@ -20,9 +20,10 @@ Source: Kafka's LogManager, 4.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError
 from broker.storage import log_upkeep
 from broker.storage.checkpoints import UNKNOWN_BROKER_EPOCH, OffsetCheckpoint
 from broker.storage.log import Log, LogConfig
@@ -115,7 +116,7 @@ class LogManager(LogRegistry):
             kept, spare = sorted((other, opened), key=_how_far, reverse=True)
             logs[opened.topic_partition] = kept
         log.warning("%s is in two log directories: %s is kept, not %s", kept.topic_partition, kept, spare.directory)
-        self._discard(spare)
+        self._discard([spare])
 
     def start(self) -> None:
         """Begin the periodic work: retention, flushing, checkpoints, expiry of producers."""
@@ -170,7 +171,7 @@ class LogManager(LogRegistry):
         with self._lock:
             found = self._future.pop(tp, None)
         if found is not None:
-            self._discard(found)
+            self._discard([found])
 
     def swap_in_future(self, tp: TopicPartition) -> Log | None:
         """Make the future log, which has all records, the current one, and delete that; returns the new current log.
@@ -193,34 +194,51 @@ class LogManager(LogRegistry):
                 return None  # whoever took them out of the maps deletes them, under any name
             self._logs[tp] = new
             del self._future[tp]
-        self._discard(old)
+        self._discard([old])
         return new
 
     # Deleting
 
-    def delete_log(self, tp: TopicPartition) -> None:
-        """Forget a partition's log now and remove its files after file.delete.delay.ms.
-
-        Raises ApiError(KAFKA_STORAGE_ERROR).
-        """
+    def delete_logs(self, tps: Sequence[TopicPartition]) -> dict[TopicPartition, ApiError]:
+        """Forget partitions' logs now and remove their files after file.delete.delay.ms; returns what was refused."""
         with self._lock:
-            gone = [logs.pop(tp) for logs in (self._future, self._logs) if tp in logs]
-            self._preferred.pop(tp, None)
-        for found in gone:
-            self._discard(found)
+            gone = [logs.pop(tp) for tp in tps for logs in (self._future, self._logs) if tp in logs]
+            for tp in tps:
+                self._preferred.pop(tp, None)
+        return self._discard(gone)
 
-    def _discard(self, found: Log) -> None:
-        """Mark a log's directory for deletion, which follows; nobody finds the log any more."""
-        directory = self.directory_of(found)
-        if not found.is_offline:
-            found.rename_for_delete()
-            self._delete_later(found)
-        # Why now: a log made anew under this name must not inherit the recovery point.
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        if self.watcher is not None and not directory.is_offline:
+    def _discard(self, gone: Sequence[Log]) -> dict[TopicPartition, ApiError]:
+        """Mark the directories of logs for deletion, which follows; nobody finds the logs any more.
+
+        What must be durable is made so once for each log directory, however many logs go.
+        """
+        refused: dict[TopicPartition, ApiError] = {}
+        where = {id(found): self.directory_of(found) for found in gone}
+        for found in gone:
+            if not found.is_offline:
+                try:
+                    found.rename_for_delete()
+                    self._delete_later(found)
+                except ApiError as error:
+                    refused[found.topic_partition] = error
+        for directory in {directory.path: directory for directory in where.values()}.values():
+            self._try(directory, lambda at=directory: self._fs.fsync_dir(at.path))  # type: ignore[misc]
+        if gone:
+            # Why now: a log made anew under this name must not inherit the recovery point.
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
+        watcher = self.watcher
+        if watcher is not None:
+            for found in gone:
+                tp, directory = found.topic_partition, where[id(found)]
+                self._try(directory, lambda tp=tp, at=directory: watcher.on_removed(tp, at.path))  # type: ignore[misc]
+        return refused
+
+    def _try(self, directory: LogDirectory, job: Callable[[], object]) -> None:
+        """Do something in a log directory that is online; it is not if that fails."""
+        if not directory.is_offline:
             try:
-                self.watcher.on_removed(found.topic_partition, directory.path)
+                job()
             except OSError as error:
                 self.fail_directory(directory, error)
 

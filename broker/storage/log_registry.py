@@ -150,7 +150,6 @@ class LogRegistry:
                 continue
             try:
                 self._fs.mkdir(f"{directory.path}/{name}")
-                self._fs.fsync_dir(directory.path)
                 return self._open(Found(directory, name, tp), config)
             except OSError as error:
                 self.fail_directory(directory, error)
@@ -158,9 +157,11 @@ class LogRegistry:
 
     def _by_load_locked(self) -> list[LogDirectory]:
         """Return the usable directories, the one with the fewest partitions first."""
+        if len(self.directories) == 1:
+            return self.online_directories()
         counts = dict.fromkeys((directory.path for directory in self.directories), 0)
         for found in (*self._logs.values(), *self._future.values()):
-            counts[os.path.dirname(found.directory)] += 1
+            counts[found.directory.rpartition("/")[0]] += 1
         return sorted(self.online_directories(), key=lambda directory: counts[directory.path])
 
     def _open(self, found: Found, config: LogConfig) -> Log:

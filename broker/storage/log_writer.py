@@ -28,6 +28,7 @@ from broker.storage.log_types import (
     AppendOrigin,
     LogAppendInfo,
 )
+from broker.storage.names import PARTITION_METADATA_FILE
 from broker.storage.producer_state import BatchMetadata, ProducerEntry
 from broker.storage.segment import LogSegment
 from broker.storage.txn_index import AbortedTxn
@@ -352,20 +353,42 @@ class LogWriter(LogBase):
             if not pending:
                 return
             started_ns = self._clock.monotonic_ns()
-            with self._disk_errors():
+            try:
                 for segment in pending:
                     if segment is self._segments.active:
                         segment.flush_data()
                     else:
                         segment.flush()
-                if any(segment.base_offset >= recovery_point for segment in pending):
+                if not self.is_settled:
+                    self._settle()
+                elif any(segment.base_offset >= recovery_point for segment in pending):
                     self._fs.fsync_dir(self.directory)
                 self.leader_epoch_cache.flush()
+            except OSError as error:
+                if self._closed and isinstance(error, FileNotFoundError):
+                    return  # its directory was renamed meanwhile, to be deleted
+                raise self._fail(error) from error
             with self._lock:
                 self.last_flushed_ms = self._clock.wall_ms()
                 self.recovery_point = max(self.recovery_point, min(offset, self._end.offset))
             if self.on_flush is not None:
                 self.on_flush((self._clock.monotonic_ns() - started_ns) / NS_PER_MS)
+
+    def _settle(self) -> None:
+        """Make the log's directory and its topic id durable, before any record is said to be.
+
+        Why not when they are made: a request that makes a thousand partitions would wait for thousands of fsyncs. What
+        a power cut takes before the first flush, an empty log or its topic id, the controller's next push brings back.
+        """
+        self.is_settled = True  # a topic id that is assigned meanwhile takes it back
+        if self.topic_id is not None:
+            handle = self._fs.open(f"{self.directory}/{PARTITION_METADATA_FILE}")
+            try:
+                handle.fsync()
+            finally:
+                handle.close()
+        self._fs.fsync_dir(self.directory)
+        self._fs.fsync_dir(self.directory.rpartition("/")[0])
 
     def _unflushed_segments(self, recovery_point: int, offset: int) -> list[LogSegment]:
         """Return the segments with something to make durable between the recovery point and `offset`."""

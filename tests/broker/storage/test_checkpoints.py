@@ -92,6 +92,16 @@ def test_damaged_partition_metadata(fs: MemoryFileSystem, damage: bytes) -> None
         checkpoints.read_partition_metadata(fs, "/d/x")
 
 
+def test_what_a_power_cut_leaves_of_partition_metadata_is_known(fs: MemoryFileSystem) -> None:
+    checkpoints.write_partition_metadata(fs, "/d/x", TOPIC_ID)
+    whole = fs.read_bytes("/d/x")
+    for kept in range(len(whole)):
+        assert checkpoints.is_torn_metadata(whole[:kept])
+        assert checkpoints.is_torn_metadata(whole[:kept] + bytes(len(whole) - kept))
+    assert not checkpoints.is_torn_metadata(whole)
+    assert not checkpoints.is_torn_metadata(b"version: 7\ntopic_id: ?\n"), "damaged, not torn"
+
+
 def test_meta_properties(fs: MemoryFileSystem) -> None:
     assert checkpoints.read_meta_properties(fs, "/d/x") is None
     checkpoints.write_meta_properties(fs, "/d/x", cluster_id="abc", node_id=7, directory_id="def")
@@ -134,7 +144,6 @@ def test_a_marker_of_another_kind_is_still_a_marker(fs: MemoryFileSystem, conten
 WRITERS: list[Callable[[FileSystem], None]] = [
     lambda fs: OffsetCheckpoint(fs, "/d/x").write({FLIGHTS: 1}),
     lambda fs: checkpoints.write_epochs(fs, "/d/x", [(1, 0)]),
-    lambda fs: checkpoints.write_partition_metadata(fs, "/d/x", TOPIC_ID),
     lambda fs: checkpoints.write_meta_properties(fs, "/d/x", cluster_id="a", node_id=1, directory_id="b"),
     lambda fs: checkpoints.write_clean_shutdown(fs, "/d/x", 1),
 ]

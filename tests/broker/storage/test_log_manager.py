@@ -4,6 +4,7 @@ directories.
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -136,8 +137,8 @@ def test_another_topic_of_the_same_name() -> None:
 def test_deletion_is_at_once_for_users_and_late_for_files() -> None:
     node = Node().start()
     node.append(node.log(TPS[0]), "old")
-    node.manager.delete_log(TPS[0])
-    node.manager.delete_log(TPS[0])
+    node.manager.delete_logs([TPS[0]])
+    node.manager.delete_logs([TPS[0]])
     assert node.manager.get_log(TPS[0]) is None
     fresh = node.log(TPS[0], b"\x09" * 16)
     assert fresh.log_end_offset == 0
@@ -150,7 +151,7 @@ def test_deletion_is_at_once_for_users_and_late_for_files() -> None:
 def test_what_was_to_be_deleted_is_deleted_after_a_restart() -> None:
     node = Node().start()
     node.append(node.log(TPS[0]), "old")
-    node.manager.delete_log(TPS[0])
+    node.manager.delete_logs([TPS[0]])
     assert isinstance(node.fs, MemoryFileSystem)
     again = Node(node.fs.kill()).start()
     assert again.manager.all_logs() == []
@@ -357,7 +358,7 @@ def test_a_move_goes_on_after_a_restart() -> None:
 def test_a_deleted_partition_takes_its_copy_along() -> None:
     node = Node(dirs=("/a", "/b")).start()
     moving(node)
-    node.manager.delete_log(TPS[0])
+    node.manager.delete_logs([TPS[0]])
     assert [directories_of(node, path) for path in ("/a", "/b")] == [["flights-0-delete"]] * 2
 
 
@@ -379,7 +380,7 @@ def test_a_log_is_made_where_it_was_asked_for() -> None:
         node.manager.prefer_directory(tp, node.manager.directories[1])
         assert node.log(tp).directory.startswith("/b/")
     node.manager.prefer_directory(TPS[0], node.manager.directories[1])
-    node.manager.delete_log(TPS[0])
+    node.manager.delete_logs([TPS[0]])
     assert node.log(TPS[0], b"\x09" * 16).directory.startswith("/a/"), "it lay there already: nothing was noted"
 
 
@@ -421,6 +422,55 @@ class CountingFileSystem(MemoryFileSystem):
     def fsync_dir(self, path: str) -> None:
         self.looks["fsync_dir"] += 1
         super().fsync_dir(path)
+
+
+def test_making_and_deleting_many_logs_waits_for_no_fsync_of_each() -> None:
+    """What makes a topic of a thousand partitions a matter of a second, however slow the disk's fsync is."""
+    fs = FaultyFileSystem(MemoryFileSystem(), matches=lambda operation, _path: operation.startswith("fsync"))
+    node = Node(fs).start()
+    tps = [TopicPartition("many", index) for index in range(100)]
+    before = fs.operations
+    for tp in tps:
+        node.log(tp).assign_epoch_start_offset(0, 0)
+    node.clock.advance_ms(2000)
+    node.scheduler.run_due()
+    assert fs.operations == before
+    assert node.manager.delete_logs(tps) == {}
+    assert fs.operations <= before + 5, "the directory, and the checkpoint of recovery points"
+    assert node.manager.all_logs() == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_power_cut_leaves_of_a_new_log(seed: int) -> None:
+    """Nothing was flushed of one log, one record of the other: the first may have lost its topic's id, not the second."""
+    fs = MemoryFileSystem()
+    node = Node(fs).start()
+    node.log(TPS[0])
+    node.append(node.log(TPS[1]), "safe")
+    node.log(TPS[1]).flush()
+    after = fs.crash(random.Random(seed) if seed else None)
+    again = Node(after).start()
+    assert not any(directory.is_offline for directory in again.manager.directories)
+    kept = again.manager.get_log(TPS[1])
+    assert kept is not None
+    assert kept.topic_id == TOPIC_ID
+    assert contents(kept) == [(0, "safe")]
+    found = again.log(TPS[0])  # the controller's push
+    assert found.topic_id == TOPIC_ID
+    assert contents(found) == []
+    again.append(found, "first")
+    again.manager.shutdown()
+    assert [found.topic_id for found in Node(after).start().manager.all_logs()] == [TOPIC_ID] * 2
+
+
+def test_a_log_that_is_deleted_while_it_is_flushed_fails_nothing() -> None:
+    node = Node().start()
+    log = node.log(TPS[0])
+    node.append(log, "v")
+    log.rename_for_delete()
+    log.flush()
+    assert not log.is_offline
+    assert not any(directory.is_offline for directory in node.manager.directories)
 
 
 def test_a_clean_start_costs_a_log_a_few_small_reads() -> None:
