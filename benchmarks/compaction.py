@@ -14,8 +14,6 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +28,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from barnabas.cluster import LocalCluster
 from barnabas.common.clock import SystemClock
 from barnabas.common.files import OsFileSystem
 from barnabas.protocol.records.batch import (
@@ -42,9 +39,9 @@ from barnabas.protocol.records.batch import (
     iter_records,
 )
 from barnabas.protocol.records.varint import write_varint
+from benchmarks.nodes import Apache, Barnabas, Node
 from broker.storage.scan import scan_batches
-from tests.support.apache_kafka import SERVER_JVM, ApacheKafka
-from tests.support.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
+from tests.support.kafka_jars import KafkaRuntimeError, kafka_runtime
 from tests.support.processes import cpu_seconds, peak_resident_bytes
 from tests.support.waiting import eventually
 
@@ -119,47 +116,6 @@ def _batch(offset: int, count: int, payload: bytes) -> bytes:
         ),
         payload,
     )
-
-
-class Node:
-    """A broker that can be stopped and started on its data."""
-
-    name = ""
-
-    def running(self) -> AbstractContextManager[tuple[str, int, Path]]:
-        """Run it; gives (bootstrap servers, process id, data directory)."""
-        raise NotImplementedError
-
-
-class Barnabas(Node):
-    """Our broker, as `barnabas up --brokers 1` runs it."""
-
-    name = "Barnabas"
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory / "barnabas"
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[tuple[str, int, Path]]:
-        cluster = LocalCluster(self._directory, broker_count=1, first_port=0, config=SETTINGS)
-        with cluster:
-            child = cluster.brokers[0].child
-            assert child is not None
-            yield cluster.bootstrap, child.pid, cluster.brokers[0].directory / "data"
-
-
-class Apache(Node):
-    """Apache Kafka with the JVM settings of its start script."""
-
-    name = "Apache Kafka"
-
-    def __init__(self, directory: Path, runtime: KafkaRuntime) -> None:
-        self._node = ApacheKafka(runtime, directory / "apache", SETTINGS, SERVER_JVM)
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[tuple[str, int, Path]]:
-        with self._node as node:
-            yield node.bootstrap, node.pid, node.data_directory
 
 
 def measure(node: Node, source: Path) -> Cleaning:
@@ -248,11 +204,11 @@ def main(records: int, keys: int, systems: str, kept: Path | None) -> None:
         nodes: list[Node] = []
         try:
             if systems != "barnabas":
-                nodes.append(Apache(directory, kafka_runtime()))
+                nodes.append(Apache(directory, kafka_runtime(), SETTINGS))
         except KafkaRuntimeError as error:
             sys.exit(str(error))
         if systems != "apache":
-            nodes.append(Barnabas(directory))
+            nodes.append(Barnabas(directory, SETTINGS))
         click.echo(f"{records:,} records, {keys:,} keys, {size:.0f} MiB, {os.cpu_count()} cores")
         for node in nodes:
             took = measure(node, source)

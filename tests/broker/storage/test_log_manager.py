@@ -442,7 +442,7 @@ def test_making_and_deleting_many_logs_waits_for_no_fsync_of_each() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_a_power_cut_leaves_of_a_new_log(seed: int) -> None:
-    """Nothing was flushed of one log, one record of the other: the first may have lost its topic's id, not the second."""
+    """Nothing was flushed of one log, a record of the other: the first may have lost its topic id, the second not."""
     fs = MemoryFileSystem()
     node = Node(fs).start()
     node.log(TPS[0])

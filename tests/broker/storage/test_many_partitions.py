@@ -1,0 +1,106 @@
+"""Thousands of partitions in one log directory of a real disk (log_manager.py, log_loading.py): a start after a clean
+stop in seconds, descriptors and maps within their bounds. What a whole broker takes: `python -m benchmarks.partitions`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from barnabas.common.clock import SystemClock
+from barnabas.common.files import OsFileSystem
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from broker.storage.index import TAIL_ENTRIES_MAX
+from broker.storage.log import Log
+from broker.storage.log_manager import LogManager
+from broker.storage.scheduler import ManualScheduler
+from tests.broker.storage.test_log_manager import TOPIC_ID, BrokerSettings
+from tests.support.storage_bench import Settings, contents
+
+COUNT = 2000
+START_S_MAX = 5
+CONFIG = Settings(index_interval_bytes=0)
+
+
+class Disk:
+    """Storage on a real disk that may keep few files open."""
+
+    def __init__(self, directory: Path, limit: int = 100) -> None:
+        self.fs = OsFileSystem()
+        self.fs.open_files.limit = self.fs.open_maps.limit = limit
+        clock = SystemClock()
+        self.manager = LogManager(BrokerSettings(), [str(directory)], clock, ManualScheduler(clock), self.fs)
+        if self.manager.open_directories(1) is None:
+            self.manager.identify("cluster-a")
+        self.manager.load_logs(lambda _topic: CONFIG)
+
+    def log(self, number: int) -> Log:
+        return self.manager.get_or_create_log(TopicPartition("many", number), TOPIC_ID, CONFIG, True)
+
+
+def append(log: Log, count: int = 1) -> None:
+    for _ in range(count):
+        batch = build_batch([SimpleRecord(1_700_000_000_000 + log.log_end_offset, b"k", b"v")])
+        log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=0)
+    log.update_high_watermark(log.log_end_offset)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Many partitions with a record each, cleanly stopped."""
+    path = tmp_path_factory.mktemp("many")
+    disk = Disk(path)
+    for number in range(COUNT):
+        append(disk.log(number))
+        assert len(disk.fs.open_files) <= disk.fs.open_files.limit
+    disk.manager.shutdown()
+    return path
+
+
+def descriptors(path: Path) -> int:
+    """How many files below `path` this process has open."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found += os.readlink(f"/proc/self/fd/{name}").startswith(str(path))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def test_a_clean_start_takes_seconds_and_keeps_nothing_open(directory: Path) -> None:
+    clock = SystemClock()
+    started_ns = clock.monotonic_ns()
+    disk = Disk(directory)
+    seconds = (clock.monotonic_ns() - started_ns) / 1e9
+    try:
+        assert len(disk.manager.all_logs()) == COUNT
+        assert descriptors(directory) == 1, "the lock"
+        assert seconds < START_S_MAX
+        assert all(log.log_end_offset == 1 for log in disk.manager.all_logs())
+    finally:
+        disk.manager.shutdown()
+
+
+def test_files_and_maps_stay_within_their_bounds(tmp_path: Path) -> None:
+    """Indexes that are searched in their files, of more logs than there may be maps."""
+    disk = Disk(tmp_path, limit=10)
+    logs = [disk.log(number) for number in range(30)]
+    for log in logs:
+        append(log, TAIL_ENTRIES_MAX + 2)
+    for _ in range(2):
+        for log in logs:
+            for offset in (0, 200, TAIL_ENTRIES_MAX - 5):
+                assert contents(log, offset)[0] == (offset, "v")
+                found = log.fetch_offset_by_timestamp(1_700_000_000_000 + offset)
+                assert found is not None
+                assert found.offset == offset
+            assert len(disk.fs.open_maps) <= 10
+            assert len(disk.fs.open_files) <= 10
+            assert descriptors(tmp_path) <= 10 + 2 * 10 + 1, "uncompiled, maps have descriptors too"
+    disk.manager.shutdown()
+    assert len(disk.fs.open_maps) == 0
+    assert descriptors(tmp_path) == 0
