@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from barnabas.client.connection import NodeConnection
+from barnabas.client.connection import Connect, NodeConnection
 from barnabas.common.threads import ServiceThread
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class BrokerSenders(Generic[T]):
         node_of: Callable[[int], Node | None],
         carry: Carry[T],
         request_timeout_ms: int,
+        connect: Connect = NodeConnection,
     ) -> None:
         self._name = name  # fixed before start
         self._short_name = short_name  # fixed before start
@@ -58,6 +59,7 @@ class BrokerSenders(Generic[T]):
         self._node_of = node_of  # fixed before start
         self._carry = carry  # fixed before start
         self._timeout_ms = request_timeout_ms  # fixed before start
+        self._make_connection = connect  # fixed before start
         self._lock = threading.Lock()  # a leaf
         self._senders: dict[int, _Sender[T]] = {}  # guarded by: _lock; by destination
         self.is_stopping = threading.Event()
@@ -107,7 +109,7 @@ class BrokerSenders(Generic[T]):
             old.close()
         if node is None:
             return None
-        return NodeConnection(
+        return self._make_connection(
             node.host,
             node.port,
             timeout_ms=self._timeout_ms,

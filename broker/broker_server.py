@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from broker import broker_metrics
 from broker.affinity import REVIEW_INTERVAL_MS, RequestAffinity
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.common.files import FileSystem
     from barnabas.config.config import Config
+    from broker.faults.kit import FaultKit
 
 log = logging.getLogger("barnabas.broker")
 
@@ -81,8 +82,17 @@ class StartError(Exception):
 class BrokerServer:
     """All of a broker, built but not started."""
 
-    def __init__(self, config: Config, clock: Clock, fs: FileSystem, on_fatal: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        fs: FileSystem,
+        on_fatal: Callable[[str], None],
+        faults: FaultKit | None = None,
+    ) -> None:
         self.config = config
+        self.faults = faults  # fixed before start; the clock and the files are its own, then
+        self._connect: Connect = NodeConnection if faults is None else faults.connect  # fixed before start
         self.broker_id = int(config.node_id)
         self.registry = Registry(clock)
         self._clock = clock
@@ -128,9 +138,10 @@ class BrokerServer:
         # Why not the whole TABLE at once: until the controller has told this broker what there is, it would tell
         # clients that
         # there is nothing. Their connections are closed instead, as if the broker were not up yet.
-        self._served = {key: TABLE[key] for key in SERVED_FROM_THE_START}  # grows once, to the TABLE
+        table = TABLE if self.faults is None else self.faults.wrap(TABLE)
+        self._served = {key: table[key] for key in SERVED_FROM_THE_START}  # grows once, to the whole table
         self.slow_motion = SlowMotion(config, self.channel.requests, self._served)
-        self.metadata_cache.on_caught_up = lambda: self.slow_motion.serve(TABLE)
+        self.metadata_cache.on_caught_up = lambda: self.slow_motion.serve(table)
         self.handlers: HandlerPool = HandlerPool(
             config.num_io_threads, self.channel, self._served, self.services, request_log, registry, clock
         )
@@ -138,6 +149,8 @@ class BrokerServer:
             registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock
         )
         self.page.add_page("/readyz", self._readiness)
+        if self.faults is not None:
+            self.faults.serve_broker(self.page, self.metadata_cache, self._addresses)
         self.page.add_view("/live.json", BrokerView(self, clock).page)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         DynamicResources(
@@ -160,7 +173,7 @@ class BrokerServer:
             self._transaction_log_bytes,
         )
         self.lag_exporter = LagExporter(
-            registry, self.metadata_cache, clock, self.broker_id, config.inter_broker_listener_name
+            registry, self.metadata_cache, clock, self.broker_id, config.inter_broker_listener_name, self._connect
         )
 
     def _build_log_dirs(self, dynamic_config: DynamicConfig) -> None:
@@ -199,7 +212,7 @@ class BrokerServer:
         self.replica_manager.isr_changes = AlterPartitions(
             self.broker_id, self._broker_epoch, self.alter_partition, self._scheduler
         )
-        self.fetchers = ReplicaFetchers(self.replica_manager, self._broker_epoch)
+        self.fetchers = ReplicaFetchers(self.replica_manager, self._broker_epoch, self._connect)
         self.high_watermarks = HighWatermarks(self.log_manager, fs)
         self.leadership = Leadership(
             self.replica_manager, self.high_watermarks, dynamic_config.topic_config, self.fetchers
@@ -252,6 +265,7 @@ class BrokerServer:
             "metadata_cache": self.metadata_cache,
             "listener_name": config.inter_broker_listener_name,
             "request_timeout_ms": config.request_timeout_ms,
+            "connect": self._connect,
         }
         self.marker_writer = MarkerWriter(
             self.replica_manager, self.group_coordinator, clock, config.request_timeout_ms
@@ -333,6 +347,8 @@ class BrokerServer:
         self.log_manager.shutdown(self.lifecycle.epoch)
         self.log_dir_failures.shutdown()
         self.page.stop()
+        if self.faults is not None:
+            self.faults.close()
 
     def close(self) -> None:
         """Give up a broker that was built but could not be started."""
@@ -390,6 +406,7 @@ class BrokerServer:
             self._clock,
             request_timeout_ms=self.config.request_timeout_ms,
             traffic=ChannelMetrics(self.registry, name, BrokerId=self.broker_id),
+            connect=self._connect,
         )
 
     def _make_lifecycle(self) -> Lifecycle:
@@ -410,6 +427,7 @@ class BrokerServer:
             on_refused=self._on_fatal,
             offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline and d.directory_id],
             traffic=ChannelMetrics(self.registry, "heartbeat", BrokerId=self.broker_id),
+            connect=self._connect,
         )
 
     def _registered(self, epoch: int) -> None:
@@ -448,7 +466,7 @@ class BrokerServer:
         pause = threading.Event()
         while self._clock.monotonic_ms() < deadline_ms:
             for host, port in self._addresses:
-                with NodeConnection(host, port, timeout_ms=self.config.request_timeout_ms, clock=self._clock) as node:
+                with self._connect(host, port, timeout_ms=self.config.request_timeout_ms, clock=self._clock) as node:
                     try:
                         response = node.send(request, 1)
                     except NodeConnectionError as error:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ErrorCode
 
@@ -57,11 +57,13 @@ class ControllerChannel:
         *,
         request_timeout_ms: int,
         traffic: TrafficObserver | None = None,
+        connect: Connect = NodeConnection,
     ) -> None:
         self._clock = clock  # fixed before start
         self._timeout_ms = request_timeout_ms  # fixed before start; of a request that names none
         self._broker_id = broker_id  # fixed before start
         self._traffic = traffic  # fixed before start
+        self._connect = connect  # fixed before start
         self._addresses = list(addresses)  # owner: the channel's thread; the one to try next is first
         self._connection: NodeConnection | None = None  # owner: the channel's thread; shutdown may abort it
         self._items: queue.Queue[_Item | None] = queue.Queue(QUEUE_SIZE_MAX)
@@ -147,7 +149,7 @@ class ControllerChannel:
         connection = self._connection
         if connection is None:
             host, port = self._addresses[0]
-            connection = self._connection = NodeConnection(
+            connection = self._connection = self._connect(
                 host,
                 port,
                 timeout_ms=self._timeout_ms,

@@ -223,6 +223,15 @@ class FetchSessions:
         """Partitions in all sessions."""
         return sum(len(session.by_key) for session in list(self._sessions.values()))
 
+    def partitions_of(self, session_id: int) -> list[TopicPartition]:
+        """What a session fetches, for those who look from outside; nothing for a session that is not there."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+        if session is None:
+            return []
+        with session.lock:
+            return [cached.item.tp for cached in session.by_key.values()]
+
     def context(
         self,
         version: int,

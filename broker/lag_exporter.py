@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages import k02_list_offsets as offsets_wire
@@ -74,11 +74,18 @@ class LagExporter:
     """See the module."""
 
     def __init__(
-        self, registry: Registry, cache: MetadataCache, clock: Clock, broker_id: int, listener_name: str
+        self,
+        registry: Registry,
+        cache: MetadataCache,
+        clock: Clock,
+        broker_id: int,
+        listener_name: str,
+        connect: Connect = NodeConnection,
     ) -> None:
         self._cache = cache  # fixed before start
         self._clock = clock  # fixed before start
         self._broker_id = broker_id  # fixed before start
+        self._connect = connect  # fixed before start
         self._listener_name = listener_name  # fixed before start; how brokers reach each other
         self._found: Found | None = None  # replaced whole by the thread; None while another broker tells
         self._histories: dict[TopicPartition, OffsetHistory] = {}  # owner: the thread
@@ -213,7 +220,7 @@ class LagExporter:
     def _connected(self, node: Node) -> NodeConnection:
         connection = self._connections.get(node)
         if connection is None:
-            connection = self._connections[node] = NodeConnection(
+            connection = self._connections[node] = self._connect(
                 node.host,
                 node.port,
                 timeout_ms=ANSWER_TIMEOUT_MS,

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError, TrafficObserver
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError, TrafficObserver
 from barnabas.common.ids import random_uuid
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ErrorCode
@@ -92,6 +92,7 @@ class Lifecycle:
         on_refused: Callable[[str], None],
         offline_log_dirs: Callable[[], Sequence[bytes]],
         traffic: TrafficObserver | None = None,
+        connect: Connect = NodeConnection,
     ) -> None:
         # Fixed before start.
         self._broker_id = broker_id
@@ -104,6 +105,7 @@ class Lifecycle:
         self._on_refused = on_refused
         self._offline_log_dirs = offline_log_dirs
         self._traffic = traffic
+        self._connect = connect
         self._incarnation_id = random_uuid()
         # Owner: the lifecycle thread; others read.
         self._addresses = list(addresses)  # the one to try next is first
@@ -287,7 +289,7 @@ class Lifecycle:
         connection = self._connection
         if connection is None:
             host, port = self._addresses[0]
-            connection = self._connection = NodeConnection(
+            connection = self._connection = self._connect(
                 host, port, timeout_ms=self._config.broker_session_timeout_ms // 2,
                 client_id=str(self._broker_id), clock=self._clock, traffic=self._traffic,
             )  # fmt: skip

@@ -11,7 +11,7 @@ import os
 import queue
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
@@ -55,11 +55,21 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         raise_limit()
         config = Config.load(arguments.file, role=BROKER, overrides=arguments.overrides, environment=environment)
         logs.use_format(config.barnabas_log_format)
-        server = BrokerServer(config, SystemClock(), OsFileSystem(), ending.ask)
+        server = make_server(config, ending.ask)
     except (ConfigError, LogDirectoryError, StartError, OSError) as error:
         print(f"broker: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
     return run(server, ending)
+
+
+def make_server(config: Config, on_fatal: Callable[[str], None]) -> BrokerServer:
+    """Build a broker; with barnabas.faults.enable one that can be broken on purpose."""
+    if not config.barnabas_faults_enable:
+        return BrokerServer(config, SystemClock(), OsFileSystem(), on_fatal)
+    from broker.faults.kit import FaultKit  # Why here: others do not load it
+
+    faults = FaultKit(config)
+    return BrokerServer(config, faults.clock, faults.fs, on_fatal, faults)
 
 
 def run(server: BrokerServer, ending: _Ending) -> int:

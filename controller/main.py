@@ -12,8 +12,9 @@ import queue
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from barnabas.client.connection import NodeConnection
+from barnabas.client.connection import Connect, NodeConnection
 from barnabas.common import logs, threads
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.files import FileSystem, OsFileSystem
@@ -40,6 +41,10 @@ from metrics.http import MetricsServer, Page, readiness
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
 
+if TYPE_CHECKING:
+    from broker.faults.kit import FaultKit
+    from controller.image import Broker
+
 log = logging.getLogger("barnabas.controller")
 
 PUSH_TIMEOUT_MS = 30_000
@@ -48,8 +53,16 @@ PUSH_TIMEOUT_MS = 30_000
 class ControllerServer:
     """All of a controller, built but not started."""
 
-    def __init__(self, config: Config, clock: Clock, fs: FileSystem, cluster_id: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        fs: FileSystem,
+        cluster_id: str | None = None,
+        faults: FaultKit | None = None,
+    ) -> None:
         self.config = config
+        self.faults = faults  # fixed before start; the clock and the files are its own, then
         self.registry = Registry(clock)
         self._directory = MetadataDirectory.open(fs, str(config.metadata_log_dir), int(config.node_id), cluster_id)
         try:
@@ -62,12 +75,14 @@ class ControllerServer:
         config = self.config
         listeners = controller_listeners(config)
         traffic = ChannelMetrics(self.registry, "raft-channel")
+        connect: Connect = NodeConnection if self.faults is None else self.faults.connect
+        table = TABLE if self.faults is None else self.faults.wrap(TABLE)
         self.controller = QuorumController(
             config=config,
             cluster_id=self._directory.cluster_id,
             metadata_log=MetadataLog(self._directory.path, config, clock, fs),
             clock=clock,
-            connect=lambda host, port: NodeConnection(
+            connect=lambda host, port: connect(
                 host, port, timeout_ms=PUSH_TIMEOUT_MS, client_id=str(config.node_id), clock=clock, traffic=traffic
             ),
             metrics=ControllerMetrics(self.registry, clock),
@@ -88,12 +103,12 @@ class ControllerServer:
             registry=self.registry,
             controller=self.controller,
             endpoints=((int(config.node_id), first.host or "localhost", self.port),),
-            table=TABLE,
+            table=table,
         )
         self.handlers = HandlerPool(
             config.num_io_threads,
             channel,
-            TABLE,
+            table,
             services,
             request_log,
             self.registry,
@@ -107,6 +122,8 @@ class ControllerServer:
         self.page = MetricsServer(
             self.registry, str(config.barnabas_metrics_host), int(config.barnabas_metrics_port), clock
         )
+        if self.faults is not None:
+            self.faults.serve_controller(self.page, self._topic_name, self._brokers)
         self._is_serving = False  # set by start, for the page's thread
         self.page.add_page("/readyz", self._readiness)
 
@@ -123,6 +140,13 @@ class ControllerServer:
         self.sockets.start()
         self._is_serving = True
 
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        topic = self.controller.committed_image.topics.get(topic_id)
+        return None if topic is None else topic.name
+
+    def _brokers(self) -> list[Broker]:
+        return list(self.controller.committed_image.brokers.values())
+
     def _readiness(self) -> Page:
         return readiness("serving" if self._is_serving else "replaying", is_ready=self._is_serving)
 
@@ -134,6 +158,8 @@ class ControllerServer:
         self.sockets.shutdown()
         self.page.stop()
         self._directory.close()
+        if self.faults is not None:
+            self.faults.close()
 
 
 def controller_listeners(config: Config) -> list:  # type: ignore[type-arg]
@@ -152,11 +178,21 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         logs.configure()
         config = Config.load(arguments.file, role=CONTROLLER, overrides=arguments.overrides, environment=environment)
         logs.use_format(config.barnabas_log_format)
-        server = ControllerServer(config, SystemClock(), OsFileSystem(), environment.get("CLUSTER_ID"))
+        server = make_server(config, environment.get("CLUSTER_ID"))
     except (ConfigError, DirectoryError, ApiError, OSError) as error:
         print(f"controller: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
     return run(server)
+
+
+def make_server(config: Config, cluster_id: str | None) -> ControllerServer:
+    """Build a controller; with barnabas.faults.enable one that can be broken on purpose."""
+    if not config.barnabas_faults_enable:
+        return ControllerServer(config, SystemClock(), OsFileSystem(), cluster_id)
+    from broker.faults.kit import FaultKit  # Why here: others do not load it
+
+    faults = FaultKit(config)
+    return ControllerServer(config, faults.clock, faults.fs, cluster_id, faults)
 
 
 def run(server: ControllerServer) -> int:

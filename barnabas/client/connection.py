@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from barnabas.common.clock import Clock, SystemClock
@@ -175,6 +176,10 @@ class NodeConnection:
             raise TimeoutError("no answer in time")
         self._socket.settimeout(left_ns / 1e9)
         return self._socket
+
+
+#: Who makes the connections of a component: NodeConnection, or something that makes ones which can be cut on purpose.
+Connect = Callable[..., NodeConnection]
 
 
 def _reason(error: BaseException) -> str:

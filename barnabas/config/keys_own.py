@@ -22,6 +22,14 @@ OWN_ROWS: tuple[Key, ...] = (
         "Where the live pages of the cluster's processes are, for the switch between them: ROLE-ID=HOST:PORT, ..., for "
         "example broker-0=127.0.0.1:9404. barnabas up sets it.",
         honoured=True),
+    Key("barnabas.faults.enable", BOOLEAN, False, LOW, None,
+        "For tests: faults can be injected into this process, and its requests recorded, by HTTP beside its /metrics "
+        "page. Whoever reaches that page can then break the process.",
+        honoured=True),
+    Key("barnabas.faults.recorder.capacity", INT, 0, LOW, between(0, 1_000_000),
+        "With barnabas.faults.enable: how many requests are recorded from the start; 0 records none until it is "
+        "asked for.",
+        honoured=True),
     Key("barnabas.log.format", STRING, "plain", LOW, one_of("plain", "json"),
         "plain writes log lines as Kafka does, json each as a JSON object.",
         honoured=True),

@@ -90,6 +90,22 @@ def error_response(request: Message, version: int, code: ErrorCode | int, messag
     return response
 
 
+def answer_items(items: Items, request: Message, response: Response, version: int, code: ErrorCode | int) -> None:
+    """Answer the elements of one list of a request with an error, whatever becomes of the rest of it."""
+    _items(items, [request], response, _Error(int(code), False, None, version))
+
+
+def failed_like(items: Items, answer: Struct, version: int, code: ErrorCode | int) -> Struct:
+    """An innermost element that says of the same thing as `answer` that it failed."""
+    failed = type(answer)()
+    for name in items.copies.values():
+        setattr(failed, name, getattr(answer, name))
+    _put_error(failed, items.code_field, _Error(int(code), False, None, version))
+    for name, value in items.fixed.items():
+        setattr(failed, name, value)
+    return failed
+
+
 def _text(kind: Text, code: ErrorCode, message: str | None) -> str | None:
     if kind is Text.NONE:
         return None

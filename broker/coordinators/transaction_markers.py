@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k27_write_txn_markers import (
@@ -129,6 +129,7 @@ class MarkerSender:
         writer: MarkerWriter,
         listener_name: str,
         request_timeout_ms: int,
+        connect: Connect = NodeConnection,
     ) -> None:
         self._broker_id = broker_id  # fixed before start
         self._metadata_cache = metadata_cache  # fixed before start
@@ -137,7 +138,7 @@ class MarkerSender:
         self.senders: BrokerSenders[Consignment] = BrokerSenders(
             "TxnMarkerSenderThread", "txn-marker", broker_id, clock,
             node_of=lambda id_: metadata_cache.snapshot.node(id_, listener_name), carry=self._carry,
-            request_timeout_ms=request_timeout_ms,
+            request_timeout_ms=request_timeout_ms, connect=connect,
         )  # fmt: skip
 
     def shutdown(self) -> None:

@@ -26,7 +26,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.clock import NS_PER_MS
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -90,6 +90,7 @@ class TransactionVerification:
         config: Any,
         listener_name: str,
         request_timeout_ms: int,
+        connect: Connect = NodeConnection,
     ) -> None:
         self._clock = clock  # fixed before start
         self._scheduler = scheduler  # fixed before start
@@ -101,7 +102,7 @@ class TransactionVerification:
         self._senders: BrokerSenders[Question] = BrokerSenders(
             "AddPartitionsToTxnSenderThread", "txn-add", broker_id, clock,
             node_of=lambda id_: metadata_cache.snapshot.node(id_, listener_name), carry=self._carry,
-            request_timeout_ms=request_timeout_ms,
+            request_timeout_ms=request_timeout_ms, connect=connect,
         )  # fmt: skip
 
         self._took_ms: Callable[[float], None] = lambda _ms: None  # fixed before start

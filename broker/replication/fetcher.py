@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k01_fetch as wire
@@ -79,6 +79,7 @@ class ReplicaFetcher:
         manager: ReplicaManager,
         address: Address,
         broker_epoch: Callable[[], int],
+        connect: Connect = NodeConnection,
     ) -> None:
         # Fixed before start.
         self.leader_id = leader_id
@@ -89,6 +90,7 @@ class ReplicaFetcher:
         self._quota = manager.quotas.follower
         self._address = address
         self._broker_epoch = broker_epoch
+        self._connect = connect
         # Owner: the fetcher's thread; shutdown may abort the connection.
         self._connection: NodeConnection | None = None
         self._session = ClientSession()
@@ -379,7 +381,7 @@ class ReplicaFetcher:
             address = self._address()
             if address is None:
                 raise NodeConnectionError(f"no address of broker {self.leader_id} is known")
-            connection = self._connection = NodeConnection(
+            connection = self._connection = self._connect(
                 *address,
                 timeout_ms=self._config.replica_socket_timeout_ms,
                 client_id=f"broker-{self._manager.broker_id}-fetcher-0",

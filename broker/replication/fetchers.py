@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.client.connection import NodeConnection
 from broker.replication.fetcher import ReplicaFetcher
 from metrics import catalogue
 
 if TYPE_CHECKING:
+    from barnabas.client.connection import Connect
     from barnabas.common.topic_partition import TopicPartition
     from broker.replication.partition import Partition
     from broker.replication.replica_manager import ReplicaManager
@@ -32,8 +34,11 @@ CLIENT_ID = "Replica"
 class ReplicaFetchers:
     """All fetchers of a broker."""
 
-    def __init__(self, manager: ReplicaManager, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, manager: ReplicaManager, broker_epoch: Callable[[], int], connect: Connect = NodeConnection
+    ) -> None:
         self._manager = manager  # fixed before start
+        self._connect = connect  # fixed before start
         self._broker_epoch = broker_epoch  # fixed before start
         self._lock = threading.Lock()
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}  # guarded by: _lock; by (leader, index)
@@ -91,7 +96,7 @@ class ReplicaFetchers:
         if fetcher is None:
             leader_id, index = key
             fetcher = self._fetchers[key] = ReplicaFetcher(
-                leader_id, index, self._manager, partial(self._address, leader_id), self._broker_epoch
+                leader_id, index, self._manager, partial(self._address, leader_id), self._broker_epoch, self._connect
             )
             fetcher.start()
         return fetcher

@@ -47,10 +47,8 @@ def beat(**about):
 
 
 @pytest.fixture
-def controller(monkeypatch):
-    made = Controller()
-    monkeypatch.setattr(module, "NodeConnection", made)
-    return made
+def controller():
+    return Controller()
 
 
 @pytest.fixture
@@ -70,6 +68,7 @@ def room(controller):
         on_registered=told.append,
         on_refused=told.append,
         offline_log_dirs=list,
+        connect=controller,
     )
     return SimpleNamespace(life=life, cache=cache, clock=clock, told=told)
 

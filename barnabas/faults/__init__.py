@@ -1,0 +1,65 @@
+"""Faults on purpose, for tests: what a fault is, and how it is added to a running cluster. See docs/faults.md.
+
+    from barnabas.faults import Fault, Faults
+
+    faults = Faults(cluster)     # a LocalCluster, the directory of one, or "host:port,…" of its metrics pages
+    handle = faults.add(Fault(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2))
+    handle.fired, handle.calls, handle.events, handle.wait_fired(2), handle.remove()     # or: with faults.add(…):
+    faults.list(), faults.remove("f1"), faults.remove_all()                             # or: with Faults(…) as faults:
+
+    faults.recorder.start(); faults.recorder.requests(api="Produce", topic="orders")     # or: with faults.recorder:
+    faults.recorder.wait(1, api="Fetch"); faults.recorder.save("requests.jsonl"); faults.recorder.stop()
+
+The cluster's processes must run with barnabas.faults.enable=true, e.g. LocalCluster(config={…}).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.faults.client import FaultHandle, Faults, FaultTimeoutError
+    from barnabas.faults.definition import (
+        Fault,
+        FaultError,
+        blackhole_client,
+        delay_on,
+        disconnect_on,
+        inject_error,
+    )
+    from barnabas.faults.pages import FaultsUnavailableError
+    from barnabas.faults.recording import RecordedRequest, Recorder
+
+__all__ = [
+    "Fault",
+    "FaultError",
+    "FaultHandle",
+    "FaultTimeoutError",
+    "Faults",
+    "FaultsUnavailableError",
+    "RecordedRequest",
+    "Recorder",
+    "blackhole_client",
+    "delay_on",
+    "disconnect_on",
+    "inject_error",
+]
+
+# Why lazily: a broker that can be broken reads the definition only, and needs no HTTP client.
+_MODULES = {
+    **dict.fromkeys(("FaultHandle", "FaultTimeoutError", "Faults"), "client"),
+    **dict.fromkeys(
+        ("Fault", "FaultError", "blackhole_client", "delay_on", "disconnect_on", "inject_error"), "definition"
+    ),
+    "FaultsUnavailableError": "pages",
+    "RecordedRequest": "recording",
+    "Recorder": "recording",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

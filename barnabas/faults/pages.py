@@ -1,0 +1,141 @@
+"""Where the nodes of a cluster are asked: the HTTP page of each, and how they are found."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
+
+from barnabas.common.cluster_file import read_cluster_file
+from barnabas.faults.definition import FaultError
+
+TIMEOUT_S: Final = 10.0
+HOST: Final = "127.0.0.1"
+NOT_FOUND: Final = 404
+
+
+class FaultsUnavailableError(ConnectionError):
+    """A node does not answer, or does not take faults: one line that says why."""
+
+
+class NodePage:
+    """The page of one process."""
+
+    def __init__(self, node_id: int, role: str, host: str, port: int) -> None:
+        self.node_id = node_id
+        self.role = role
+        self.host = host
+        self.port = port
+
+    @property
+    def name(self) -> str:
+        """`broker-0`, as people and directories call it."""
+        return f"{self.role}-{self.node_id}"
+
+    def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Ask, and return the answer; raises FaultError for what is refused, FaultsUnavailableError."""
+        status, answer = self._ask(method, path, body)
+        if status >= 400:
+            if status == NOT_FOUND:
+                raise FaultsUnavailableError(f"{self.name} takes no faults: start it with barnabas.faults.enable=true")
+            raise FaultError(str(answer.get("error", f"{self.name} answers {status}")))
+        return answer
+
+    def find(self, method: str, path: str) -> dict[str, Any] | None:
+        """Ask for something that may not be there (any more): None, then."""
+        status, answer = self._ask(method, path, None)
+        return answer if status < 400 else None
+
+    def _ask(self, method: str, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body))
+            response = connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise FaultsUnavailableError(f"{self.name} does not answer at {self.host}:{self.port}: {error}") from error
+        finally:
+            connection.close()
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = {}
+        return response.status, answer if isinstance(answer, dict) else {}
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A cluster, as far as faults go."""
+
+    def pages(self) -> dict[int, NodePage]:
+        """The pages of the nodes that run, by node id."""
+
+
+class LocalTarget:
+    """A `LocalCluster` of this process."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+
+    def pages(self) -> dict[int, NodePage]:
+        """See Target."""
+        return {
+            node.node_id: NodePage(node.node_id, node.role, node.host, node.metrics_port)
+            for node in self._cluster.nodes.values()
+            if node.is_running
+        }
+
+
+class DirectoryTarget:
+    """The cluster that runs on a directory, whoever started it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def pages(self) -> dict[int, NodePage]:
+        """See Target."""
+        content = read_cluster_file(self.directory)
+        if content is None:
+            raise FaultsUnavailableError(f"no cluster runs in {self.directory}")
+        found = {}
+        for process in content["processes"]:
+            page = NodePage(process["id"], process["role"], HOST, process["metrics_port"])
+            if Path(f"/proc/{process['pid']}").exists():
+                found[page.node_id] = page
+        return found
+
+
+class AddressTarget:
+    """Processes known by the addresses of their pages."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        self._addresses = addresses
+
+    def pages(self) -> dict[int, NodePage]:
+        """See Target; asks each who it is."""
+        found = {}
+        for address in self._addresses:
+            host, _, port = address.removeprefix("http://").partition("/")[0].rpartition(":")
+            if not host or not port.isdecimal():
+                raise FaultError(f"{address!r} is no HOST:PORT of a metrics page")
+            page = NodePage(-1, "process", host.strip("[]"), int(port))
+            answer = page.ask("GET", "/faults")
+            found[answer["node"]] = NodePage(answer["node"], answer["role"], page.host, page.port)
+        return found
+
+
+def target_of(target: Any) -> Target:
+    """What a person names a cluster by."""
+    if isinstance(target, Target):
+        return target
+    if isinstance(getattr(target, "nodes", None), Mapping):
+        return LocalTarget(target)
+    if isinstance(target, Path):
+        return DirectoryTarget(target)
+    if isinstance(target, str):
+        if Path(target).is_dir():
+            return DirectoryTarget(Path(target))
+        return AddressTarget([part.strip() for part in target.split(",") if part.strip()])
+    raise FaultError(f"{target!r} is no cluster: a LocalCluster, its directory, or addresses of metrics pages are")

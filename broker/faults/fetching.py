@@ -1,0 +1,120 @@
+"""Faults of Fetch, whose requests name only what changed in their session.
+
+Partitions with an error are taken out of what the session gives to read, and put back as errors into what it is told,
+so the session knows that the client was told an error, as it does with a real one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k01_fetch import PartitionData
+from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_IDS_FROM, Answered, FetchContext, has_records
+
+if TYPE_CHECKING:
+    from broker.faults.matching import Partition
+    from broker.request_channel import Request
+
+#: Errors that a Fetch response carries at its top: they are of the session, not of a partition.
+OF_THE_SESSION: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+SESSIONS_FROM: Final = 7
+
+_CRC_AT: Final = 17  # in a record batch of magic 2
+_BATCH_MIN_BYTES: Final = 61
+
+
+def partitions_of(services: Any, request: Request) -> list[Partition]:
+    """What a fetch is about: what it names, and what its session remembers, less what it forgets."""
+    message, version = request.message, request.header.api_version
+    names = services.metadata_cache.snapshot.topic_names
+
+    def name_of(topic: Any) -> str:
+        return str(names.get(topic.topic_id, "") if version >= TOPIC_IDS_FROM else topic.topic)
+
+    found = {(name_of(topic), asked.partition): None for topic in message.topics for asked in topic.partitions}
+    if version >= SESSIONS_FROM and message.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        forgotten = {(name_of(topic), index) for topic in message.forgotten_topics_data for index in topic.partitions}
+        for tp in services.fetch_sessions.partitions_of(message.session_id):
+            if (tp.topic, tp.partition) not in forgotten:
+                found[tp.topic, tp.partition] = None
+    return list(found)
+
+
+def fail(services: Any, request: Request, chosen: Collection[Partition], code: ErrorCode) -> Any:
+    """The services with which the API answers these partitions with an error; it is not to wait, then."""
+    request.message.max_wait_ms = 0
+    faulted = {TopicPartition(topic, index) for topic, index in chosen if index is not None}
+    services = copy.copy(services)
+    services.fetch_sessions = _FaultedSessions(services.fetch_sessions, faulted, code)
+    return services
+
+
+class _FaultedSessions:
+    """The fetch sessions, as one request sees them."""
+
+    def __init__(self, sessions: Any, faulted: set[TopicPartition], code: ErrorCode) -> None:
+        self._sessions = sessions
+        self._faulted = faulted
+        self._code = code
+
+    def context(self, *args: Any, **about: Any) -> FetchContext:
+        """See FetchSessions."""
+        return _FaultedContext(self._sessions.context(*args, **about), self._faulted, self._code)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sessions, name)
+
+
+class _FaultedContext(FetchContext):
+    """A request's view of its session without the faulted partitions, until it is told what they answer."""
+
+    __slots__ = ("_code", "_inner", "_kept_back")
+
+    def __init__(self, inner: FetchContext, faulted: set[TopicPartition], code: ErrorCode) -> None:
+        items: Sequence[Any] = [item for item in inner.items if item.tp not in faulted]
+        super().__init__(items, inner.error, inner.session_id)
+        self._inner = inner
+        self._kept_back = [item for item in inner.items if item.tp in faulted]
+        self._code = code
+
+    def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
+        return self._inner.finish(answered + [(item, _failed(item, self._code)) for item in self._kept_back])
+
+
+def _failed(item: Any, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=item.tp.partition,
+        error_code=code,
+        high_watermark=-1,
+        records=b"",
+        aborted_transactions=[],
+    )
+
+
+def corruptible(response: Any, fits: Callable[[str, int], bool]) -> list[tuple[Partition, Any]]:
+    """The partitions of an answer that carry a batch, with their data."""
+    return [
+        ((topic.topic, data.partition_index), data)
+        for topic in response.responses
+        for data in topic.partitions
+        if has_records(data) and fits(topic.topic, data.partition_index)
+    ]
+
+
+def corrupt(data: Any) -> None:
+    """Break the CRC of the first batch in what is sent; the log keeps the true one."""
+    records = data.records if isinstance(data.records, (bytes, bytearray, memoryview)) else data.records.read()
+    broken = bytearray(records)
+    if len(broken) >= _BATCH_MIN_BYTES:
+        broken[_CRC_AT] ^= 0xFF
+    data.records = bytes(broken)

@@ -1,0 +1,91 @@
+"""All that makes a process breakable: what its `main` builds, with barnabas.faults.enable, in place of the plain parts.
+
+clock, files, connections   the ones that faults may put wrong
+engine                      the faults, and the API table that goes through them
+pages                       /faults and /recorder
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.common.files import OsFileSystem
+from barnabas.config.errors import ConfigError
+from barnabas.faults.definition import CONTROLLER
+from broker.faults.disk import FaultableFileSystem
+from broker.faults.engine import FaultEngine
+from broker.faults.links import Links
+from broker.faults.pages import add_pages
+from broker.faults.recorder import Recorder
+from broker.faults.skewed_clock import SkewedClock
+from broker.storage.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from barnabas.client.connection import NodeConnection
+    from barnabas.common.files import FileSystem
+    from broker.apis.api import Api, Table
+    from broker.faults.call import TopicName
+    from broker.metadata_cache import BrokerInfo, MetadataCache
+    from metrics.http import MetricsServer
+
+THREADS_MAX = 8
+Address = tuple[str, int]
+
+
+def broker_ids_at(brokers: Iterable[BrokerInfo], host: str, port: int) -> set[int]:
+    """The ids of the brokers that have a listener at an address."""
+    return {broker.id for broker in brokers if any((e.host, e.port) == (host, port) for e in broker.endpoints.values())}
+
+
+class FaultKit:
+    """See the module; built before everything else of the process. Raises ConfigError."""
+
+    def __init__(self, config: Any, fs: FileSystem | None = None) -> None:
+        if config.barnabas_metrics_port < 0:
+            raise ConfigError("barnabas.faults.enable needs barnabas.metrics.port: faults are added there")
+        self.clock = SkewedClock()
+        self.fs = FaultableFileSystem(OsFileSystem() if fs is None else fs)
+        self.links = Links()
+        self._scheduler = Scheduler(THREADS_MAX, self.clock, "fault")
+        node_id = int(config.node_id)
+        recorder = Recorder(node_id, self.clock)
+        if config.barnabas_faults_recorder_capacity:
+            recorder.start(config.barnabas_faults_recorder_capacity)
+        self.engine = FaultEngine(
+            node_id, self.clock, self._scheduler, recorder, disk=self.fs, links=self.links, wall=self.clock
+        )
+
+    def wrap(self, table: Table) -> dict[int, Api]:
+        """The API table that goes through the faults."""
+        return self.engine.wrap(table)
+
+    def connect(self, host: str, port: int, **about: Any) -> NodeConnection:
+        """A connection that feels cut links."""
+        return self.links.connect(host, port, **about)
+
+    def serve_broker(self, page: MetricsServer, cache: MetadataCache, controllers: Collection[Address]) -> None:
+        """Add the pages of a broker, before they are served, and look names up where it does."""
+        self.engine.topic_name = lambda topic_id: cache.snapshot.topic_name(topic_id)
+        self.links.controller_id = lambda: cache.snapshot.controller_id
+
+        def names_at(host: str, port: int) -> Collection[int | str]:
+            if (host, port) in controllers:
+                return CONTROLLER, cache.snapshot.controller_id
+            return broker_ids_at(cache.snapshot.brokers.values(), host, port)
+
+        self.links.names_at = names_at
+        add_pages(page, self.engine, "broker")
+
+    def serve_controller(self, page: MetricsServer, topic_name: TopicName, brokers: Callable[[], Any]) -> None:
+        """The same for a controller; `brokers()` are those that are registered."""
+        self.engine.topic_name = topic_name
+        self.links.names_at = lambda host, port: {
+            broker.id for broker in brokers() if any((e.host, e.port) == (host, port) for e in broker.endpoints)
+        }
+        add_pages(page, self.engine, "controller")
+
+    def close(self) -> None:
+        """Let go of everything held, when the process stops."""
+        self.engine.remove_all()
+        self._scheduler.shutdown()

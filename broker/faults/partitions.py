@@ -1,0 +1,202 @@
+"""An error for some partitions of a request: the others are carried out, and one answer tells of both.
+
+The request is divided along the lists that `barnabas.faults.shapes` derives from the message tables. The part that is
+faulted is answered by the same tables that answer whole requests, and merged into the real answer. A request for
+everything (a null list) cannot be divided: it is carried out, and the matching part of its answer replaced.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.faults.shapes import MORE, Place, place_of, place_of_answer, shapes_of
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.error_responses import Items, answer_items, error_response, failed_like
+from barnabas.protocol.headers import SIZE_BYTES, encode_request
+from barnabas.protocol.messages import response_class
+from broker.answers import Answer, Close, Reply
+
+if TYPE_CHECKING:
+    from barnabas.protocol.errors import ErrorCode
+    from barnabas.protocol.schema import Message
+    from broker.faults.answers import Given
+    from broker.faults.armed import Armed
+    from broker.faults.call import Call
+    from broker.faults.matching import Partition
+    from broker.request_channel import Request
+
+Fits = Callable[[Place], bool]
+Proceed = Callable[[], Answer]
+
+
+def fail_some(armed: Armed, call: Call, proceed: Proceed, code: ErrorCode) -> Answer | None:
+    """Answer the partitions that the fault meets with an error; None where it meets none, or does not fire."""
+    shapes, message = shapes_of(call.key, call.version), call.request.message
+    if any(asks_for_all(items, message) for items in shapes):
+        return call.after(proceed(), lambda given: _rewritten(armed, call, given, code))
+    chosen = armed.matcher.chosen(call.partitions)
+    if not chosen or not armed.fires_for(call.request, chosen):
+        return None
+    faulted, rest = divide(shapes, message, _fits(armed, call))
+    refused = refuse(call.key, call.version, shapes, faulted, code)
+    if rest is None:
+        return _close(code) if call.expects_nothing else Reply(refused)
+    _replace_message(call.request, rest)
+
+    def merged(given: Given) -> Answer:
+        if call.expects_nothing:
+            return _close(code)
+        if isinstance(given, Reply):
+            for items in shapes:
+                merge(items, given.message, refused)
+            call.request.error_codes = None  # what the API noted is not all any more
+        return given
+
+    return call.after(proceed(), merged)
+
+
+def _close(code: ErrorCode) -> Close:
+    return Close(f"{code.name} by a fault, and nothing may be answered")
+
+
+def _fits(armed: Armed, call: Call) -> Fits:
+    def fits(place: Place) -> bool:
+        name = place.topic or call.topic_name(place.topic_id or b"") or ""
+        return armed.matcher.fits(name, place.partition)
+
+    return fits
+
+
+def _replace_message(request: Request, rest: Message) -> None:
+    """Go on with less of the request; a forwarded one travels as the frame that it came in."""
+    request.message = rest
+    if request.buffer is not None and request.header.api_key != ApiKey.PRODUCE:
+        request.buffer = memoryview(bytearray(encode_request(request.header, rest)[SIZE_BYTES:]))
+
+
+# Dividing, refusing, merging: pure
+
+
+def asks_for_all(items: Items, parent: Any) -> bool:
+    """Whether a list that names topics or partitions is null: everything there is."""
+    elements = getattr(parent, items.source)
+    if elements is None:
+        return True
+    return items.inner is not None and any(asks_for_all(items.inner, element) for element in elements)
+
+
+def divide(shapes: Iterable[Items], message: Any, fits: Fits) -> tuple[Any, Any | None]:
+    """A request of what fits, and one of the rest; None if that is nothing."""
+    faulted, rest = copy.copy(message), copy.copy(message)
+    is_left = False
+    for items in shapes:
+        taken, left = _divided(items, getattr(message, items.source), Place(), fits)
+        setattr(faulted, items.source, taken)
+        setattr(rest, items.source, left)
+        is_left = is_left or bool(left)
+    return faulted, rest if is_left else None
+
+
+def _divided(items: Items, elements: Any, around: Place, fits: Fits) -> tuple[list[Any], list[Any]]:
+    taken: list[Any] = []
+    left: list[Any] = []
+    for element in elements:
+        place = place_of(items, element, around)
+        if items.inner is None:
+            (taken if fits(place) else left).append(element)
+            continue
+        inside = getattr(element, items.inner.source)
+        inner_taken, inner_left = _divided(items.inner, inside, place, fits)
+        if inner_taken:
+            taken.append(_with(element, items.inner.source, inner_taken))
+        if inner_left or not inside:
+            left.append(_with(element, items.inner.source, inner_left))
+    return taken, left
+
+
+def _with(element: Any, name: str, value: Any) -> Any:
+    changed = copy.copy(element)
+    setattr(changed, name, value)
+    return changed
+
+
+def refuse(key: int, version: int, shapes: Iterable[Items], faulted: Any, code: ErrorCode) -> Any:
+    """An answer that has the error for each element of a request."""
+    if key not in MORE:
+        return error_response(faulted, version, code)
+    response = response_class(key)()
+    for items in shapes:
+        answer_items(items, faulted, response, version, code)
+    return response
+
+
+def merge(items: Items, real: Any, refused: Any) -> None:
+    """Add the elements of `refused` to those of the real answer, under the same topic where there is one."""
+    answers = getattr(real, items.target)
+    if answers is None:
+        answers = []
+        setattr(real, items.target, answers)
+    for extra in getattr(refused, items.target):
+        same = next((answer for answer in answers if _is_same(items, answer, extra)), None)
+        if same is not None and items.inner is not None:
+            merge(items.inner, same, extra)
+        else:
+            answers.append(extra)
+
+
+def _is_same(items: Items, answer: Any, extra: Any) -> bool:
+    """Whether two answers are about the same topic, group or transaction.
+
+    An API that was asked by id may add the name, or the other way round: what one of them does not say is no
+    difference.
+    """
+    for target in items.copies.values():
+        one, other = getattr(answer, target), getattr(extra, target)
+        if one != other and not _is_unsaid(one) and not _is_unsaid(other):
+            return False
+    return any(not _is_unsaid(getattr(extra, target)) for target in items.copies.values())
+
+
+def _is_unsaid(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, bytes) and not any(value))
+
+
+# Requests for everything
+
+
+def _rewritten(armed: Armed, call: Call, given: Given, code: ErrorCode) -> Answer:
+    if not isinstance(given, Reply):
+        return given
+    fits, response = _fits(armed, call), given.message
+    shapes = shapes_of(call.key, call.version)
+    found = [place for items in shapes for place in _places_told(items, response, Place()) if fits(place)]
+    named: list[Partition] = [
+        (place.topic or call.topic_name(place.topic_id or b"") or "", place.partition) for place in found
+    ]
+    if not found or not armed.fires_for(call.request, named):
+        return given
+    for items in shapes:
+        _rewrite(items, response, Place(), fits, call.version, code)
+    call.request.error_codes = None
+    return given
+
+
+def _places_told(items: Items, parent: Any, around: Place) -> Iterable[Place]:
+    for answer in getattr(parent, items.target) or ():
+        place = place_of_answer(items, answer, around)
+        if items.inner is None:
+            yield place
+        else:
+            yield from _places_told(items.inner, answer, place)
+
+
+def _rewrite(items: Items, parent: Any, around: Place, fits: Fits, version: int, code: ErrorCode) -> None:
+    answers = getattr(parent, items.target) or []
+    for index, answer in enumerate(answers):
+        place = place_of_answer(items, answer, around)
+        if items.inner is not None:
+            _rewrite(items.inner, answer, place, fits, version, code)
+        elif fits(place):
+            answers[index] = failed_like(items, answer, version, code)

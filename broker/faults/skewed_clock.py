@@ -1,0 +1,33 @@
+"""A clock that a fault may put wrong: what time of day it is, never how long something takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.common.clock import SystemClock
+
+if TYPE_CHECKING:
+    from broker.faults.armed import Armed
+
+
+class SkewedClock(SystemClock):
+    """The machine's clock, and what faults add to it. Threads: any reads; one lock of the engine's orders changes."""
+
+    __slots__ = ("_skews",)
+
+    def __init__(self) -> None:
+        self._skews: tuple[Armed, ...] = ()  # replaced whole
+
+    def wall_ms(self) -> int:
+        """See Clock."""
+        skews = self._skews
+        now_ms = super().wall_ms()
+        return now_ms + sum(armed.fault.clock_skew_ms or 0 for armed in skews if armed.is_time()) if skews else now_ms
+
+    def skew(self, armed: Armed) -> None:
+        """Go wrong until `set_right`."""
+        self._skews += (armed,)
+
+    def set_right(self, armed: Armed) -> None:
+        """The end of a skew."""
+        self._skews = tuple(other for other in self._skews if other is not armed)
