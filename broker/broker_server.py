@@ -57,6 +57,7 @@ from broker.storage.scheduler import Scheduler
 from metrics import catalogue, process
 from metrics.channel_metrics import ChannelMetrics
 from metrics.http import MetricsServer, Page, readiness
+from metrics.live import add_live_page
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
 
@@ -152,6 +153,7 @@ class BrokerServer:
         if self.faults is not None:
             self.faults.serve_broker(self.page, self.metadata_cache, self._addresses)
         self.page.add_view("/live.json", BrokerView(self, clock).page)
+        add_live_page(self.page)
         registry.gauge(catalogue.BROKER_STATE, lambda: self.lifecycle.state)
         DynamicResources(
             self.services.dynamic_config,

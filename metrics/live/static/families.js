@@ -1,0 +1,58 @@
+// Requests by kind: each family has a name and, in base.css, a colour (--family-...).
+
+/** In the order of the legend. */
+export const FAMILIES = {
+  produce: "Produce",
+  consume: "Fetch of consumers",
+  follow: "Fetch of replicas",
+  group: "Groups",
+  transaction: "Transactions",
+  control: "Controller",
+  other: "Others",
+};
+
+const BY_API = {
+  produce: ["Produce"],
+  consume: ["Fetch", "FetchConsumer"],
+  follow: ["FetchFollower"],
+  group: [
+    "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch",
+    "OffsetDelete", "DescribeGroups", "ListGroups", "DeleteGroups", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+  ],
+  transaction: [
+    "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
+    "DescribeTransactions", "ListTransactions", "DescribeProducers",
+  ],
+  control: [
+    "LeaderAndIsr", "UpdateMetadata", "StopReplica", "BrokerRegistration", "BrokerHeartbeat", "AlterPartition",
+    "AllocateProducerIds", "Envelope", "AssignReplicasToDirs",
+  ],
+};
+const FAMILY_OF = new Map(Object.entries(BY_API).flatMap(([family, apis]) => apis.map((api) => [api, family])));
+
+/** The family of an API by its name. */
+export function familyOfApi(api) {
+  return FAMILY_OF.get(api) ?? "other";
+}
+
+/** The family of a request on its way; null (a coordinator's own append) belongs to the groups. */
+export function familyOf(request) {
+  if (request === null) return "group";
+  return request.follower_id === null ? familyOfApi(request.api) : "follow";
+}
+
+/** What tells one request from all others. */
+export function keyOf(request) {
+  return `${request.connection} ${request.correlation_id}`;
+}
+
+/** Requests a second by family, from two answers; null where there is none to compare with. */
+export function ratesBetween(before, now) {
+  if (before === null || now.at_ms <= before.at_ms) return null;
+  const rates = Object.fromEntries(Object.keys(FAMILIES).map((family) => [family, 0]));
+  for (const [api, finished] of Object.entries(now.requests.finished)) {
+    const added = finished - (before.requests.finished[api] ?? 0);
+    rates[familyOfApi(api)] += Math.max(0, added) / ((now.at_ms - before.at_ms) / 1000);
+  }
+  return rates;
+}

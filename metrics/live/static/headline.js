@@ -1,0 +1,64 @@
+// One sentence on top: how it is, and if something is stuck, who waits for whom.
+
+import { count, duration, listed, rate } from "./format.js";
+import { isOld } from "./picture.js";
+
+/** The sentence and its mood: "" (all is well), "warn" or "bad". */
+export function headline(live, rates) {
+  const troubles = live.node.role === "broker" ? ofBroker(live) : ofController(live);
+  if (troubles.length > 0) return { text: `${sentence(troubles.slice(0, 2).join("; "))}.`, mood: "warn" };
+  if (!["running", "serving"].includes(live.node.state)) return { text: `This ${live.node.role} is ${live.node.state.replaceAll("_", " ")}.`, mood: "bad" };
+  const total = rates === null ? null : Object.values(rates).reduce((sum, each) => sum + each, 0);
+  const pace = total === null ? "" : ` ${rate(total)} requests a second.`;
+  return { text: `All is well: nobody waits longer than they mean to.${pace}`, mood: "" };
+}
+
+function ofBroker(live) {
+  const queue = live.request_queue;
+  const troubles = [];
+  if (queue.blocked_processors > 0) {
+    troubles.push(`the request queue is full: ${count(queue.blocked_processors, "processor waits", "processors wait")} for room, and their clients with them`);
+  }
+  troubles.push(...behindReplicas(live));
+  const others = [...live.purgatories, live.elsewhere].flatMap((room) => room.items).filter((item) => isOld(item) && !waitsForReplica(item));
+  if (others.length > 0) {
+    const longest = others.reduce((one, two) => (one.age_ms > two.age_ms ? one : two));
+    troubles.push(`for ${duration(longest.age_ms)}, ${longest.sentence}`);
+  }
+  const lacking = live.partitions.items.filter((p) => p.role === "leader" && p.isr.length < p.replica_ids.length);
+  if (lacking.length > 0) {
+    const out = [...new Set(lacking.flatMap((p) => p.replica_ids.filter((id) => !p.isr.includes(id))))].sort();
+    troubles.push(`${count(lacking.length, "partition is", "partitions are")} under-replicated: ${listed(out.map((id) => `replica ${id}`))} ${out.length === 1 ? "is" : "are"} out of sync`);
+  }
+  return troubles;
+}
+
+function waitsForReplica(item) {
+  return item.reasons.some((reason) => reason.kind === "replica");
+}
+
+/** Who keeps produces waiting: replica by replica. */
+function behindReplicas(live) {
+  const waiting = new Map(); // by replica: how many wait, how long ago it fetched
+  for (const item of live.purgatories.flatMap((room) => room.items).filter(isOld)) {
+    for (const reason of item.reasons.filter((each) => each.kind === "replica")) {
+      const known = waiting.get(reason.replica) ?? { items: new Set(), last_fetch_ms: reason.last_fetch_ms };
+      known.items.add(item);
+      waiting.set(reason.replica, known);
+    }
+  }
+  return [...waiting].map(([replica, { items, last_fetch_ms }]) => {
+    const since = last_fetch_ms < 0 ? "which has not fetched yet" : `which last fetched ${duration(last_fetch_ms)} ago`;
+    return `${count(items.size, "produce waits", "produces wait")} for replica ${replica}, ${since}`;
+  });
+}
+
+function ofController(live) {
+  const troubles = live.brokers.filter((b) => b.state === "fenced").map((b) => `broker ${b.id} is fenced: its last heartbeat came ${duration(b.last_heartbeat_ms)} ago`);
+  if (live.metadata.offline > 0) troubles.unshift(`${count(live.metadata.offline, "partition has", "partitions have")} no leader`);
+  return troubles;
+}
+
+function sentence(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,108 @@
+// The panel "Partitions": each replica's log as a lane that slides on as records come, up to the leader's end.
+
+import { element, say, set, style, sync } from "./dom.js";
+import { bytes, count, duration, whole } from "./format.js";
+
+const WINDOW_MIN = 40; // records that a lane shows at least
+
+/** Make the panel; `asked` is called when another topic is asked for. Returns what shows an answer, and the topic. */
+export function partitionsPanel(panel, asked) {
+  const input = element("input", { type: "search", list: "topics", autocomplete: "off", placeholder: "all topics" });
+  const topics = element("datalist", { id: "topics" });
+  const note = element("span", { class: "soft" });
+  const key = element("p", { class: "key" },
+    keyItem("leader's log", "--family-produce"), keyItem("follower's log", "--family-consume"), keyItem("behind", "--warn"),
+    element("span", {}, element("i", { class: "line" }), "high watermark: all before it is on every in-sync replica"));
+  style(key.lastElementChild.firstElementChild, "--colour", "var(--ink)");
+  const list = element("ul", { class: "partitions" });
+  panel.append(element("div", { class: "bar" }, element("label", {}, "Topic", input), topics, note, key), list);
+  let timer = null;
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(asked, 250);
+  });
+  const seen = new Set();
+  const show = (live) => {
+    const { total, items } = live.partitions;
+    say(note, total > items.length ? `${whole(items.length)} of ${count(total, "partition")}` : count(total, "partition"));
+    for (const item of items) {
+      if (seen.size < 500 && !seen.has(item.topic)) {
+        seen.add(item.topic);
+        topics.append(element("option", { value: item.topic }));
+      }
+    }
+    sync(list, items, (p) => `${p.topic} ${p.partition}`, makePartition, showPartition);
+  };
+  return { show, topic: () => input.value.trim() };
+}
+
+function keyItem(name, colour) {
+  const sample = element("i");
+  style(sample, "--colour", `var(${colour})`);
+  return element("span", {}, sample, name);
+}
+
+function makePartition(item) {
+  const header = element("header", {}, element("h3", {}, `${item.topic}-${item.partition}`), element("span", { class: "soft" }));
+  return element("li", { class: "partition" }, header, element("p", { class: "facts" }), element("ul", { class: "lanes" }));
+}
+
+function showPartition(child, item) {
+  const [header, facts, lanes] = child.children;
+  const missing = item.replica_ids.length - item.isr.length;
+  set(child, "data-mood", missing > 0 ? "warn" : null);
+  say(header.lastElementChild, item.role === "leader" ? `leads in epoch ${item.leader_epoch}` : item.leader < 0 ? "has no leader" : `follows ${item.leader}, epoch ${item.leader_epoch}`);
+  const told = [
+    ["LEO", whole(item.log_end_offset)],
+    ["HW", whole(item.high_watermark)],
+    ["LSO", whole(item.last_stable_offset)],
+    ["ISR", item.isr.join(", ") || "–"],
+    ["size", bytes(item.size_bytes)],
+  ];
+  sync(facts, told, ([name]) => name, ([name]) => element("span", {}, `${name} `, element("b")), (fact, [, value]) => say(fact.lastElementChild, value));
+  sync(lanes, lanesOf(item), (lane) => lane.broker, makeLane, showLane);
+}
+
+/** What each lane shows: the same part of the log for all replicas, the last records before the leader's end. */
+function lanesOf(item) {
+  const end = item.log_end_offset;
+  const replicas = item.role === "leader" ? item.replicas : [{ broker: "here", log_end_offset: end, lag: item.fetch_lag ?? 0, is_in_sync: true, is_alive: true, last_fetch_ms: -1 }];
+  const lowest = Math.min(end, item.high_watermark, ...replicas.map((r) => (r.log_end_offset < 0 ? end : r.log_end_offset)));
+  const window = niceWindow(Math.max(WINDOW_MIN, (end - lowest) * 1.25));
+  return replicas.map((replica) => ({ ...replica, end, window, high_watermark: item.high_watermark }));
+}
+
+/** 1, 2 or 5 times a power of ten: a window that changes seldom. */
+function niceWindow(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 4, 5, 10].map((factor) => factor * power).find((size) => size >= least);
+}
+
+function makeLane() {
+  const lane = element("div", { class: "lane", "aria-hidden": "true" }, element("i", { class: "have" }), element("i", { class: "grid" }), element("i", { class: "mark" }));
+  return element("li", {}, element("span", { class: "name" }, element("span"), element("em")), lane, element("span", { class: "end" }));
+}
+
+function showLane(child, replica) {
+  const [name, lane, end] = child.children;
+  const start = replica.end - replica.window;
+  const share = (offset) => `${Math.max(0, Math.min(1, (offset - start) / replica.window)) * 100}%`;
+  const isLate = !replica.is_leader && (replica.lag > 0 || replica.log_end_offset < 0 || !replica.is_in_sync);
+  say(name.firstElementChild, replica.broker === "here" ? "here" : `replica ${replica.broker}`);
+  say(name.lastElementChild, replica.is_alive ? (replica.is_in_sync ? "" : " out") : " dead");
+  set(lane, "data-role", replica.is_leader ? "leader" : isLate ? "late" : "follower");
+  style(lane, "--end", share(replica.log_end_offset));
+  style(lane, "--mark", share(replica.high_watermark));
+  // Lines at each tenth of the window, fixed to offsets: as the log grows they slide to the left.
+  style(lane, "--step", "10%");
+  const step = replica.window / 10;
+  style(lane, "--shift", `${-((start % step) / step) * 11.1}%`);
+  say(end, endOf(replica));
+}
+
+function endOf(replica) {
+  if (replica.log_end_offset < 0) return "not fetched yet";
+  if (replica.is_leader) return "leader";
+  if (replica.lag > 0) return `${whole(replica.lag)} behind${replica.last_fetch_ms > 1500 ? `, ${duration(replica.last_fetch_ms)}` : ""}`;
+  return replica.last_fetch_ms > 1500 ? `fetched ${duration(replica.last_fetch_ms)} ago` : "caught up";
+}

@@ -1,0 +1,94 @@
+// The panel "Slow requests": the slowest of the last minutes, and one's six times as a stacked bar.
+
+import { element, say, set, style, sync } from "./dom.js";
+import { familyOfApi, keyOf } from "./families.js";
+import { bytes, duration, percent } from "./format.js";
+
+const STATIONS = {
+  request_queue: ["Request queue", "until a handler took it"],
+  local: ["Local", "the handler carried it out: decoded, wrote or read the log"],
+  remote: ["Remote", "it waited for others: replicas, members, bytes to come"],
+  throttle: ["Throttle", "its connection was held back by a quota"],
+  response_queue: ["Response queue", "until its processor took the answer"],
+  send: ["Send", "until the last byte was given to the kernel"],
+};
+const SHOWN = 18;
+
+/** Make the panel; returns what shows an answer in it. */
+export function slowPanel(panel) {
+  const list = element("ul", { class: "slow" });
+  const none = element("p", { class: "none" }, "No request was seen yet.");
+  const listBlock = element("section", { class: "block" }, element("h2", {}, "The slowest requests"), element("p", { class: "soft" }, "of the last five minutes, without the time that a fetch or a member waits on purpose"), none, list);
+  const timeline = timelineBlock();
+  panel.append(element("div", { class: "columns" }, listBlock, timeline.section));
+  let chosen = null; // the request that is shown; it stays when it is no longer among the slowest
+  let last = [];
+  const choose = (key) => {
+    chosen = last.find((request) => keyOf(request) === key) ?? chosen;
+    show();
+  };
+  const show = () => {
+    none.hidden = last.length > 0;
+    sync(list, last, keyOf, (request) => makeChoice(request, choose), (child, request) => {
+      set(child.firstElementChild, "aria-pressed", String(chosen !== null && keyOf(request) === keyOf(chosen)));
+    });
+    timeline.show(chosen);
+  };
+  return (live) => {
+    last = live.requests.slow.slice(0, SHOWN);
+    chosen ??= last[0] ?? null;
+    chosen = last.find((request) => chosen !== null && keyOf(request) === keyOf(chosen)) ?? chosen;
+    show();
+  };
+}
+
+function makeChoice(request, choose) {
+  const dot = element("i", { class: "dot", "data-family": familyOfApi(request.api), "aria-hidden": "true" });
+  const name = element("span", {}, `${request.api} `, element("span", { class: "soft" }, request.client_id ?? "no name"));
+  const stack = makeStack();
+  showStack(stack, request);
+  const button = element("button", { type: "button", "aria-pressed": "false" }, dot, name, element("span", { class: "total" }, duration(request.total_ms)), stack);
+  button.addEventListener("click", () => choose(keyOf(request)));
+  return element("li", {}, button);
+}
+
+function timelineBlock() {
+  const title = element("h2");
+  const facts = element("p", { class: "facts" });
+  const stack = makeStack();
+  const stations = element("ol", { class: "stations" });
+  for (const [station, [name, meaning]] of Object.entries(STATIONS)) {
+    stations.append(element("li", { "data-station": station }, element("i", { "aria-hidden": "true" }), element("b", {}, name), element("span", { class: "number" }), element("span", { class: "number soft" }), element("span", { class: "soft" }, meaning)));
+  }
+  const section = element("section", { class: "block", "aria-label": "The six times of one request" }, title, facts, stack, stations);
+  return { section, show: (request) => showTimeline({ section, title, facts, stack, stations }, request) };
+}
+
+function showTimeline({ section, title, facts, stack, stations }, request) {
+  section.hidden = request === null;
+  if (request === null) return;
+  say(title, `${request.api} v${request.version}: ${duration(request.total_ms)}`);
+  const told = [
+    ["client", request.client_id ?? "no name"],
+    ["correlation id", String(request.correlation_id)],
+    ["connection", request.connection],
+    ["size", bytes(request.size_bytes)],
+    ["answered", `${duration(request.age_ms)} ago`],
+  ];
+  sync(facts, told, ([name]) => name, ([name]) => element("span", {}, `${name} `, element("b")), (child, [, value]) => say(child.lastElementChild, value));
+  showStack(stack, request);
+  for (const row of stations.children) {
+    const ms = request.times_ms[row.dataset.station] ?? 0;
+    say(row.children[2], duration(ms));
+    say(row.children[3], percent(request.total_ms > 0 ? ms / request.total_ms : 0));
+  }
+}
+
+function makeStack() {
+  const pieces = Object.keys(STATIONS).map((station) => element("i", { "data-station": station }));
+  return element("div", { class: "stack", "aria-hidden": "true" }, ...pieces);
+}
+
+function showStack(stack, request) {
+  for (const piece of stack.children) style(piece, "--share", request.times_ms[piece.dataset.station] ?? 0);
+}

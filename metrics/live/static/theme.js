@@ -1,0 +1,44 @@
+// Light, dark, or as the system has it. Not a module: it runs before the first paint.
+(() => {
+  "use strict";
+  const THEMES = ["auto", "light", "dark"];
+  const NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
+  const SAID = { auto: "as the system has them", light: "light", dark: "dark" };
+  let theme = "auto";
+
+  // A page of another broker is another origin, with a memory of its own: so a link between them carries the theme.
+  function remembered() {
+    const asked = new URLSearchParams(location.search).get("theme");
+    if (asked !== null) history.replaceState(null, "", location.pathname + location.hash);
+    try {
+      return asked ?? localStorage.getItem("theme");
+    } catch {
+      return asked;
+    }
+  }
+
+  function choose(chosen) {
+    theme = THEMES.includes(chosen) ? chosen : "auto";
+    document.documentElement.dataset.theme = theme;
+    try {
+      localStorage.setItem("theme", theme);
+    } catch {
+      // Storage may be forbidden: then the choice lasts as long as the page.
+    }
+  }
+
+  choose(remembered());
+  document.addEventListener("DOMContentLoaded", () => {
+    const button = document.getElementById("theme");
+    const show = () => {
+      button.textContent = NAMES[theme];
+      button.setAttribute("aria-label", `Colours: ${SAID[theme]}`);
+    };
+    button.addEventListener("click", () => {
+      choose(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
+      show();
+      document.dispatchEvent(new Event("theme"));
+    });
+    show();
+  });
+})();
