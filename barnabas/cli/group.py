@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription, OffsetSpec
 
 from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, partitions_of, reason, results, settings
 from barnabas.cli.errors import UserError
@@ -42,13 +42,9 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
         described = results(client.describe_consumer_groups([name]))[name]
         if described.state == ConsumerGroupState.DEAD:
             raise UserError(f"there is no group {name}")
-        owners = {
-            (tp.topic, tp.partition): member
-            for member in described.members
-            for tp in member.assignment.topic_partitions
-        }
-        committed = _committed(client, name)
-        ends = _ends(client, list(committed.keys() | owners.keys()))
+        owners = owners_of(described)
+        committed = committed_offsets(client, name)
+        ends = end_offsets(client, list(committed.keys() | owners.keys()))
     rows = []
     for topic, partition in sorted(ends):
         offset, end = committed.get((topic, partition)), ends[topic, partition]
@@ -68,13 +64,22 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
     show(rows, columns, as_json=as_json, title=f"{name}: {described.state.name}")
 
 
-def _committed(client: AdminClient, name: str) -> dict[tuple[str, int], int]:
+def owners_of(described: ConsumerGroupDescription) -> dict[tuple[str, int], MemberDescription]:
+    """The members of a group that was described, by the topics and partitions that they own."""
+    return {
+        (tp.topic, tp.partition): member for member in described.members for tp in member.assignment.topic_partitions
+    }
+
+
+def committed_offsets(client: AdminClient, name: str) -> dict[tuple[str, int], int]:
+    """The committed offsets of a group, by topic and partition."""
     request = ConsumerGroupTopicPartitions(name)
     found = results(client.list_consumer_group_offsets([request]))[name]
     return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions if tp.error is None and tp.offset >= 0}
 
 
-def _ends(client: AdminClient, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+def end_offsets(client: AdminClient, keys: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """The offsets that the next records of these partitions will get."""
     specs = {TopicPartition(topic, partition): OffsetSpec.latest() for topic, partition in keys}
     return {(tp.topic, tp.partition): found.offset for tp, found in results(client.list_offsets(specs)).items()}
 

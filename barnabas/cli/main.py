@@ -31,6 +31,10 @@ COMMANDS = {
     "consume": ("barnabas.cli.consume", "Print the records of a topic."),
     "config": ("barnabas.cli.config", "Show and change the settings of topics, brokers and groups."),
     "doctor": ("barnabas.cli.doctor", "Tell what clients will be told by each listener, and whether it answers."),
+    "explain": (
+        "barnabas.cli.explain",
+        "Tell in words how a partition, a group or a request is, and why it waits.",
+    ),
     "dump-log": ("barnabas.cli.dump_log", "Print what is in a log segment, an index, a snapshot or a checkpoint."),
     "completion": ("barnabas.cli.completion", "Print the completion script of a shell."),
 }

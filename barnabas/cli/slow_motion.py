@@ -17,13 +17,14 @@ PAUSES_MS = {
     "barnabas.slow.motion.response.ms": 100,
     "barnabas.slow.motion.fetcher.ms": 500,
 }
-#: Small rooms fill while one looks; and what takes long on purpose is neither late nor worth a line in the log.
+#: Likewise: from when on a request counts as slow, is logged and remembered. All those of clients are.
+SLOW_MS = 300
+#: Small rooms fill while one looks; and a commit waits for followers that are slow on purpose.
 ROOMS = {
     "num.network.threads": "1",
     "num.io.threads": "2",
     "queued.max.requests": "8",
     "offsets.commit.timeout.ms": "30000",
-    "barnabas.slow.request.ms": "-1",
 }
 FACTOR_MAX = 4.0  # else a starting broker answers later than is waited for (cluster.PROBE_TIMEOUT_MS)
 
@@ -45,4 +46,5 @@ def slow_motion_properties(factor: float | None) -> dict[str, str]:
     """The server properties of a cluster that is so slow; none for None."""
     if factor is None:
         return {}
-    return {**ROOMS, **{key: str(round(base_ms * factor)) for key, base_ms in PAUSES_MS.items()}}
+    pauses = {key: str(round(base_ms * factor)) for key, base_ms in PAUSES_MS.items()}
+    return {**ROOMS, **pauses, "barnabas.slow.request.ms": str(round(SLOW_MS * factor))}

@@ -1,0 +1,182 @@
+"""`barnabas explain`: how a partition, a group or a request is, and what it waits for, in words.
+
+The words are made by `barnabas.cli.inside.*_words` of what the processes' pages tell (`/live.json`). Exit code 1: there
+is nothing of that name, or nobody who knows it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from barnabas.cli.client import admin, results
+from barnabas.cli.errors import UserError
+from barnabas.cli.group import committed_offsets, end_offsets, owners_of
+from barnabas.cli.inside.group_words import Position, by_partition, group_words
+from barnabas.cli.inside.pages import Answers, Page, find_pages, page_options, read_pages
+from barnabas.cli.inside.partition_words import partition_words, view_of
+from barnabas.cli.inside.request_words import Found, chosen, request_words, requests_of
+from barnabas.cli.output import json_option, show_json
+from barnabas.common.live_shape import LIMIT_MAX, Group, Waiting
+from barnabas.common.topic_partition import TopicPartition
+
+SHOWN = 3
+REQUEST_SECTIONS = "node,processors,request_queue,handlers,purgatories,elsewhere,requests"
+
+
+@click.group()
+def explain() -> None:
+    """Tell in words how a partition, a group or a request is, and what it waits for."""
+
+
+# --- partition
+
+
+@explain.command()
+@click.argument("name", metavar="TOPIC-PARTITION")
+@page_options
+@json_option
+def partition(name: str, bootstrap: str, page: str | None, as_json: bool) -> None:
+    """Who leads a partition, what holds its high watermark back, what waits for it: `explain partition orders-3`."""
+    tp = _topic_partition(name)
+    answers = _read(
+        find_pages(bootstrap, page),
+        section="node,partitions,purgatories,transactions",
+        topic=tp.topic,
+        partition=tp.partition,
+        limit=LIMIT_MAX,
+    )
+    lives = answers.brokers()
+    if as_json:
+        views = ((broker, view_of(tp, live)) for broker, live in lives.items())
+        show_json({"broker": broker, **view} for broker, view in views if view is not None)
+        return
+    try:
+        lines = partition_words(tp, lives, answers.silent_brokers())
+    except KeyError as error:
+        raise UserError(f"no broker that answers has a partition {tp}{_nobody_else(answers)}") from error
+    _say(lines)
+
+
+def _topic_partition(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition("-")
+    if not topic or not (number.isascii() and number.isdigit()):
+        raise UserError(f"'{text}' is not TOPIC-PARTITION, for example orders-0")
+    return TopicPartition(topic, int(number))
+
+
+# --- group
+
+
+@explain.command("group")
+@click.argument("name")
+@page_options
+@json_option
+def group_command(name: str, bootstrap: str, page: str | None, as_json: bool) -> None:
+    """What a group waits for, who its members are, who is late, how far behind it is."""
+    answers = _read(find_pages(bootstrap, page), section="node,groups,elsewhere", group=name, limit=LIMIT_MAX)
+    coordinator, group, waiting = _group_of(name, answers)
+    positions = _positions(name, bootstrap)
+    if as_json:
+        show_json([{"coordinator": coordinator, **group, "positions": [_position_row(each) for each in positions]}])
+        return
+    _say(group_words(group, coordinator, positions, waiting))
+
+
+def _group_of(name: str, answers: Answers) -> tuple[int, Group, list[Waiting]]:
+    """The group, the broker that coordinates it, and the requests that wait there for it."""
+    for broker, live in answers.brokers().items():
+        for group in live["groups"]["items"]:
+            if group["group_id"] == name:
+                waiting = [
+                    item
+                    for item in live["elsewhere"]["items"]
+                    if any(reason.get("group") == name for reason in item["reasons"])
+                ]
+                return broker, group, waiting
+    raise UserError(f"no broker that answers coordinates a group {name}{_nobody_else(answers)}")
+
+
+def _positions(name: str, bootstrap: str) -> list[Position]:
+    with admin(bootstrap) as client:
+        described = results(client.describe_consumer_groups([name]))[name]
+        owners = {key: str(member.member_id) for key, member in owners_of(described).items()}
+        committed = committed_offsets(client, name)
+        return by_partition(committed, end_offsets(client, list(committed.keys() | owners.keys())), owners)
+
+
+def _position_row(position: Position) -> dict[str, Any]:
+    return {
+        "topic": position.tp.topic,
+        "partition": position.tp.partition,
+        "committed": position.committed,
+        "end": position.end,
+        "lag": position.lag,
+        "member": position.owner,
+    }
+
+
+# --- request
+
+
+@explain.command()
+@click.argument("correlation_id", required=False, type=click.IntRange(0))
+@click.option("--client", metavar="CLIENT_ID", help="Requests of this client.")
+@click.option("--slowest", is_flag=True, help="The slowest of the last minutes that are done.")
+@click.option("--max", "at_most", type=click.IntRange(1), default=SHOWN, show_default=True, help="How many, at most.")
+@page_options
+@json_option
+def request(
+    correlation_id: int | None,
+    client: str | None,
+    slowest: bool,
+    at_most: int,
+    bootstrap: str,
+    page: str | None,
+    as_json: bool,
+) -> None:
+    """Where the time of a request went, and where it is now: by its correlation id, by its client, or the slowest.
+
+    Those in progress are all known; of those that are done, each broker remembers the slowest of the last minutes.
+    """
+    if correlation_id is None and client is None and not slowest:
+        raise UserError("say which: a correlation id, --client or --slowest")
+    answers = _read(find_pages(bootstrap, page), section=REQUEST_SECTIONS, limit=LIMIT_MAX)
+    found = [each for page, live in answers.told.items() for each in requests_of(page.name, live)]
+    asked_for = chosen(found, correlation_id, client, slowest=slowest)
+    if not asked_for:
+        raise UserError(f"no such request is in progress or remembered{_nobody_else(answers)}")
+    if as_json:
+        show_json({"where": each.where, **each.request, "waiting": each.waiting} for each in asked_for[:at_most])
+        return
+    _say(_request_lines(asked_for, at_most))
+
+
+def _request_lines(found: Sequence[Found], at_most: int) -> Iterable[str]:
+    for each in found[:at_most]:
+        yield from request_words(each)
+    if len(found) > at_most:
+        yield f"and {len(found) - at_most} more (--max)"
+
+
+# --- all of them
+
+
+def _read(pages: Sequence[Page], **query: object) -> Answers:
+    """What the processes tell. Raises UserError if none does."""
+    answers = read_pages(pages, query)
+    if not answers.told:
+        raise UserError("; ".join(f"{each.page.name}: {each.problem}" for each in answers.unanswered))
+    return answers
+
+
+def _nobody_else(answers: Answers) -> str:
+    """Who might have known, but does not answer."""
+    return "".join(f"; broker {broker}: {problem}" for broker, problem in answers.silent_brokers().items())
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)

@@ -1,0 +1,121 @@
+"""A group in words: what it does now, what it waits for, its members, how far behind it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.cli.inside.partition_words import INDENT, waiting_lines
+from barnabas.common.live_shape import Group, Member, Waiting
+from barnabas.common.phrases import count, duration, listed
+from barnabas.common.topic_partition import TopicPartition
+
+SHOWN = 20
+
+
+class Position(NamedTuple):
+    """How far a group is in a partition."""
+
+    tp: TopicPartition
+    committed: int | None
+    end: int
+    owner: str | None  # member id
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.committed is None else max(0, self.end - self.committed)
+
+
+def group_words(
+    group: Group, coordinator: int, positions: Sequence[Position], waiting: Iterable[Waiting] = ()
+) -> list[str]:
+    """The lines about a group, by what its coordinator tells of it."""
+    members: list[Member] = group["members"]["items"]
+    return [
+        _heading(group, coordinator),
+        f"It {group['sentence']}.",
+        *_members(group, members, positions),
+        *_positions(positions),
+        *waiting_lines(waiting),
+    ]
+
+
+def _heading(group: Group, coordinator: int) -> str:
+    kind = "classic group" if group["type"] == "classic" else "consumer group (KIP-848)"
+    how = f"{group['group_id']} is a {kind}, {group['state']}"
+    if group["since_ms"] >= 0:
+        how += f" for {duration(group['since_ms'])}"
+    counter = "generation" if group["type"] == "classic" else "group epoch"
+    how += f", in {counter} {group['generation']}"
+    if group["protocol"]:
+        how += f", assignor {group['protocol']}"
+    return f"{how}. Broker {coordinator} coordinates it (__consumer_offsets-{group['coordinator_partition']})."
+
+
+def _members(group: Group, members: Sequence[Member], positions: Sequence[Position]) -> list[str]:
+    total = group["members"]["total"]
+    if not total:
+        return []  # the sentence has said it
+    owned: dict[str, list[str]] = {}
+    for position in positions:
+        if position.owner is not None:
+            owned.setdefault(position.owner, []).append(str(position.tp))
+    lines = [f"{count(total, 'member')}:"]
+    for member in members[:SHOWN]:
+        text = f"{INDENT}{member['member_id']} (client {member['client_id']}, {member['host']}"
+        if member["instance_id"]:
+            text += f", instance {member['instance_id']}"
+        text += "), the leader" if group["leader"] == member["member_id"] else ")"
+        text += f": {_member_state(group, member)}"
+        tps = owned.get(member["member_id"], [])
+        text += f"; it owns {listed(tps, at_most=4)}" if tps else "; it owns nothing"
+        lines.append(text)
+    if total > SHOWN:
+        lines.append(f"{INDENT}and {total - SHOWN} more")
+    return lines
+
+
+def _member_state(group: Group, member: Member) -> str:
+    """How a member is, and whether it is late."""
+    if group["type"] == "classic":
+        return {
+            "joining": "it waits in JoinGroup for the others",
+            "syncing": "it waits in SyncGroup for the leader's assignment",
+        }.get(member["state"], "the group waits for it to join" if _is_joining(group) else "it has joined")
+    late = group["generation"] - member["epoch"]
+    if member["epoch"] >= 0 and late > 0:
+        return f"{member['state']}, at epoch {member['epoch']}, {late} behind the group"
+    return f"{member['state']}, at epoch {member['epoch']}"
+
+
+def _is_joining(group: Group) -> bool:
+    return group["state"] == "PreparingRebalance"
+
+
+def _positions(positions: Sequence[Position]) -> list[str]:
+    if not positions:
+        return ["It has committed nothing and owns no partition."]
+    known = [position.lag for position in positions if position.lag is not None]
+    lines = [f"It is {count(sum(known), 'record')} behind, over {count(len(positions), 'partition')}:"]
+    worst_first = sorted(positions, key=lambda position: (-(position.lag or 0), position.tp))
+    for position in worst_first[:SHOWN]:
+        owner = f", of {position.owner}" if position.owner is not None else ", which nobody reads"
+        if position.committed is None:
+            lines.append(f"{INDENT}{position.tp}: nothing committed, its end is {position.end}{owner}")
+        else:
+            lines.append(
+                f"{INDENT}{position.tp}: committed {position.committed}, its end is {position.end}: "
+                f"{count(position.lag or 0, 'record')} behind{owner}"
+            )
+    if len(positions) > SHOWN:
+        lines.append(f"{INDENT}and {len(positions) - SHOWN} more")
+    return lines
+
+
+def by_partition(
+    committed: Mapping[tuple[str, int], int],
+    ends: Mapping[tuple[str, int], int],
+    owners: Mapping[tuple[str, int], str],
+) -> list[Position]:
+    """The positions, of what an admin client found."""
+    return [Position(TopicPartition(*key), committed.get(key), ends[key], owners.get(key)) for key in sorted(ends)]

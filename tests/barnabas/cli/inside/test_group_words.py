@@ -1,0 +1,69 @@
+"""Groups in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.cli.inside.group_words import SHOWN, Position, by_partition, group_words
+from barnabas.common.topic_partition import TopicPartition
+from tests.barnabas.cli.inside.lives import group, listed, member, waiting
+
+POSITIONS = by_partition({("orders", 0): 40}, {("orders", 0): 42, ("orders", 1): 7}, {("orders", 0): "m-1"})
+
+
+def words(positions: list[Position] | None = None, **changes: Any) -> list[str]:
+    return group_words(group(**changes), 1, positions or [])
+
+
+def test_a_stable_group() -> None:
+    members = listed(member("m-1"), member("m-2", instance_id="static"))
+    assert words(POSITIONS, members=members) == [
+        "billing is a classic group, Stable for 3 min 2 s, in generation 7, assignor range. Broker 1 coordinates it "
+        "(__consumer_offsets-12).",
+        "It is stable: 2 members in generation 7.",
+        "2 members:",
+        "  m-1 (client reader, 10.0.0.7), the leader: it has joined; it owns orders-0",
+        "  m-2 (client reader, 10.0.0.7, instance static): it has joined; it owns nothing",
+        "It is 2 records behind, over 2 partitions:",
+        "  orders-0: committed 40, its end is 42: 2 records behind, of m-1",
+        "  orders-1: nothing committed, its end is 7, which nobody reads",
+    ]
+
+
+def test_who_is_late_in_a_rebalance() -> None:
+    members = listed(member("m-1", state="joining"), member("m-2"), member("m-3", state="syncing"))
+    told = words(state="PreparingRebalance", members=members, sentence="gathers its members: waits for 1 of 2")
+    assert told[1] == "It gathers its members: waits for 1 of 2."
+    assert "it waits in JoinGroup for the others" in told[3]
+    assert "the group waits for it to join" in told[4]
+    assert "it waits in SyncGroup for the leader's assignment" in told[5]
+
+
+def test_members_of_a_consumer_group_are_at_epochs() -> None:
+    members = listed(member("m-1", epoch=5, state="unrevoked_partitions"), member("m-2", epoch=7, state="stable"))
+    told = words(type="consumer", protocol="", leader="", since_ms=-1, state="Reconciling", members=members)
+    assert told[0].startswith("billing is a consumer group (KIP-848), Reconciling, in group epoch 7. Broker 1")
+    assert "unrevoked_partitions, at epoch 5, 2 behind the group; it owns nothing" in told[3]
+    assert "stable, at epoch 7; it owns nothing" in told[4]
+
+
+def test_an_empty_group() -> None:
+    told = words(state="Empty", leader="", sentence="has no members; it keeps offsets")
+    assert told[1:] == [
+        "It has no members; it keeps offsets.",
+        "It has committed nothing and owns no partition.",
+    ]
+
+
+def test_long_lists_are_cut() -> None:
+    positions = [Position(TopicPartition("orders", n), n, 100, None) for n in range(SHOWN + 5)]
+    members = {"total": SHOWN + 2, "items": [member(f"m-{n}") for n in range(SHOWN + 2)]}
+    told = words(positions, members=members)
+    assert "  and 2 more" in told
+    assert told[-1] == "  and 5 more"
+    assert told[-SHOWN - 1].startswith("  orders-0: committed 0,"), "the one that is most behind comes first"
+
+
+def test_what_waits() -> None:
+    told = group_words(group(), 1, [], [waiting("join of client reader waits for 1 of 2 members")])
+    assert told[-2:] == ["What waits (1):", "  join of client reader waits for 1 of 2 members (for 4.1 s)"]

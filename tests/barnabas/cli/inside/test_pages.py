@@ -1,0 +1,150 @@
+"""Where the pages are, and what becomes of those that do not answer."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from barnabas.cli.errors import UserError
+from barnabas.cli.inside import pages
+from barnabas.cli.inside.pages import HOST_KEY, PORT_KEY, Page, Unanswered, find_pages, read_page, read_pages
+from barnabas.common.ports import free_ports
+from metrics.http import MetricsServer
+from metrics.http import Page as HttpPage
+from metrics.registry import Registry
+from tests.barnabas.cli.inside.lives import broker
+from tests.support.cluster import BarnabasCluster
+
+
+class Process:
+    """A process that has a page and nothing else."""
+
+    def __init__(self, answer: bytes, status: str = "200 OK") -> None:
+        self.asked: list[Mapping[str, str]] = []
+        self._answer = HttpPage(answer, status=status)
+        self._server = MetricsServer(Registry())
+        self._server.add_view(pages.PATH, self._view)
+
+    def _view(self, query: Mapping[str, str]) -> HttpPage:
+        self.asked.append(query)
+        return self._answer
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._server.port}"
+
+    def __enter__(self) -> Process:
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+
+@pytest.fixture
+def process() -> Iterator[Process]:
+    with Process(json.dumps(broker(1)).encode()) as running:
+        yield running
+
+
+@pytest.fixture
+def dead() -> str:
+    (port,) = free_ports(1)
+    return f"127.0.0.1:{port}"
+
+
+def test_a_page_is_read_with_its_query(process: Process) -> None:
+    assert read_page(Page("broker", 1, process.address), {"section": "node,groups", "group": "a b"})["node"]["id"] == 1
+    assert process.asked == [{"section": "node,groups", "group": "a b"}]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "problem"),
+    [
+        (b"gone", "404 Not Found", "answers 404 Not Found"),
+        (b"no JSON", "200 OK", "does not answer (Expecting value: line 1 column 1 (char 0))"),
+        (b'{"schema": 99}', "200 OK", "is of another version of Barnabas"),
+        (b"{}", "200 OK", "is of another version of Barnabas"),
+    ],
+)
+def test_a_page_that_is_something_else(answer: bytes, status: str, problem: str) -> None:
+    with Process(answer, status) as process, pytest.raises(UserError) as failed:
+        read_page(Page("broker", 1, process.address), {})
+    assert str(failed.value) == f"its page at {process.address} {problem}"
+
+
+def test_who_does_not_answer_is_named_and_costs_the_others_nothing(process: Process, dead: str) -> None:
+    one, two, none = Page("broker", 1, process.address), Page("broker", 2, dead), Page("broker", 3, "", "it has none")
+    answers = read_pages([one, two, none], {})
+    assert list(answers.brokers()) == [1]
+    assert answers.unanswered == [
+        Unanswered(two, f"its page at {dead} does not answer (Connection refused)"),
+        Unanswered(none, "it has none"),
+    ]
+    assert answers.silent_brokers().keys() == {2, 3}
+    assert answers.controller() is None
+
+
+def test_a_slow_page_is_given_up() -> None:
+    with BusyProcess() as address, pytest.raises(UserError, match=r"does not answer \(no answer in time\)"):
+        read_page(Page("broker", 1, address), {}, timeout_s=0.05)
+
+
+class BusyProcess:
+    """Accepts and says nothing."""
+
+    def __enter__(self) -> str:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+
+def test_one_page_leads_to_the_others(dead: str) -> None:
+    live = broker(1)
+    live["node"]["peers"] = [
+        {"id": 100, "role": "controller", "address": "h:2", "is_self": False},
+        {"id": 0, "role": "broker", "address": "h:1", "is_self": False},
+    ]
+    with Process(json.dumps(live).encode()) as process:
+        found = find_pages("unused:1", process.address)
+        assert found == [
+            Page("broker", 0, "h:1"),
+            Page("broker", 1, process.address),
+            Page("controller", 100, "h:2"),
+        ]
+    with pytest.raises(UserError, match=rf"its page at {dead} does not answer"):
+        find_pages("unused:1", dead)
+
+
+@pytest.mark.parametrize(
+    ("configs", "page"),
+    [
+        ({PORT_KEY: "9404", HOST_KEY: "127.0.0.1"}, Page("broker", 7, "127.0.0.1:9404")),
+        ({PORT_KEY: "9404", HOST_KEY: "0.0.0.0"}, Page("broker", 7, "told:9404")),
+        ({PORT_KEY: "9404", HOST_KEY: None}, Page("broker", 7, "told:9404")),
+        ({PORT_KEY: "9404", HOST_KEY: "fd00::1"}, Page("broker", 7, "[fd00::1]:9404")),
+        ({PORT_KEY: "-1"}, Page("broker", 7, "", f"it has no page: set {PORT_KEY}")),
+        ({PORT_KEY: "0"}, Page("broker", 7, "", f"its page is on a port of its own choice ({PORT_KEY}=0): say --page")),
+        ({}, Page("broker", 7, "", "it is no Barnabas broker: nothing tells what is inside")),
+    ],
+)
+def test_what_a_brokers_settings_say(configs: dict[str, str | None], page: Page) -> None:
+    assert pages._page_of(7, "told", configs) == page
+
+
+def test_brokers_tell_where_their_pages_are(cluster: BarnabasCluster) -> None:
+    found = find_pages(cluster.bootstrap)
+    addresses = {(page.role, page.id): page.address for page in found}
+    node = cluster.nodes[0]
+    assert addresses["broker", 0] == f"127.0.0.1:{node.metrics_port}"
+    assert read_pages(found, {"section": "node"}).brokers()[0]["node"]["state"] == "running"
+
+
+def test_no_cluster(dead: str) -> None:
+    with pytest.raises(UserError, match=rf"no cluster answers at {dead}"):
+        find_pages(dead)

@@ -1,0 +1,173 @@
+"""Partitions in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.cli.inside.partition_words import partition_words
+from barnabas.common.topic_partition import TopicPartition
+from tests.barnabas.cli.inside.lives import broker, listed, partition, purgatory, replica, waiting
+
+TP = TopicPartition("orders", 3)
+
+
+def words(silent: dict[int, str] | None = None, **changes: Any) -> list[str]:
+    return partition_words(TP, {1: broker(1, partitions=listed(partition(**changes)))}, silent)
+
+
+def test_all_is_well() -> None:
+    assert words() == [
+        "orders-3 is led by broker 1 in leader epoch 4 (partition epoch 7). Its replicas are on brokers 1, 2 and 0; "
+        "in sync (ISR): 0, 1 and 2.",
+        "Its log has the offsets 0 to 1041; the next record gets 1042 (123,456 bytes in 1 segment).",
+        "The high watermark is 1042, the end of the log: every in-sync replica has everything.",
+        "acks=all needs 2 in-sync replicas (min.insync.replicas), there are 3: 1 more may fall out before acks=all is "
+        "refused.",
+        "Nothing waits for it.",
+    ]
+
+
+def test_a_follower_that_lags_holds_the_watermark_back() -> None:
+    replicas = [
+        replica(1, 1042, is_leader=True),
+        replica(2, 1017, 1042, last_fetch_ms=4100, last_caught_up_ms=4100),
+        replica(0, 1042),
+    ]
+    told = words(high_watermark=1017, replicas=replicas)
+    assert told[2:4] == [
+        "The high watermark is 1017: 25 records above it are not on every in-sync replica yet. Consumers do not see "
+        "them, and acks=all waits.",
+        "  replica 2 is at 1017, 25 records behind; it last fetched 4.1 s ago; it leaves the ISR in 25.9 s if it does "
+        "not catch up",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "end"),
+    [
+        ({"last_caught_up_ms": 31_000}, "it leaves the ISR at the next check (1.0 s over replica.lag.time.max.ms)"),
+        ({"is_alive": False}, "if it does not catch up (broker 2 is not alive)"),
+        ({"log_end_offset": -1, "last_caught_up_ms": -1}, "replica 2 has not fetched since broker 1 leads"),
+    ],
+)
+def test_why_it_lags(changes: dict[str, Any], end: str) -> None:
+    slow = replica(2, 1017, 1042, last_fetch_ms=4100) | changes
+    told = words(high_watermark=1017, replicas=[replica(1, 1042, is_leader=True), slow])
+    assert told[3].endswith(end)
+
+
+def test_a_silent_follower_is_named() -> None:
+    slow = replica(2, 1017, 1042, last_fetch_ms=4100)
+    told = words({2: "its page does not answer"}, high_watermark=1017, replicas=[slow])
+    assert told[3].endswith(" (broker 2: its page does not answer)")
+
+
+def test_one_that_joins_counts_already() -> None:
+    joining = replica(2, 1041, 1042, is_in_sync=False)
+    told = words(high_watermark=1041, isr=[1], joining=[2], is_isr_change_in_flight=True, replicas=[joining], min_isr=1)
+    assert told[2].startswith("The high watermark is 1041: 1 record above it is not on every in-sync replica yet.")
+    assert told[3:5] == [
+        "  replica 2 is at 1041, 1 record behind; it last fetched 100 ms ago; it is about to join the ISR",
+        "  a change of the ISR was proposed; the controller has not answered yet",
+    ]
+
+
+def test_the_next_fetch_moves_it() -> None:
+    assert words(high_watermark=1041)[3] == "  every in-sync replica has fetched it: the next fetch moves the watermark"
+
+
+def test_replicas_that_are_not_in_sync() -> None:
+    others = [
+        replica(2, 900, 1042, is_in_sync=False, last_fetch_ms=120_000, is_alive=False),
+        replica(0, -1, is_in_sync=False, last_fetch_ms=-1),
+    ]
+    told = words(isr=[1], replicas=others)
+    assert told[3:6] == [
+        "Replica 2 is not in sync: it is at 900, 142 records behind, and last fetched 2 min 0 s ago (broker 2 is not "
+        "alive).",
+        "Replica 0 is not in sync: it has not fetched since broker 1 leads.",
+        "acks=all needs 2 in-sync replicas (min.insync.replicas), there is 1: acks=all is refused "
+        "(NOT_ENOUGH_REPLICAS) until the ISR has grown.",
+    ]
+
+
+def test_just_enough_replicas() -> None:
+    assert words(isr=[1, 2])[-2] == (
+        "acks=all needs 2 in-sync replicas (min.insync.replicas), there are 2: if one more falls out, acks=all is "
+        "refused (NOT_ENOUGH_REPLICAS)."
+    )
+
+
+def test_an_empty_log() -> None:
+    told = words(log_start_offset=50, log_end_offset=50, size_bytes=0, segments=1)
+    assert told[1] == "Its log is empty; the next record gets offset 50 (0 bytes in 1 segment)."
+
+
+def test_an_open_transaction() -> None:
+    view = partition(last_stable_offset=1000)
+    transaction = {
+        "transactional_id": "copier",
+        "state": "Ongoing",
+        "producer_id": 9,
+        "producer_epoch": 0,
+        "age_ms": 12_000,
+        "timeout_ms": 60_000,
+        "partitions": ["orders-3"],
+    }
+    other = {**transaction, "transactional_id": "other", "partitions": ["orders-4"]}
+    told = partition_words(TP, {1: broker(1, partitions=listed(view), transactions=listed(transaction, other))})
+    assert told[4:6] == [
+        "Readers of read_committed see offsets below 1000: a transaction is open there.",
+        "  transaction copier (producer id 9) is Ongoing for 12.0 s; its timeout is 1 min 0 s",
+    ]
+    assert not any("other" in line for line in told)
+
+
+def test_what_waits_is_told_oldest_first_and_bounded() -> None:
+    items = [waiting(f"produce of client c{age}", keys=["orders-3"], age_ms=float(age)) for age in range(1, 8)]
+    unrelated = waiting("produce of client x", keys=["orders-4"])
+    live = broker(1, partitions=listed(partition()), purgatories=[purgatory("Produce", unrelated, *items)])
+    told = partition_words(TP, {1: live})
+    assert told[-7:-5] == ["What waits (7):", "  produce of client c7 (for 7 ms)"]
+    assert told[-1] == "  and 2 more"
+
+
+def follower(**changes: Any) -> dict[str, Any]:
+    return partition(role="follower", replicas=[], log_end_offset=1017, **changes)
+
+
+def test_a_leader_that_cannot_be_asked() -> None:
+    lives = {0: broker(0, partitions=listed(follower())), 2: broker(2, partitions=listed(follower(high_watermark=9)))}
+    told = partition_words(TP, lives, {1: "its page at h:1 does not answer"})
+    assert told[0].startswith(
+        "orders-3 is led by broker 1, which cannot be asked: its page at h:1 does not answer. Its replicas are on"
+    )
+    assert told[1:] == [
+        "  broker 0, a follower in leader epoch 4, has offsets 0 to 1016; the high watermark that it was told is 1017",
+        "  broker 2, a follower in leader epoch 4, has offsets 0 to 1016; the high watermark that it was told is 9",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("leader", "start"),
+    [
+        (-1, "orders-3 has no leader: it can be neither written nor read."),
+        (2, "orders-3 is about to be led by broker 2."),
+    ],
+)
+def test_nobody_leads(leader: int, start: str) -> None:
+    told = partition_words(TP, {0: broker(0, partitions=listed(follower(leader=leader)))})
+    assert told[0].startswith(start)
+
+
+def test_of_two_leaders_the_newer_one_counts() -> None:
+    former = partition(leader=0, leader_epoch=3)
+    told = partition_words(TP, {0: broker(0, partitions=listed(former)), 1: broker(1, partitions=listed(partition()))})
+    assert told[0].startswith("orders-3 is led by broker 1 in leader epoch 4")
+
+
+def test_nobody_has_it() -> None:
+    with pytest.raises(KeyError):
+        partition_words(TP, {0: broker(0, partitions=listed(partition(number=4)))})
