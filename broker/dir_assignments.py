@@ -7,6 +7,7 @@ Rules
 1. What is to be told waits in `_unsent`, the newest for a partition; one request is out at a time and takes all there
    is, up to `PARTITIONS_MAX`. A request that fails is repeated after a pause.
 2. A directory that failed is told all the same: the controller learns from it whom to replace.
+3. Whoever asked to hear is told once whether the controller took it; holding no lock.
 
 Threads: any assigns; the channel's thread takes the answers; the scheduler's ends a pause.
 Source: Kafka's AssignmentsManager (4.3).
@@ -32,6 +33,7 @@ PARTITIONS_MAX = 2250
 PAUSE_MS = 500
 
 TopicIdPartition = tuple[bytes, int]
+OnDone = Callable[[bool], object]
 Assignments = dict[TopicIdPartition, bytes]  # -> directory id
 
 
@@ -52,23 +54,39 @@ class DirAssignments:
         self._lock = threading.Lock()
         self._unsent: Assignments = {}  # guarded by: _lock
         self._told: Assignments = {}  # guarded by: _lock; what the controller has accepted
+        self._waiting: dict[TopicIdPartition, tuple[bytes, OnDone]] = {}  # guarded by: _lock; who hears of which one
         self._is_busy = False  # guarded by: _lock; a request is out, or a pause runs
 
-    def assign(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
-        """Tell, soon, that the replica lies in this directory; nothing if the controller knows."""
+    def assign(self, topic_id: bytes, partition: int, directory_id: bytes, on_done: OnDone | None = None) -> None:
+        """Tell, soon, that the replica lies in this directory; nothing if the controller knows.
+
+        `on_done` hears whether the controller accepted it (at once if it knew), or False if something else is told
+        before it could.
+        """
         key = (topic_id, partition)
+        overtaken = None
         with self._lock:
-            if self._told.get(key) == directory_id and key not in self._unsent:
-                return
-            self._unsent[key] = directory_id
-        # Why with a pause: a push makes many logs, one after another.
-        self._pause(0)
+            is_known = self._told.get(key) == directory_id and key not in self._unsent
+            if not is_known:
+                self._unsent[key] = directory_id
+                overtaken = self._waiting.pop(key, None)
+                if on_done is not None:
+                    self._waiting[key] = (directory_id, on_done)
+        if overtaken is not None:
+            overtaken[1](False)
+        if not is_known:
+            # Why with a pause: a push makes many logs, one after another.
+            self._pause(0)
+        elif on_done is not None:
+            on_done(True)
 
     def forget(self, topic_id: bytes, partition: int) -> None:
-        """The replica is gone."""
+        """The replica is gone; nobody hears of it any more."""
         with self._lock:
-            self._unsent.pop((topic_id, partition), None)
-            self._told.pop((topic_id, partition), None)
+            key = (topic_id, partition)
+            self._unsent.pop(key, None)
+            self._told.pop(key, None)
+            self._waiting.pop(key, None)
 
     def _pause(self, delay_ms: int) -> None:
         with self._lock:
@@ -122,15 +140,25 @@ class DirAssignments:
 
     def _accept(self, batch: Assignments, response: wire.AssignReplicasToDirsResponse) -> None:
         """Note what the controller took; what it refused (a topic that is gone, say) is not told again."""
+        taken = {
+            ((topic.topic_id, partition.partition_index), directory.id): ErrorCode(partition.error_code)
+            for directory in response.directories
+            for topic in directory.topics
+            for partition in topic.partitions
+        }
+        heard: list[tuple[OnDone, bool]] = []
         with self._lock:
-            for directory in response.directories:
-                for topic in directory.topics:
-                    for partition in topic.partitions:
-                        key = (topic.topic_id, partition.partition_index)
-                        if partition.error_code:
-                            log.warning("directory of %s refused: %s", key, ErrorCode(partition.error_code).name)
-                        else:
-                            self._told[key] = directory.id
             for key, directory_id in batch.items():
+                error = taken.get((key, directory_id), ErrorCode.UNKNOWN_SERVER_ERROR)
+                if error:
+                    log.warning("directory of %s refused: %s", key, error.name)
+                else:
+                    self._told[key] = directory_id
                 if self._unsent.get(key) == directory_id:
                     del self._unsent[key]
+                waiting = self._waiting.get(key)
+                if waiting is not None and waiting[0] == directory_id:
+                    del self._waiting[key]
+                    heard.append((waiting[1], not error))
+        for on_done, is_accepted in heard:
+            on_done(is_accepted)

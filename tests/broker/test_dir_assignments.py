@@ -137,3 +137,40 @@ def test_a_replica_that_is_gone(room: Room) -> None:
     room.assignments.forget(TOPIC, 0)
     room.scheduler.run_due()
     assert room.sent == []
+
+
+def test_who_asked_hears_what_the_controller_did(room: Room) -> None:
+    heard: list[tuple[str, bool]] = []
+
+    def hear(name: str) -> Any:
+        return lambda is_accepted: heard.append((name, is_accepted))
+
+    room.assignments.assign(TOPIC, 0, A, hear("accepted"))
+    room.assignments.assign(TOPIC, 1, A, hear("refused"))
+    room.scheduler.run_due()
+    room.answer(ErrorCode.STALE_BROKER_EPOCH)
+    assert heard == [], "it is told again"
+    room.clock.advance_ms(PAUSE_MS)
+    room.scheduler.run_due()
+    room.answer(p1=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert heard == [("accepted", True), ("refused", False)]
+    room.assignments.assign(TOPIC, 0, A, hear("known"))
+    assert heard[2:] == [("known", True)]
+
+
+def test_who_asked_hears_that_it_was_overtaken(room: Room) -> None:
+    heard: list[tuple[str, bool]] = []
+    room.assignments.assign(TOPIC, 0, B, lambda is_accepted: heard.append(("B", is_accepted)))
+    room.scheduler.run_due()
+    room.assignments.assign(TOPIC, 0, A, lambda is_accepted: heard.append(("A", is_accepted)))
+    assert heard == [("B", False)]
+    room.answer()
+    assert heard == [("B", False)], "that was the answer about B"
+    room.scheduler.run_due()
+    room.answer()
+    assert heard == [("B", False), ("A", True)]
+    room.assignments.assign(TOPIC, 0, B, lambda is_accepted: heard.append(("gone", is_accepted)))
+    room.scheduler.run_due()
+    room.assignments.forget(TOPIC, 0)
+    room.answer()
+    assert len(heard) == 2

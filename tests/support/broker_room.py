@@ -5,7 +5,7 @@ Files are in memory, time is fake; everything else is the real thing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,13 +94,21 @@ class FakeIsrChanges:
 
 
 class FakeAssignments:
-    """Remembers in which directory each replica lies."""
+    """Remembers in which directory each replica lies; the controller accepts it at once, unless `is_slow`."""
 
     def __init__(self) -> None:
         self.told: dict[tuple[bytes, int], bytes] = {}
+        self.is_slow = False
+        self.waiting: list[Callable[[bool], object]] = []
 
-    def assign(self, topic_id: bytes, partition: int, directory_id: bytes) -> None:
+    def assign(
+        self, topic_id: bytes, partition: int, directory_id: bytes, on_done: Callable[[bool], object] | None = None
+    ) -> None:
         self.told[topic_id, partition] = directory_id
+        if on_done is not None and self.is_slow:
+            self.waiting.append(on_done)
+        elif on_done is not None:
+            on_done(True)
 
     def forget(self, topic_id: bytes, partition: int) -> None:
         self.told.pop((topic_id, partition), None)

@@ -123,6 +123,84 @@ def test_a_move_is_given_up_for_another(room: Room) -> None:
     assert room.log.directory == "/d1/t-0"
 
 
+def test_the_controller_knows_of_a_move_before_it_happens(room: Room) -> None:
+    d2 = room.log_manager.directories[1].directory_id
+    room.assignments.is_slow = True
+    room.write(b"a")
+    room.move()
+    for _ in range(3):
+        assert room.log_dir_moves.turn() is not None
+    assert room.assignments.told == {(topic_id("t"), 0): d2}
+    assert len(room.assignments.waiting) == 1, "it is told once"
+    assert room.log.directory == "/d1/t-0", "and waits for the answer"
+    room.write(b"b")
+    room.push({"t": [state(1, partition_epoch=1)]})
+    assert room.assignments.told == {(topic_id("t"), 0): d2}, "a push meanwhile does not tell of the old place"
+    room.assignments.waiting[0](True)
+    room.log_dir_moves.turn()
+    assert room.log.directory == "/d2/t-0"
+    assert room.log.log_end_offset == 2
+    assert room.log_dir_moves.turn() is None
+
+
+def test_a_move_that_the_controller_refuses_is_told_again(room: Room) -> None:
+    room.assignments.is_slow = True
+    room.move()
+    room.log_dir_moves.turn()
+    room.assignments.waiting.pop()(False)
+    room.log_dir_moves.turn()
+    assert len(room.assignments.waiting) == 1
+    room.assignments.waiting.pop()(True)
+    room.log_dir_moves.turn()
+    assert room.log.directory == "/d2/t-0"
+
+
+@pytest.mark.parametrize("is_accepted", [None, True, False])
+@pytest.mark.parametrize("end", ["given up", "disk"])
+def test_a_move_that_ends_after_it_was_told_is_taken_back(room: Room, end: str, is_accepted: bool | None) -> None:
+    d1, d2 = room.log_manager.directories
+    room.assignments.is_slow = True
+    room.move()
+    room.log_dir_moves.turn()
+    assert room.assignments.told == {(topic_id("t"), 0): d2.directory_id}
+    if end == "disk":
+        room.log_manager.fail_directory(d2, OSError("gone"))
+        room.log_manager.forget_directory(d2)
+    else:
+        room.move("/d1")
+    if is_accepted is not None:
+        room.assignments.waiting[0](is_accepted)
+    assert room.log_dir_moves.turn() is None
+    if is_accepted is not False:
+        assert room.assignments.told == {(topic_id("t"), 0): d1.directory_id}
+    assert room.log.directory == "/d1/t-0"
+
+
+def test_a_move_to_a_third_directory_takes_the_first_one_back_or_overtakes_it() -> None:
+    room = Room().lead()
+    room.assignments.is_slow = True
+    room.move()
+    room.log_dir_moves.turn()
+    room.move("/d1")
+    room.move("/d2")
+    room.log_dir_moves.turn()
+    for on_done in room.assignments.waiting:
+        on_done(True)
+    room.log_dir_moves.turn()
+    assert room.log.directory == "/d2/t-0"
+    assert room.assignments.told == {(topic_id("t"), 0): room.log_manager.directories[1].directory_id}
+
+
+def test_a_partition_that_is_deleted_while_its_move_is_told(room: Room) -> None:
+    room.assignments.is_slow = True
+    room.move()
+    room.log_dir_moves.turn()
+    room.stop_replica(TP, leader_epoch=-2, delete=True)
+    room.assignments.waiting[0](True)
+    assert room.log_dir_moves.turn() is None
+    assert room.assignments.told == {}
+
+
 def test_refusals(room: Room) -> None:
     assert room.move("/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
     assert room.move(tp=TopicPartition("x" * 230, 0)) is ErrorCode.INVALID_TOPIC_EXCEPTION
