@@ -32,18 +32,6 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
 
 
-def supervise(cluster: LocalCluster) -> int:
-    """Start the cluster, print the ready line, serve until a stop signal, stop everything; return the exit code."""
-    with contextlib.closing(Supervisor(cluster)) as supervisor:
-        with contextlib.suppress(CancelledError):
-            cluster.start()
-            try:
-                supervisor.serve()
-            finally:
-                cluster.stop()
-        return supervisor.exit_code
-
-
 class Supervisor:
     """Owns the signals of the process and the events of a cluster; all on the main thread."""
 
@@ -51,6 +39,7 @@ class Supervisor:
         self._cluster = cluster
         self._selector = selectors.DefaultSelector()
         self._signals: list[int] = []  # the handler appends
+        self._end_code: int | None = None  # what `end` said first
         self._pidfds: dict[int, int] = {}  # node id -> pidfd of its process
         self._wake_reader, self._wake_writer = socket.socketpair()
         for end in (self._wake_reader, self._wake_writer):
@@ -59,12 +48,57 @@ class Supervisor:
         for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         self._selector.register(self._wake_reader, selectors.EVENT_READ, self._drain_wake_ups)
-        cluster.is_cancelled = lambda: bool(self._signals)
+        cluster.is_cancelled = self._is_cancelled
+
+    def run(self) -> int:
+        """Start the cluster, say that it is ready, serve until a stop signal or `end`, stop everything; return the exit
+        code.
+        """
+        with contextlib.closing(self):
+            with contextlib.suppress(CancelledError):
+                self._cluster.start()
+                try:
+                    self.serve()
+                finally:
+                    self.stop()
+            return self.exit_code
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with, by the first signal."""
+        """What the process ends with: by `end`, else by the first signal."""
+        if self._end_code is not None:
+            return self._end_code
         return EXIT_INTERRUPTED if self._signals[:1] == [signal.SIGINT] else 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a stop signal came or `end` was called."""
+        return bool(self._signals) or self._end_code is not None
+
+    def end(self, code: int = 0) -> None:
+        """Have the loop end, as after a stop signal."""
+        if self._end_code is None:
+            self._end_code = code
+
+    def watch(self, descriptor: int, handler: Callable[[], None]) -> None:
+        """Call the handler whenever there is something to read, until `unwatch`; also while processes start."""
+        self._selector.register(descriptor, selectors.EVENT_READ, handler)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Watch it no longer; the descriptor stays open."""
+        self._selector.unregister(descriptor)
+
+    def stop(self) -> None:
+        """Stop the cluster, in order."""
+        self._cluster.stop()
+
+    def announced(self) -> contextlib.AbstractContextManager[None]:
+        """Lets other commands find the cluster for as long as the block runs."""
+        return announced(self._cluster.directory)
+
+    def on_ready(self) -> None:
+        """Say that clients can use the cluster."""
+        print(f"ready bootstrap={self._cluster.bootstrap} metrics={self._cluster.metrics}", flush=True)
 
     def close(self) -> None:
         """Give the descriptors back; signals go on being taken, and ignored."""
@@ -81,26 +115,33 @@ class Supervisor:
         self._signals.append(number)
 
     def serve(self) -> None:
-        """Say that the cluster is ready, and take events until a stop signal."""
+        """Say that the cluster is ready, and take events until it is over."""
         for node in self._cluster.nodes.values():
-            self._watch(node)
-        with self._listening(), announced(self._cluster.directory):
-            print(f"ready bootstrap={self._cluster.bootstrap} metrics={self._cluster.metrics}", flush=True)
-            while not self._signals:
-                for key, _ in self._selector.select():
-                    handler: Callable[[], None] = key.data
-                    handler()
+            self._watch_node(node)
+        with self._listening(), self.announced():
+            self.on_ready()
+            while not self.is_over:
+                self._turn()
+
+    def _turn(self, timeout_s: float | None = None) -> None:
+        for key, _ in self._selector.select(timeout_s):
+            handler: Callable[[], None] = key.data
+            handler()
+
+    def _is_cancelled(self) -> bool:
+        self._turn(0)
+        return self.is_over
 
     def _drain_wake_ups(self) -> None:
         self._wake_reader.recv(MESSAGE_MAX_BYTES)
 
-    def _watch(self, node: Node) -> None:
+    def _watch_node(self, node: Node) -> None:
         assert node.child is not None
         descriptor = os.pidfd_open(node.child.pid)  # never fails: nobody has waited for the child yet
         self._pidfds[node.node_id] = descriptor
         self._selector.register(descriptor, selectors.EVENT_READ, lambda: self._on_end(node, descriptor))
 
-    def _unwatch(self, node: Node) -> None:
+    def _unwatch_node(self, node: Node) -> None:
         descriptor = self._pidfds.pop(node.node_id, None)
         if descriptor is not None:
             self._selector.unregister(descriptor)
@@ -112,7 +153,7 @@ class Supervisor:
             return  # it was ended on request in this very turn
         if node.is_running:
             return  # and started again, on the same descriptor
-        self._unwatch(node)
+        self._unwatch_node(node)
         assert node.child is not None
         line = f"{node.name} died: {_ending(node.child.wait())}; its log is {node.log_file}"
         print(f"barnabas: {line}; `barnabas node start {node.node_id}` brings it back", file=sys.stderr, flush=True)
@@ -157,7 +198,7 @@ class Supervisor:
                 return self._end(node, signal.SIGTERM, "stopped")
             case "start":
                 self._cluster.start_node(node)
-                self._watch(node)
+                self._watch_node(node)
                 self._cluster.await_ready(nodes=[node])
                 return f"{node.name} is back"
             case "pause":
@@ -172,7 +213,7 @@ class Supervisor:
     def _end(self, node: Node, number: signal.Signals, done: str) -> str:
         if not node.is_running:
             raise ClusterError(f"{node.name} is not running")
-        self._unwatch(node)
+        self._unwatch_node(node)
         self._cluster.stop_node(node, number)
         return f"{node.name} {done}"
 
