@@ -29,6 +29,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from barnabas.common.threads import ServiceThread
@@ -45,7 +46,7 @@ log = logging.getLogger("barnabas.purgatory")
 
 SHARD_COUNT = 16
 REAPER_WAIT_MS_MAX = 60_000
-LOOKS_A_SHARD = 512
+LOOKS_A_SHARD = 16_384
 PURGE_INTERVAL = 1000
 
 Outcome: TypeAlias = "Message | Reply | NoReply | Close"
@@ -292,22 +293,23 @@ class Purgatory:
         """Return up to `limit` of the waiting operations, the oldest ones looked at, each with (some of) its keys.
 
         `is_wanted` chooses keys. Where there are many, not all are looked at: no shard is held for longer than it takes
-        to look at LOOKS_A_SHARD places.
+        to copy LOOKS_A_SHARD places.
         """
         found: dict[DelayedOperation, list[Hashable]] = {}
         for shard in self._shards:
+            looked_at: list[tuple[Hashable, list[DelayedOperation]]] = []
             left = LOOKS_A_SHARD
             with shard.lock:
                 for key, operations in shard.lists.items():
                     if left <= 0:
                         break
-                    left -= 1
                     if is_wanted(key):
-                        looked_at = operations[: min(limit, left + 1)]
-                        left -= len(looked_at)
-                        for operation in looked_at:
-                            if not operation.is_completed:
-                                found.setdefault(operation, []).append(key)
+                        looked_at.append((key, operations[:left]))
+                        left -= len(operations)
+            for key, operations in looked_at:
+                waiting = (operation for operation in operations if not operation.is_completed)  # others linger (rule 4)
+                for operation in islice(waiting, limit):
+                    found.setdefault(operation, []).append(key)
         return sorted(found.items(), key=lambda item: item[0].started_ms)[:limit]
 
     def advance(self) -> int:

@@ -152,6 +152,11 @@ class BrokerChannel:
             pending = self._pending
             return len(pending.leader_and_isr | pending.metadata) + len(pending.stops) + int(pending.is_full)
 
+    def backlog(self) -> tuple[int, int, int]:
+        """How much is pending, for how long (ns) the oldest of it, and how many pushes have failed in a row."""
+        size = self.queue_size()
+        return size, self._now_ns() - self._pending_since_ns if size else 0, self._failures
+
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -138,8 +138,8 @@ class ControllerMetrics:
             rows.EVENT_QUEUE_OPERATIONS_TIMED_OUT_COUNT: lambda: self.events_timed_out,
             rows.NEW_ACTIVE_CONTROLLERS_COUNT: lambda: 1,
             rows.EVENT_QUEUE_SIZE: controller.loop.queue_size,
-            rows.EVENT_QUEUE_AVG_IDLE_RATIO: self._idle_ratio,
-            rows.RAFT_POLL_IDLE_RATIO: self._idle_ratio,
+            rows.EVENT_QUEUE_AVG_IDLE_RATIO: self.idle_ratio,
+            rows.RAFT_POLL_IDLE_RATIO: self.idle_ratio,
             rows.SNAPSHOT_AGE_MS: lambda: self._clock.wall_ms() - self._snapshot[0],
             rows.SNAPSHOT_BYTES: lambda: self._snapshot[1],
             # The metadata log as Kafka's quorum of one: this node leads it, and an offset is committed once fsynced.
@@ -206,7 +206,7 @@ class ControllerMetrics:
             self._counted = (image, (total, offline, imbalanced))
         return self._counted[1]
 
-    def _idle_ratio(self) -> float:
+    def idle_ratio(self) -> float:
         """Share of the last half to whole minute in which no event was being decided."""
         return max(0.0, 1 - self._busy.rate(self._busy_ns, self._registry.now_s()) / NS_PER_S)
 

@@ -101,6 +101,7 @@ class EventLoop:
     observer: Observer
     timers: list[Timer] = field(default_factory=list)  # fixed before start
     _queue: queue.Queue[Event | _Stop] = field(default_factory=queue.Queue)
+    deciding: str | None = None  # owner: event thread; the event that is being decided, or made durable
     _is_stopping: bool = False  # set by stop(), read by the loop
     _thread: ServiceThread | None = None  # fixed by start()
 
@@ -117,6 +118,11 @@ class EventLoop:
     def queue_size(self) -> int:
         """Events that wait."""
         return self._queue.qsize()
+
+    def waiting(self) -> list[Event]:
+        """A snapshot of the events that wait, oldest first."""
+        with self._queue.mutex:
+            return [event for event in self._queue.queue if isinstance(event, Event)]
 
     def start(self) -> None:
         """Start the event thread."""
@@ -169,6 +175,7 @@ class EventLoop:
             return
         outcomes = [self._decide(event) for event in events]
         self.machine.commit()
+        self.deciding = None
         for outcome in outcomes:
             if outcome.error is None:
                 outcome.event.succeeded(outcome.response)
@@ -177,6 +184,7 @@ class EventLoop:
 
     def _decide(self, event: Event) -> _Outcome:
         start_ns = self.clock.monotonic_ns()
+        self.deciding = event.name
         self.observer.event_started(start_ns - event.enqueued_ns if event.enqueued_ns else 0)
         if event.deadline_ms is not None and start_ns // 1_000_000 > event.deadline_ms:
             self.observer.event_timed_out()

@@ -31,6 +31,7 @@ from broker.socket_server import SocketServer
 from controller.apis.services import ControllerServices
 from controller.apis.table import TABLE
 from controller.controller_metrics import ControllerMetrics
+from controller.live import ControllerView
 from controller.metadata_directory import DirectoryError, MetadataDirectory
 from controller.metadata_log import MetadataLog
 from controller.quorum_controller import QuorumController
@@ -38,6 +39,7 @@ from metrics import process
 from metrics.catalogue import CONTROLLER_CLUSTER_ID
 from metrics.channel_metrics import ChannelMetrics
 from metrics.http import MetricsServer, Page, readiness
+from metrics.live import add_live_page
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
 
@@ -77,6 +79,7 @@ class ControllerServer:
         traffic = ChannelMetrics(self.registry, "raft-channel")
         connect: Connect = NodeConnection if self.faults is None else self.faults.connect
         table = TABLE if self.faults is None else self.faults.wrap(TABLE)
+        self.metrics = ControllerMetrics(self.registry, clock)
         self.controller = QuorumController(
             config=config,
             cluster_id=self._directory.cluster_id,
@@ -85,7 +88,7 @@ class ControllerServer:
             connect=lambda host, port: connect(
                 host, port, timeout_ms=PUSH_TIMEOUT_MS, client_id=str(config.node_id), clock=clock, traffic=traffic
             ),
-            metrics=ControllerMetrics(self.registry, clock),
+            metrics=self.metrics,
         )
         channel = RequestChannel(config.queued_max_requests)
         request_log = RequestLog(
@@ -105,7 +108,7 @@ class ControllerServer:
             endpoints=((int(config.node_id), first.host or "localhost", self.port),),
             table=table,
         )
-        self.handlers = HandlerPool(
+        self.handlers: HandlerPool = HandlerPool(
             config.num_io_threads,
             channel,
             table,
@@ -126,6 +129,8 @@ class ControllerServer:
             self.faults.serve_controller(self.page, self._topic_name, self._brokers)
         self._is_serving = False  # set by start, for the page's thread
         self.page.add_page("/readyz", self._readiness)
+        self.page.add_view("/live.json", ControllerView(self, request_log, clock).page)
+        add_live_page(self.page)
 
     @property
     def cluster_id(self) -> str:
@@ -147,8 +152,13 @@ class ControllerServer:
     def _brokers(self) -> list[Broker]:
         return list(self.controller.committed_image.brokers.values())
 
+    @property
+    def state(self) -> str:
+        """Whether brokers can talk to it."""
+        return "serving" if self._is_serving else "replaying"
+
     def _readiness(self) -> Page:
-        return readiness("serving" if self._is_serving else "replaying", is_ready=self._is_serving)
+        return readiness(self.state, is_ready=self._is_serving)
 
     def stop(self) -> None:
         """Stop in reverse; everything acknowledged is on disk already."""

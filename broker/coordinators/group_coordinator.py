@@ -411,7 +411,7 @@ class GroupCoordinator:
         return list(self._shards.values())
 
     def look_at(self, group_id: str) -> tuple[Group | None, int, int]:
-        """A classic group, if it is here, the wall time, and the initial rebalance delay; for the live page likewise."""
+        """A classic group, if it is here, the wall time, and the initial rebalance delay; for the live page."""
         shard = self._shard(group_id)
         return None if shard is None else shard.groups.get(group_id), self.now_ms, self.initial_delay_ms
 

@@ -1,15 +1,19 @@
-"""One look into a process: when, how much is told, of what."""
+"""One look into a process: when, how much is told, of what; and the page that tells it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.common.clock import NS_PER_MS, Clock
 from barnabas.common.live_shape import LIMIT_DEFAULT, LIMIT_MAX, Listed
+from metrics.http import Page
 
 T = TypeVar("T")
 
+JSON: Final = "application/json; charset=utf-8"
+HEADERS: Final = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
 _ALWAYS: Final = frozenset({"schema", "at_ms", "node"})
 
 
@@ -56,3 +60,16 @@ class Look(NamedTuple):
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
+
+
+Section = Callable[[Look], Any]
+
+
+def told(sections: Mapping[str, Section], look: Look) -> Any:
+    """An answer: the sections that are asked for, each looked at now."""
+    return {name: tell(look) for name, tell in sections.items() if look.wants(name)}
+
+
+def json_page(answer: Mapping[str, Any]) -> Page:
+    """The page of an answer."""
+    return Page(json.dumps(answer, separators=(",", ":")).encode(), JSON, headers=HEADERS)

@@ -5,29 +5,24 @@ Threads: the page's.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from barnabas.common.live_shape import SCHEMA, BrokerLive, Node
 from broker.apis.table import TABLE
 from broker.broker_metrics import software_version
 from broker.live import groups, network, partitions
-from broker.live.look import Look
+from broker.live.elsewhere import Elsewhere
+from broker.live.look import Look, Section, json_page, told
 from broker.live.network import Rooms
 from broker.live.peers import peers
 from broker.live.requests import RequestViews
-from broker.live.waiting import Elsewhere, purgatories
-from metrics.http import Page
+from broker.live.waiting import parked, purgatories
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from broker.broker_server import BrokerServer
-
-JSON: Final = "application/json; charset=utf-8"
-HEADERS: Final = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
-
-Section = Callable[[Look], Any]
+    from metrics.http import Page
 
 
 class BrokerView:
@@ -39,7 +34,7 @@ class BrokerView:
         manager, groups_of, transactions_of = (
             server.replica_manager, server.group_coordinator, server.transaction_coordinator
         )  # fmt: skip
-        elsewhere = Elsewhere(groups_of, transactions_of, views)
+        elsewhere = Elsewhere(groups_of, transactions_of)
         all_purgatories = server.all_purgatories()
         self._server = server  # fixed before start
         self._clock = clock  # fixed before start
@@ -53,7 +48,7 @@ class BrokerView:
             "request_queue": lambda look: network.request_queue(rooms, look),
             "handlers": lambda look: network.handlers(rooms, look),
             "purgatories": lambda look: purgatories(all_purgatories, views, look),
-            "elsewhere": lambda look: elsewhere.told(network.in_progress(rooms), look),
+            "elsewhere": lambda look: parked(network.in_progress(rooms), elsewhere.explain, views, look),
             "requests": views.done,
             "partitions": lambda look: partitions.partitions(manager, server.fetchers, look),
             "fetchers": lambda _look: partitions.fetchers(server.fetchers, server.registry),
@@ -63,9 +58,7 @@ class BrokerView:
 
     def look(self, query: Mapping[str, str]) -> BrokerLive:
         """What is in the broker now, as far as the query asks for it (then keys are missing)."""
-        look = Look.of(query, self._clock)
-        told: Any = {name: tell(look) for name, tell in self._sections.items() if look.wants(name)}
-        answer: BrokerLive = told
+        answer: BrokerLive = told(self._sections, Look.of(query, self._clock))
         return answer
 
     def page(self, query: Mapping[str, str]) -> Page:
@@ -85,8 +78,3 @@ class BrokerView:
             "up_ms": look.now_ms - self._started_ms,
             "peers": peers(server.config.barnabas_live_peers, "broker", server.broker_id),
         }
-
-
-def json_page(told: Mapping[str, Any]) -> Page:
-    """The page of an answer."""
-    return Page(json.dumps(told, separators=(",", ":")).encode(), JSON, headers=HEADERS)

@@ -1,24 +1,20 @@
 """Who waits, for what: purgatories, and requests that are parked in none.
 
 An operation of a purgatory tells itself what it waits for (`DelayedOperation.waits_for`). The others wait for their
-owner's answer only; which one, `_ELSEWHERE` knows of each API.
+owner's answer only; what that waits for, somebody must know of each API (`Explain`; a broker's is `elsewhere.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.common.live_shape import Listed, Purgatory, Reason, RequestShape, Waiting
 from barnabas.common.topic_partition import TopicPartition
-from broker.coordinators.waiting import join_reasons, sync_reasons
 from broker.live.requests import subject, words_of
-from broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from broker import purgatory as rooms
-    from broker.coordinators.group_coordinator import GroupCoordinator
-    from broker.coordinators.transaction_coordinator import TransactionCoordinator
     from broker.live.look import Look
     from broker.live.requests import RequestViews
     from broker.request_channel import Request
@@ -26,6 +22,9 @@ if TYPE_CHECKING:
 KEYS_TOLD: Final = 10
 REASONS_TOLD: Final = 10
 REASONS_SPOKEN: Final = 3
+
+#: What a request of an API waits for, told by its name and its message.
+Explain = Callable[[str, Any], "list[Reason]"]
 
 
 # --- purgatories
@@ -88,91 +87,30 @@ def sentence(request: RequestShape | None, reasons: Sequence[Reason], keys: Sequ
 
 # --- elsewhere
 
-Explain = Callable[["Elsewhere", Any], "list[Reason]"]
+
+def parked(requests: Iterable[Request], explain: Explain, views: RequestViews, look: Look) -> Listed:
+    """Those of these requests that are parked in no purgatory, oldest first."""
+    found = [(request, request.operation) for request in requests]
+    waiting = [(request, operation) for request, operation in found if operation and not operation.is_in_purgatory]
+    waiting.sort(key=lambda item: item[0].received_ns)
+    return look.some([_parked(*item, explain, views, look) for item in waiting[: look.limit]], len(waiting))
 
 
-class Elsewhere:
-    """Requests that wait for an answer of a coordinator, or of another broker."""
-
-    def __init__(self, groups: GroupCoordinator, transactions: TransactionCoordinator, views: RequestViews) -> None:
-        self._groups = groups  # fixed before start
-        self._transactions = transactions  # fixed before start
-        self._views = views  # fixed before start
-
-    def told(self, requests: Iterable[Request], look: Look) -> Listed:
-        """Those of these requests that are parked in no purgatory, oldest first."""
-        parked = [(request, request.operation) for request in requests]
-        waiting = [(request, operation) for request, operation in parked if operation and not operation.is_in_purgatory]
-        waiting.sort(key=lambda item: item[0].received_ns)
-        return look.some([self._one(*item, look) for item in waiting[: look.limit]], len(waiting))
-
-    def _one(self, request: Request, operation: rooms.DelayedOperation, look: Look) -> Waiting:
-        shape = self._views.on_its_way(request, look)
-        reasons = operation.waits_for() or self._reasons(request, shape)
-        return {
-            "operation": words_of(shape["api"] or "request"),
-            "keys": [],
-            "key_count": 0,
-            "request": shape,
-            "client_id": shape["client_id"],
-            "age_ms": shape["times_ms"].get("remote", 0.0),
-            "deadline_ms": None,
-            "reasons": reasons,
-            "sentence": sentence(shape, reasons),
-        }
-
-    def _reasons(self, request: Request, shape: RequestShape) -> list[Reason]:
-        message, explain = request.message, _ELSEWHERE.get(shape["api"] or "")
-        if message is None or explain is None:  # answered just now; or nothing is known of it
-            return []
-        return explain(self, message)
-
-    def _join(self, message: Any) -> list[Reason]:
-        group, now_ms, delay_ms = self._groups.look_at(message.group_id)
-        return self._group_write(message) if group is None else join_reasons(group, now_ms, delay_ms)
-
-    def _sync(self, message: Any) -> list[Reason]:
-        group, _, _ = self._groups.look_at(message.group_id)
-        return self._group_write(message) if group is None else sync_reasons(group)
-
-    def _group_write(self, message: Any) -> list[Reason]:
-        tp = TopicPartition(GROUP_METADATA_TOPIC, self._groups.partition_for(message.group_id))
-        return [{**_written(tp), "group": message.group_id}]
-
-    def _groups_write(self, _message: Any) -> list[Reason]:
-        return [{"kind": "write", "text": f"for its records in {GROUP_METADATA_TOPIC} to be on all in-sync replicas"}]
-
-    def _transaction_write(self, message: Any) -> list[Reason]:
-        transactional_id = getattr(message, "transactional_id", None) or getattr(
-            message, "v3_and_below_transactional_id", None
-        )
-        if not transactional_id:
-            return [{"kind": "producer_id", "text": "for a producer id from the controller"}]
-        tp = TopicPartition(TRANSACTION_STATE_TOPIC, self._transactions.partition_for(transactional_id))
-        return [_written(tp)]
-
-    def _markers(self, _message: Any) -> list[Reason]:
-        return [{"kind": "write", "text": "for the markers of a transaction to be on all in-sync replicas"}]
-
-
-def _written(tp: TopicPartition) -> Reason:
-    text = f"for its records in {tp} to be on all in-sync replicas"
-    return {"kind": "write", "text": text, "topic": tp.topic, "partition": tp.partition}
-
-
-_ELSEWHERE: Final[Mapping[str, Explain]] = {
-    "JoinGroup": Elsewhere._join,
-    "SyncGroup": Elsewhere._sync,
-    "LeaveGroup": Elsewhere._group_write,
-    "OffsetCommit": Elsewhere._group_write,
-    "OffsetFetch": Elsewhere._groups_write,
-    "OffsetDelete": Elsewhere._group_write,
-    "DeleteGroups": Elsewhere._groups_write,
-    "ConsumerGroupHeartbeat": Elsewhere._group_write,
-    "TxnOffsetCommit": Elsewhere._group_write,
-    "InitProducerId": Elsewhere._transaction_write,
-    "AddPartitionsToTxn": Elsewhere._transaction_write,
-    "AddOffsetsToTxn": Elsewhere._transaction_write,
-    "EndTxn": Elsewhere._transaction_write,
-    "WriteTxnMarkers": Elsewhere._markers,
-}
+def _parked(
+    request: Request, operation: rooms.DelayedOperation, explain: Explain, views: RequestViews, look: Look
+) -> Waiting:
+    shape, message = views.on_its_way(request, look), request.message
+    reasons = operation.waits_for()
+    if not reasons and message is not None:  # None: it was answered just now
+        reasons = explain(shape["api"] or "", message)
+    return {
+        "operation": words_of(shape["api"] or "request"),
+        "keys": [],
+        "key_count": 0,
+        "request": shape,
+        "client_id": shape["client_id"],
+        "age_ms": shape["times_ms"].get("remote", 0.0),
+        "deadline_ms": None,
+        "reasons": reasons,
+        "sentence": sentence(shape, reasons),
+    }

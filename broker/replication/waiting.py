@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.common.live_shape import Position, Reason
 from barnabas.common.phrases import count, duration, listed
 from barnabas.protocol.errors import ApiError
+from broker.metadata_cache import INTERNAL_TOPICS
 from broker.replication.isr import UNKNOWN_OFFSET, ReplicaState
 from broker.replication.reading import FetchItem, FetchParams, visible_end
 from broker.storage.log_types import FetchIsolation
@@ -28,7 +29,7 @@ PARTITIONS_LOOKED_AT: Final = 20
 _END_NAMES: Final = {
     FetchIsolation.LOG_END: "log end",
     FetchIsolation.HIGH_WATERMARK: "high watermark",
-    FetchIsolation.TXN_COMMITTED: "last stable offset",
+    FetchIsolation.TXN_COMMITTED: "high watermark",  # a last stable offset before it is named
 }
 
 
@@ -128,7 +129,7 @@ def fetch_reasons(
     available_bytes: Callable[[FetchItem], int],
 ) -> list[Reason]:
     """How much is there of what the fetch wants, and where it reads."""
-    looked_at = items[:PARTITIONS_LOOKED_AT]
+    looked_at = sorted(items, key=lambda item: item.tp.topic in INTERNAL_TOPICS)[:PARTITIONS_LOOKED_AT]
     positions: list[Position] = []
     words: list[str] = []
     available = 0
@@ -171,7 +172,7 @@ def _end_words(manager: ReplicaManager, params: FetchParams, item: FetchItem, en
     if params.is_from_follower and manager.holds_back(partition, params.replica_id):
         return f"{words}, held back by a throttle"
     if params.isolation == FetchIsolation.TXN_COMMITTED and end < log.high_watermark:
-        return f"{words}: a transaction is open"
+        return f"last stable offset {end}: a transaction is open"
     if end < log.log_end_offset:
         return f"{words}, log end {log.log_end_offset}"
     return words

@@ -1,4 +1,4 @@
-"""The live page: hand-written HTML, CSS and JavaScript modules, served as they are (no build step, nothing from outside).
+"""The live page: hand-written HTML, CSS and JavaScript modules, served as they are: nothing is built or from outside.
 
 The page asks its own process for /live.json (`barnabas.common.live_shape`) twice a second. What clients chose (client
 ids, names of topics) reaches it as text only, and its policy (`POLICY`) lets it load and ask nothing but its server.

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from barnabas.common.clock import FakeClock, SystemClock
+from broker import purgatory as purgatory_module
 from broker.answers import NO_REPLY, NoReply
-from broker.purgatory import LOOKS_A_SHARD, Deferred, DelayedOperation, Outcome, Purgatory
+from broker.purgatory import Deferred, DelayedOperation, Outcome, Purgatory
 
 
 class Waiting(DelayedOperation):
@@ -82,10 +83,23 @@ def test_a_look_at_who_waits(purgatory: Purgatory, clock: FakeClock) -> None:
     assert [keys for _, keys in purgatory.waiting(10, lambda key: key == "a")] == [["a"]] * 4
 
 
-def test_a_look_is_bounded_however_many_wait(purgatory: Purgatory) -> None:
-    for _ in range(3 * LOOKS_A_SHARD):
+def test_a_look_finds_who_waits_behind_those_who_linger(clock: FakeClock) -> None:
+    purgatory = Purgatory("Fetch", clock, purge_interval=1000)
+    for _ in range(100):
+        operation = Waiting()
+        purgatory.try_complete_else_watch(operation, ["a"])
+        operation.force_complete()
+    waiting = Waiting()
+    purgatory.try_complete_else_watch(waiting, ["a"])
+    assert purgatory.watched() == 101
+    assert purgatory.waiting(5) == [(waiting, ["a"])]
+
+
+def test_a_look_is_bounded_however_many_wait(purgatory: Purgatory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(purgatory_module, "LOOKS_A_SHARD", 20)
+    for _ in range(60):
         purgatory.try_complete_else_watch(Waiting(), ["a"])
-    assert len(purgatory.waiting(10 * LOOKS_A_SHARD)) == LOOKS_A_SHARD
+    assert len(purgatory.waiting(1000)) == 20
     assert len(purgatory.waiting(7)) == 7
 
 
@@ -166,13 +180,14 @@ def test_a_deferred_answer_comes_from_its_owner() -> None:
 
 
 def test_a_deferred_answer_that_is_late_is_the_timeouts(purgatory: Purgatory, clock: FakeClock) -> None:
-    deferred = Deferred(300, lambda: NoReply(1))
+    late = NoReply(1)
+    deferred = Deferred(300, lambda: late)
     told: list[Any] = []
     deferred.bind(lambda operation: told.append(operation.response()))
     assert not purgatory.try_complete_else_watch(deferred, ())
     clock.advance_ms(300)
     purgatory.advance()
-    assert told == [NoReply(1)]
+    assert told == [late]
     assert not deferred.complete(NO_REPLY)
     with pytest.raises(AssertionError, match="timeout"):
         Deferred(300)

@@ -70,7 +70,7 @@ export class Picture {
     const [listeners, legend] = parts(body, ["ul", "threads"], ["ul", "legend"]);
     sync(listeners, live.acceptors, (a) => a.listener, makeThread, (child, acceptor) => {
       showThread(child, "sleeping", `:${acceptor.port}`, acceptor.listener, null);
-      set(child, "title", `${acceptor.listener} accepts on port ${acceptor.port} and deals connections to the processors in turn`);
+      set(child, "title", `${acceptor.listener} accepts on port ${acceptor.port} and hands connections to the processors`);
     });
     const told = Object.entries(FAMILIES).filter(([family]) => rates !== null && (rates[family] > 0 || family in SHOWN));
     sync(legend, told, ([family]) => family, makeLegend, (child, [family, name]) => {
@@ -87,8 +87,8 @@ export class Picture {
     const idle = live.processors.reduce((sum, processor) => sum + processor.idle, 0) / live.processors.length;
     say(figure, `${percent(idle)} idle`);
     sync(list, live.processors, (p) => p.id, makeThread, (child, processor) => {
-      const busy = processor.state === "sleeping" ? count(processor.connections, "connection") : processor.doing;
-      showThread(child, processor.state, processor.id, busy, null);
+      const asleep = `${count(processor.connections, "connection")}, ${whole(processor.muted)} busy`;
+      showThread(child, processor.state, processor.id, processor.state === "sleeping" ? asleep : processor.doing, null);
       set(child, "title", `processor ${processor.id} of ${processor.listener} ${processor.doing}`);
     });
   }
@@ -114,7 +114,7 @@ export class Picture {
     const shown = live.handlers.items.slice(0, 16);
     sync(list, shown, (h) => h.id, makeThread, (child, handler) => {
       const request = handler.request;
-      const what = request === null ? "idle" : `${request.api ?? "?"} · ${request.client_id ?? "no name"}`;
+      const what = request === null ? `idle ${duration(handler.since_ms)}` : `${request.api ?? "?"} · ${request.client_id ?? "no name"}`;
       showThread(child, handler.state, handler.id, what, request === null ? null : familyOf(request));
       set(child, "title", `handler ${handler.id} ${handler.doing}, for ${duration(handler.since_ms)}`);
     });
@@ -130,6 +130,7 @@ export class Picture {
     set(article, "data-mood", old > 0 ? "warn" : null);
     say(figure, `${whole(rooms.reduce((sum, room) => sum + room.total, 0))} wait`);
     sync(list, rooms, (room) => room.name, makeRoom, (child, room) => {
+      child.lastElementChild.hidden = room.total === 0;
       const [name, total] = child.firstElementChild.children;
       say(name, ROOM_NAMES[room.name] ?? room.name);
       say(total, whole(room.total));
@@ -175,7 +176,6 @@ const ROOM_NAMES = { elsewhere: "With a coordinator", topic: "Topics (controller
 function parts(body, ...wanted) {
   if (!body.firstChild) {
     body.append(...wanted.map(([name, kind]) => element(name, { class: kind })));
-    body.classList.add("threads");
   }
   return body.children;
 }

@@ -18,7 +18,7 @@ export function threadsPanel(panel) {
   const handlers = block("Request handlers", "each takes the oldest request and carries it out");
   const processors = block("Network processors", "each reads requests from its own connections, and writes the answers");
   const responses = block("Response queues", "answers that no processor has taken yet, and those that a client does not read");
-  const accepting = block("Acceptors", "each takes connections in and deals them to the processors of its listener");
+  const accepting = block("Acceptors", "each takes connections in and hands them to the processors of its listener");
   panel.append(handlers.section, queue.section, processors.section, responses.section, accepting.section);
   return (live) => {
     const all = live.request_queue;

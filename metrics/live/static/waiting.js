@@ -2,7 +2,7 @@
 
 import { element, say, set, style, sync } from "./dom.js";
 import { familyOf, keyOf } from "./families.js";
-import { count, duration, whole } from "./format.js";
+import { count, duration, listed, whole } from "./format.js";
 import { isOld } from "./picture.js";
 
 const ROOMS = {
@@ -16,13 +16,16 @@ const ROOMS = {
 /** Make the panel; returns what shows an answer in it. */
 export function waitingPanel(panel) {
   const blocks = element("div");
-  panel.append(blocks);
+  const nobody = element("p", { class: "none" });
+  panel.append(blocks, nobody);
   return (live) => {
     const rooms = live.purgatories.map((room) => ({ ...room, total: room.delayed }));
     rooms.push({ name: "elsewhere", ...live.elsewhere });
     const order = Object.keys(ROOMS);
     rooms.sort((one, two) => order.indexOf(one.name) - order.indexOf(two.name));
-    sync(blocks, rooms, (room) => room.name, makeRoom, showRoom);
+    const [inhabited, empty] = [rooms.filter((room) => room.total > 0), rooms.filter((room) => room.total === 0)];
+    sync(blocks, inhabited, (room) => room.name, makeRoom, showRoom);
+    say(nobody, empty.length > 0 ? `Nobody waits here: ${listed(empty.map((room) => ROOMS[room.name]?.[0] ?? room.name))}.` : "");
   };
 }
 
@@ -44,7 +47,7 @@ function showRoom(block, room) {
   set(badge, "data-mood", room.items.some(isOld) ? "warn" : null);
   sync(list, room.items, waitingKey, makeItem, showItem);
   const hidden = Math.max(0, room.total - room.items.length);
-  say(rest, room.items.length === 0 ? "Nobody waits." : hidden > 0 ? `and ${whole(hidden)} more` : "");
+  say(rest, hidden > 0 ? `and ${whole(hidden)} more` : "");
 }
 
 function waitingKey(item) {
@@ -61,7 +64,7 @@ function showItem(child, item) {
   const [age, , sentence, deadline, lag] = child.children;
   say(age, duration(item.age_ms));
   set(age, "data-mood", isOld(item) ? "warn" : null);
-  say(sentence, `${item.sentence}.`);
+  say(sentence, `${item.sentence[0].toUpperCase()}${item.sentence.slice(1)}.`);
   say(deadline, item.deadline_ms === null ? "" : `times out in ${duration(item.deadline_ms)}`);
   const replicas = item.reasons.filter((reason) => reason.kind === "replica" && reason.replica_offset >= 0).slice(0, 3);
   sync(lag, replicas, (reason) => `${reason.topic} ${reason.partition} ${reason.replica}`, makeLag, showLag);

@@ -1,0 +1,144 @@
+"""A controller's /live.json: its network layer, its event queue, and the brokers that it pushes to.
+
+The shape is `barnabas.common.live_shape.ControllerLive`; what is as in a broker is made by the same code.
+
+Threads: the page's. It reads what the event thread replaces whole, and single numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from barnabas.common.live_shape import SCHEMA, ControllerLive, EventQueue, Node, Reason, RegisteredBroker
+from broker.broker_metrics import software_version
+from broker.live import network
+from broker.live.look import Look, Section, json_page, told
+from broker.live.network import Rooms
+from broker.live.peers import peers
+from broker.live.requests import RequestViews
+from broker.live.waiting import parked
+from controller.apis.table import TABLE
+from controller.image import NO_LEADER, Broker, Image
+
+if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
+    from broker.request_log import RequestLog
+    from controller.main import ControllerServer
+    from metrics.http import Page
+
+
+class ControllerView:
+    """Looks into a controller that has been built."""
+
+    def __init__(self, server: ControllerServer, request_log: RequestLog, clock: Clock) -> None:
+        views = RequestViews(TABLE, request_log)
+        rooms = Rooms(server.sockets, server.handlers, views, server.registry)
+        self._server = server  # fixed before start
+        self._clock = clock  # fixed before start
+        self._started_ms = clock.monotonic_ms()  # fixed before start
+        self._counted: tuple[Image | None, dict[str, int], Counter[int], Counter[int]] = (
+            None, {}, Counter(), Counter()
+        )  # owner: the page's thread; of an image: its size, partitions led and held by broker  # fmt: skip
+        self._sections: dict[str, Section] = {  # fixed before start
+            "schema": lambda _look: SCHEMA,
+            "at_ms": lambda look: look.wall_ms,
+            "node": self._node,
+            "acceptors": lambda _look: network.acceptors(rooms),
+            "processors": lambda look: network.processors(rooms, look),
+            "request_queue": lambda look: network.request_queue(rooms, look),
+            "handlers": lambda look: network.handlers(rooms, look),
+            "elsewhere": lambda look: parked(network.in_progress(rooms), _explain, views, look),
+            "requests": views.done,
+            "events": self._events,
+            "brokers": self._brokers,
+            "metadata": lambda _look: self._count(server.controller.committed_image)[0],
+        }
+
+    def look(self, query: Mapping[str, str]) -> ControllerLive:
+        """What is in the controller now, as far as the query asks for it (then keys are missing)."""
+        answer: ControllerLive = told(self._sections, Look.of(query, self._clock))
+        return answer
+
+    def page(self, query: Mapping[str, str]) -> Page:
+        """The same as a page."""
+        return json_page(self.look(query))
+
+    def _node(self, look: Look) -> Node:
+        server = self._server
+        return {
+            "id": server.controller.node_id,
+            "role": "controller",
+            "state": server.state,
+            "epoch": server.controller.epoch,
+            "cluster_id": server.cluster_id,
+            "controller_id": server.controller.node_id,
+            "version": software_version(),
+            "up_ms": look.now_ms - self._started_ms,
+            "peers": peers(server.config.barnabas_live_peers, "controller", server.controller.node_id),
+        }
+
+    def _events(self, look: Look) -> EventQueue:
+        loop, metrics = self._server.controller.loop, self._server.metrics
+        waiting = loop.waiting()
+        with self._server.registry.scraping:
+            idle = metrics.idle_ratio()
+        return {
+            "total": len(waiting),
+            "items": [{"name": e.name, "age_ms": look.ms_since(e.enqueued_ns)} for e in waiting[: look.limit]],
+            "idle": round(idle, 4),
+            "processed": metrics.events_started,
+            "deciding": loop.deciding,
+        }
+
+    def _brokers(self, look: Look) -> list[RegisteredBroker]:
+        image = self._server.controller.committed_image
+        _, leads, holds = self._count(image)
+        return [self._broker(image, image.brokers[id_], leads[id_], holds[id_], look) for id_ in sorted(image.brokers)]
+
+    def _broker(self, image: Image, broker: Broker, leads: int, holds: int, look: Look) -> RegisteredBroker:
+        controller = self._server.controller
+        manager = controller.channels
+        channel = None if manager is None else manager.channels.get(broker.id)
+        size, age_ns, failures = (0, 0, 0) if channel is None else channel.backlog()
+        first = broker.endpoints[0] if broker.endpoints else None
+        return {
+            "id": broker.id,
+            "epoch": broker.epoch,
+            "address": "" if first is None else f"{first.host}:{first.port}",
+            "rack": broker.rack,
+            "state": "fenced" if broker.is_fenced else "shutting_down" if broker.in_controlled_shutdown else "active",
+            "last_heartbeat_ms": max(0, round(controller.sessions.contact_age_ms(broker.id, look.now_ms))),
+            "push_queue": size,
+            "push_age_ms": round(age_ns / 1e6, 3),
+            "push_failures": failures,
+            "metadata_lag": 0 if manager is None else max(0, image.offset - manager.applied_offset(broker)),
+            "leads": leads,
+            "replicas": holds,
+        }
+
+    def _count(self, image: Image) -> tuple[dict[str, int], Counter[int], Counter[int]]:
+        """Sizes of an image, and how many partitions each broker leads and holds; counted once an image."""
+        if self._counted[0] is not image:
+            leads: Counter[int] = Counter()
+            holds: Counter[int] = Counter()
+            total = lacking = 0
+            for _, _, partition in image.each_partition():
+                total += 1
+                lacking += len(partition.isr) < len(partition.replicas)
+                leads[partition.leader] += 1
+                holds.update(partition.replicas)
+            sizes = {
+                "offset": image.offset,
+                "topics": len(image.topics),
+                "partitions": total,
+                "offline": leads[NO_LEADER],
+                "under_replicated": lacking,
+            }
+            self._counted = (image, sizes, leads, holds)
+        return self._counted[1:]
+
+
+def _explain(_api: str, _message: Any) -> list[Reason]:
+    return [{"kind": "decision", "text": "for the event thread to decide"}]
