@@ -35,6 +35,7 @@ COMMANDS = {
         "barnabas.cli.explain",
         "Tell in words how a partition, a group or a request is, and why it waits.",
     ),
+    "top": ("barnabas.cli.top", "Watch queues, purgatories, requests and partitions of a running cluster."),
     "dump-log": ("barnabas.cli.dump_log", "Print what is in a log segment, an index, a snapshot or a checkpoint."),
     "completion": ("barnabas.cli.completion", "Print the completion script of a shell."),
 }
