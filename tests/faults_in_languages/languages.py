@@ -1,0 +1,131 @@
+"""Client programs in four languages, which do one thing at a time and say how their library saw it end.
+
+A program reads commands from stdin and answers each with a line:
+
+    produce TOPIC           one record
+    consume TOPIC           one record from the beginning of partition 0
+    join TOPIC GROUP        one record as a member of a new group
+    create TOPIC            one partition
+
+    ok
+    error CODE NAME ...     Kafka's error code as the library gives it, -1 if it has none
+
+They are built once, from the languages' own registries, and kept under the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.kafka_jars import kafka_runtime
+
+HERE = Path(__file__).parent
+BUILD_TIMEOUT_S = 600
+
+
+class Answer(NamedTuple):
+    """How a command ended: Kafka's error code, 0 for none."""
+
+    code: int
+    line: str
+
+
+class Program:
+    """A running client program."""
+
+    def __init__(self, command: list[str], bootstrap: str, log: Path) -> None:
+        self._log = log.open("wb")
+        self._process = subprocess.Popen(
+            [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+
+    def do(self, *words: str) -> Answer:
+        """Have it carry out a command."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(" ".join(words) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline().strip()
+        assert line, f"the program ended: {Path(self._log.name).read_text(errors='replace')}"
+        return Answer(0 if line == "ok" else int(line.split()[1]), line)
+
+    def close(self) -> None:
+        """End it."""
+        try:
+            self._process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        self._log.close()
+
+
+def python() -> list[str]:
+    """confluent-kafka; it is here already."""
+    return [sys.executable, str(HERE / "witness.py")]
+
+
+def java() -> list[str]:
+    """Kafka's own client."""
+    source = HERE / "FaultWitness.java"
+    runtime = kafka_runtime()
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    return runtime.command(source.stem, *options, classes=runtime.compiled(source))
+
+
+def go() -> list[str]:
+    """franz-go."""
+
+    def build(directory: Path) -> None:
+        _run([_program("go"), "build", "-o", str(directory / "witness"), "."], HERE / "go")
+
+    return [str(_built("go", build) / "witness")]
+
+
+def node() -> list[str]:
+    """kafkajs."""
+
+    def build(directory: Path) -> None:
+        shutil.copytree(HERE / "node", directory, dirs_exist_ok=True)
+        _run([_program("npm"), "install", "--no-package-lock", "--no-audit", "--no-fund"], directory)
+
+    return [_program("node"), str(_built("node", build) / "witness.cjs")]
+
+
+LANGUAGES: dict[str, Callable[[], list[str]]] = {"python": python, "java": java, "go": go, "node": node}
+
+
+def _built(language: str, build: Callable[[Path], None]) -> Path:
+    """The directory of what was built from the sources as they are now; an interrupted build leaves nothing there."""
+    content = b"".join(path.read_bytes() for path in sorted((HERE / language).iterdir()))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
+    directory = cache / f"fault-witness-{language}-{hashlib.sha256(content).hexdigest()[:12]}"
+    if not directory.exists():
+        unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
+        unfinished.mkdir(parents=True)
+        try:
+            build(unfinished)
+            unfinished.rename(directory)
+        except OSError:
+            if not directory.exists():  # else another process was faster, and its result is as good
+                raise
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return directory
+
+
+def _program(name: str) -> str:
+    path = shutil.which(name) or shutil.which(name, path="/usr/local/go/bin")
+    assert path is not None, f"{name} is missing: see `make test-tools`"
+    return path
+
+
+def _run(command: list[str], directory: Path) -> None:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
