@@ -49,7 +49,8 @@ java:
 	@./tools/ensure java:openjdk-17-jre-headless
 
 test-tools: # what the tests use beside Python's packages
-	@./tools/ensure javac:openjdk-17-jdk-headless mvn:maven kcat:kcat gcc:gcc promtool:prometheus ip:iproute2
+	@./tools/ensure javac:openjdk-17-jdk-headless mvn:maven kcat:kcat gcc:gcc promtool:prometheus ip:iproute2 \
+		go:golang node:nodejs npm:npm
 
 run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAOS=1 kills a broker; BROKERS, MONTHS, …)
 	$(BIN)/python -m pipeline.run --brokers $(BROKERS) --port $(PORT) --months $(MONTHS) --work-dir $(WORK_DIR) \
