@@ -1,4 +1,4 @@
-"""Which cores the request threads (network processors and handlers) run on.
+"""Which cores the request threads (network processors, handlers and replica fetchers) run on.
 
 Where the interpreter has a global lock, one thread at a time runs Python. A lock that goes from core to core wakes a
 sleeping core each time; on one core, handing over is a context switch. So the request threads are quicker together, up
@@ -32,7 +32,7 @@ REVIEW_INTERVAL_MS = 500
 BUSY_BYTES = 4 << 20  # in one interval; fewer are copied in no time
 LARGE_BYTES = 64 << 10  # mean size of a batch above which threads are let go ...
 SMALL_BYTES = 32 << 10  # ... and below which they are put together again
-REQUEST_THREADS = ("data-plane-kafka-network-thread", "data-plane-kafka-request-handler")
+REQUEST_THREADS = ("data-plane-kafka-network-thread", "data-plane-kafka-request-handler", "ReplicaFetcherThread")
 
 
 def next_is_together(is_together: bool, batches: int, size_bytes: int) -> bool:

@@ -32,6 +32,7 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from barnabas.common.extendable import mypyc_attr
 from barnabas.common.threads import ServiceThread
 from broker.answers import Close, NoReply, Reply
 from broker.timing_wheel import Timer, TimerTask
@@ -53,6 +54,7 @@ Outcome: TypeAlias = "Message | Reply | NoReply | Close"
 Callback: TypeAlias = "Callable[[DelayedOperation], None]"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DelayedOperation(TimerTask):
     """Something a request waits for; its completion runs exactly once.
 
@@ -153,6 +155,7 @@ class DelayedOperation(TimerTask):
             callback(self)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Deferred(DelayedOperation):
     """An answer that its owner will give, from any thread, once.
 
@@ -307,7 +310,9 @@ class Purgatory:
                         looked_at.append((key, operations[:left]))
                         left -= len(operations)
             for key, operations in looked_at:
-                waiting = (operation for operation in operations if not operation.is_completed)  # others linger (rule 4)
+                waiting = (
+                    operation for operation in operations if not operation.is_completed
+                )  # others linger (rule 4)
                 for operation in islice(waiting, limit):
                     found.setdefault(operation, []).append(key)
         return sorted(found.items(), key=lambda item: item[0].started_ms)[:limit]

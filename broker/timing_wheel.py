@@ -27,6 +27,7 @@ import threading
 from collections.abc import Callable
 
 from barnabas.common.clock import Clock
+from barnabas.common.extendable import mypyc_attr
 
 log = logging.getLogger("barnabas.timer")
 
@@ -34,6 +35,7 @@ TICK_MS = 1
 WHEEL_SIZE = 20
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class TimerTask:
     """Something to run once, `delay_ms` after it was added to a timer, unless cancelled before."""
 

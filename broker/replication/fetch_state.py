@@ -104,18 +104,18 @@ class ClientSession:
         self._epoch = INITIAL_SESSION_EPOCH
         self._told: dict[TopicPartition, Wanted] = {}  # as the leader knows it
 
-    def build(self, wanted: Mapping[TopicPartition, Wanted]) -> Build:
-        """Name what changed since the last request; everything at the beginning of a session."""
+    def build(self, wanted: dict[TopicPartition, Wanted]) -> Build:
+        """Name what changed since the last request; everything at the beginning of a session. `wanted` is kept."""
         if self._epoch == INITIAL_SESSION_EPOCH:
-            self._told = dict(wanted)
-            return Build(self._id, self._epoch, dict(wanted), {})
+            self._told = wanted
+            return Build(self._id, self._epoch, wanted, {})
         told = self._told
         changed = {tp: item for tp, item in wanted.items() if told.get(tp) != item}
         # Why also renamed ones: under another topic id it is another partition of the session.
         forgotten = {
             tp: item.topic_id for tp, item in told.items() if tp not in wanted or wanted[tp].topic_id != item.topic_id
         }
-        self._told = dict(wanted)
+        self._told = wanted
         return Build(self._id, self._epoch, changed, forgotten)
 
     def partition_of(self, topic_id: bytes, index: int, names: Mapping[bytes, str]) -> TopicPartition | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.threads import ServiceThread
@@ -69,6 +69,19 @@ NOT_YET_ERRORS = frozenset(
 Address = Callable[[], "tuple[str, int] | None"]
 
 
+class LeaderConnection(Protocol):
+    """What the fetcher needs of a `NodeConnection`."""
+
+    def send(self, message: Any, version: int) -> Any:
+        """The answer; raises NodeConnectionError."""
+
+    def abort(self) -> None:
+        """Make the using thread's calls fail."""
+
+    def close(self) -> None:
+        """Close the socket; the next send connects anew."""
+
+
 class ReplicaFetcher:
     """Copies the partitions that `leader_id` leads; see the module."""
 
@@ -92,7 +105,7 @@ class ReplicaFetcher:
         self._broker_epoch = broker_epoch
         self._connect = connect
         # Owner: the fetcher's thread; shutdown may abort the connection.
-        self._connection: NodeConnection | None = None
+        self._connection: LeaderConnection | None = None
         self._session = ClientSession()
         # Guarded by: _condition.
         self._condition = threading.Condition()
@@ -102,13 +115,13 @@ class ReplicaFetcher:
         self.bytes_in = Meter(manager.registry.now_s())  # likewise
         self.failed: set[TopicPartition] = set()  # guarded by: _condition; given up, until they are added anew
         self.lags: dict[TopicPartition, int] = {}  # owner: the fetcher's thread; records behind the leader's watermark
-        self._thread = ServiceThread(
+        self._service = ServiceThread(
             f"ReplicaFetcherThread-{index}-{leader_id}", f"fetch-{index}-{leader_id}", self._run
         )
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._service.start()
 
     def add(self, partitions: Iterable[Partition]) -> None:
         """Fetch these too."""
@@ -128,7 +141,7 @@ class ReplicaFetcher:
 
     def is_dead(self) -> bool:
         """Whether the thread ended though nobody told it to."""
-        return not self._is_stopping and self._thread.ident is not None and not self._thread.is_alive()
+        return not self._is_stopping and self._service.ident is not None and not self._service.is_alive()
 
     def take_all(self) -> list[Partition]:
         """Fetch nothing any more; returns what was fetched."""
@@ -161,8 +174,8 @@ class ReplicaFetcher:
 
     def join(self) -> None:
         """Wait until it has."""
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+        if self._service.is_alive() and threading.current_thread() is not self._service:
+            self._service.join()
 
     # The fetcher's thread
 
@@ -207,8 +220,9 @@ class ReplicaFetcher:
                 self._condition.wait(pause_ms / 1000)
 
     def _fetch(self, ready: dict[TopicPartition, FetchState]) -> None:
-        build = self._session.build({tp: _wanted(state) for tp, state in ready.items()})
-        names = {item.topic_id: tp.topic for tp, item in ((tp, _wanted(s)) for tp, s in ready.items())}
+        wanted = {tp: _wanted(state) for tp, state in ready.items()}
+        build = self._session.build(wanted)
+        names = {item.topic_id: tp.topic for tp, item in wanted.items()}
         config = self._config
         request = wire.FetchRequest(
             replica_state=wire.ReplicaState(replica_id=self._manager.broker_id, replica_epoch=self._broker_epoch()),
@@ -255,8 +269,8 @@ class ReplicaFetcher:
             else:
                 log.info("fetch of %s from broker %d failed: %s", tp, self.leader_id, error.name)
                 following = self._delayed(asked)
-        except UnexpectedAppendOffsetError as problem:
-            log.warning("%s", problem)
+        except UnexpectedAppendOffsetError as gap:
+            log.warning("%s", gap)
             following = self._delayed(initial_state(asked.partition))
         except ApiError as problem:
             if problem.code == ErrorCode.KAFKA_STORAGE_ERROR:

@@ -66,8 +66,20 @@ def test_a_file_that_ends_too_early_is_an_error(pair: tuple[socket.socket, socke
     path = tmp_path / "segment"
     path.write_bytes(b"short")
     fd = os.open(path, os.O_RDONLY)
-    with pytest.raises(OSError, match="the file ends"):
-        send_all(*pair, [b"x", Region(fd, 0, 100)])
+    for size in (100, 100_000):  # one that would be copied, one that would be sent by the kernel
+        with pytest.raises(OSError, match="the file ends"):
+            send_all(*pair, [b"x", Region(fd, 0, size)])
+    os.close(fd)
+
+
+def test_small_regions_go_out_with_their_buffers(pair: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
+    content = random.Random(3).randbytes(20_000)
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    fd = os.open(path, os.O_RDONLY)
+    parts = [b"head", Region(fd, 10, 9_000), b"middle", Region(fd, 10_000, 9_000), b"tail"]
+    expected = b"head" + content[10:9_010] + b"middle" + content[10_000:19_000] + b"tail"
+    assert send_all(*pair, list(parts)) == expected
     os.close(fd)
 
 

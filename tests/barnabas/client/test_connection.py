@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.headers import RequestHeader, decode_request_header, response_parts
-from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 Script = Callable[[socket.socket], None]
 
@@ -91,6 +91,26 @@ def test_requests_are_answered_in_turn(peers: list[Peer]) -> None:
     peers.append(Peer(answer_all))
     with NodeConnection("127.0.0.1", peers[0].port) as connection:
         assert [ask(connection).error_code for _ in range(3)] == [35] * 3
+
+
+@pytest.mark.parametrize("size", [10, 5_000, 200_000])
+def test_answers_of_any_size_arrive_whole(peers: list[Peer], size: int) -> None:
+    keys = [ApiVersion(api_key=index % 90, min_version=0, max_version=3) for index in range(size // 6)]
+
+    def answer_twice(client: socket.socket) -> None:
+        for _ in range(2):
+            parts = response_parts(read_request(client), ApiVersionsResponse(error_code=0, api_keys=keys))
+            client.sendall(b"".join(parts))  # type: ignore[arg-type]
+
+    peers.append(Peer(answer_twice))
+    with NodeConnection("127.0.0.1", peers[0].port) as connection:
+        assert [ask(connection).api_keys for _ in range(2)] == [keys] * 2
+
+
+def test_what_nobody_asked_for_is_no_answer(peers: list[Peer]) -> None:
+    peers.append(Peer(lambda client: (read_request(client), client.sendall(b"\0\0\0\x06\0\0\0\x01\0\0" * 2))))
+    with NodeConnection("127.0.0.1", peers[0].port) as connection, pytest.raises(NodeConnectionError, match="more"):
+        ask(connection)
 
 
 def test_nobody_listens() -> None:
