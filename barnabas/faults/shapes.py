@@ -70,8 +70,10 @@ MORE: Final[dict[int, tuple[Items, ...]]] = {
     ),
 }
 
-#: What `copies` calls a name there is one of something else, or lies where this walk does not go.
-_NO_TOPICS: Final = frozenset({ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.LEADER_AND_ISR})
+#: Their lists lie where this walk does not go, or tell of no errors.
+_LEFT_OUT: Final = frozenset(
+    {ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.LEADER_AND_ISR, ApiKey.LIST_PARTITION_REASSIGNMENTS}
+)
 
 
 def names_topics(items: Items) -> bool:
@@ -92,7 +94,7 @@ def names_partitions(items: Items) -> bool:
 SHAPES: Final[dict[int, tuple[Items, ...]]] = {
     int(key): items
     for key, row_items in {**{key: row.items for key, row in ROWS.items()}, **MORE}.items()
-    if key not in _NO_TOPICS and (items := tuple(item for item in row_items if names_topics(item)))
+    if key not in _LEFT_OUT and (items := tuple(item for item in row_items if names_topics(item)))
 }
 
 

@@ -34,7 +34,7 @@ Proceed = Callable[[], Answer]
 def fail_some(armed: Armed, call: Call, proceed: Proceed, code: ErrorCode) -> Answer | None:
     """Answer the partitions that the fault meets with an error; None where it meets none, or does not fire."""
     shapes, message = shapes_of(call.key, call.version), call.request.message
-    if any(asks_for_all(items, message) for items in shapes):
+    if is_empty_for_all(call.key, call.version, message) or any(asks_for_all(items, message) for items in shapes):
         return call.after(proceed(), lambda given: _rewritten(armed, call, given, code))
     chosen = armed.matcher.chosen(call.partitions)
     if not chosen or not armed.fires_for(call.request, chosen):
@@ -85,6 +85,13 @@ def asks_for_all(items: Items, parent: Any) -> bool:
     if elements is None:
         return True
     return items.inner is not None and any(asks_for_all(items.inner, element) for element in elements)
+
+
+def is_empty_for_all(key: int, version: int, message: Any) -> bool:
+    """Whether a request names nothing and means everything, as some do that have no null list."""
+    if (key == ApiKey.METADATA and version == 0) or key == ApiKey.DESCRIBE_TOPIC_PARTITIONS:
+        return not message.topics
+    return False
 
 
 def divide(shapes: Iterable[Items], message: Any, fits: Fits) -> tuple[Any, Any | None]:

@@ -1,0 +1,100 @@
+"""A broker without sockets or threads whose requests go through the faults: frames in, frames out, time by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.faults.definition import Fault
+from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
+from barnabas.protocol.messages import response_class
+from barnabas.protocol.schema import Message
+from broker.apis.table import TABLE
+from broker.faults.armed import Armed
+from broker.faults.disk import FaultableFileSystem
+from broker.faults.engine import FaultEngine
+from broker.faults.links import Links
+from broker.faults.recorder import Recorder
+from broker.faults.skewed_clock import SkewedClock
+from broker.handlers import Dispatcher
+from broker.request_channel import Action, Request, RequestContext, ResponseQueue
+from broker.request_log import RequestLog
+from broker.storage.scheduler import ManualScheduler
+from metrics.request_metrics import RequestMetrics
+from tests.support.broker_room import BROKER_ID, LISTENER, BrokerRoom
+
+CLOSED, SILENT, PENDING = "closed", "silent", "pending"
+
+
+class FaultRoom(BrokerRoom):
+    """BrokerRoom, behind an engine without faults so far."""
+
+    def __init__(self, **settings: str) -> None:
+        super().__init__(**settings)
+        self.timers = ManualScheduler(self.clock)
+        self.links = Links()
+        self.disk = FaultableFileSystem(MemoryFileSystem())
+        self.wall = SkewedClock()
+        self.recorder = Recorder(BROKER_ID, self.clock)
+        self.engine = FaultEngine(
+            BROKER_ID, self.clock, self.timers, self.recorder, disk=self.disk, links=self.links, wall=self.wall
+        )
+        self.engine.topic_name = lambda topic_id: self.cache.snapshot.topic_name(topic_id)
+        log = RequestLog(RequestMetrics(self.registry))
+        self.dispatcher = Dispatcher(self.engine.wrap(TABLE), self.services, log, self.clock)
+        self.responses = ResponseQueue(lambda: None)
+        self.answered: list[Request] = []
+
+    def add(self, **fault: Any) -> Armed:
+        """Put a fault in force."""
+        return self.engine.add(Fault(**fault))
+
+    def send(self, message: Message, version: int, *, client_id: str = "tester", connection: str = "c-1") -> Sent:
+        """Send a request, as a frame."""
+        frame = encode_request(RequestHeader(message.API_KEY, version, 7, client_id), message)
+        context = RequestContext(LISTENER, LISTENER, "127.0.0.1", 5, connection)
+        request = Request(None, self, context, memoryview(bytearray(frame[4:])))
+        request.received_ns = request.dequeued_ns = self.clock.monotonic_ns()
+        self.dispatcher.handle(request, [])
+        return Sent(self, request)
+
+    def ask(self, message: Message, version: int, **about: Any) -> Any:
+        """What the client gets now: a response, CLOSED, SILENT or PENDING."""
+        return self.send(message, version, **about).answer()
+
+    def pass_ms(self, ms: int) -> None:
+        """Let time pass, and do what falls due."""
+        self.advance_ms(ms)
+        self.timers.run_due()
+
+
+class Sent:
+    """A request that was sent."""
+
+    def __init__(self, room: FaultRoom, request: Request) -> None:
+        self._room = room
+        self.request = request
+
+    def answer(self) -> Any:
+        """What has come back by now: a response, CLOSED, SILENT or PENDING."""
+        self._room.answered += self._room.responses.take_all()
+        if self.request not in self._room.answered:
+            return PENDING
+        if self.request.parts is None:
+            return CLOSED if self.request.action is Action.CLOSE else SILENT
+        parts = [part if isinstance(part, (bytes, bytearray)) else part.read() for part in self.request.parts]
+        frame, header = b"".join(parts), self.request.header
+        version = header.api_version
+        _, offset = decode_response_header(frame, header.api_key, version, 4)
+        return response_class(header.api_key).decode(frame, version, offset)
+
+
+def errors_of(response: Any, version: int) -> dict[tuple[str, int], int]:
+    """The codes of a Produce or Fetch response by topic and partition."""
+    found = {}
+    for topic in response.responses:
+        name = getattr(topic, "name", None) or getattr(topic, "topic", "") or topic.topic_id.strip(b".\0").decode()
+        for data in getattr(topic, "partition_responses", None) or topic.partitions:
+            index = data.index if hasattr(data, "index") else data.partition_index
+            found[name, index] = data.error_code
+    return found
