@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,12 @@ from broker.faults.disk import OPERATIONS_OF, FaultableFileSystem
 
 
 @pytest.fixture
-def disk() -> Iterator[FaultableFileSystem]:
+def disk() -> FaultableFileSystem:
     made = FaultableFileSystem(MemoryFileSystem())
     made.mkdir("/d/t-0")
     made.mkdir("/d/t-1")
     made.write_bytes("/d/t-0/log", b"0123456789", sync=True)
-    yield made
+    return made
 
 
 def suffer(disk: FaultableFileSystem, clock: FakeClock | None = None, **fault: Any) -> Armed:
@@ -46,8 +45,7 @@ def attempt(disk: FaultableFileSystem, operation: str, path: str = "/d/t-0/log")
     try:
         deeds[operation]()
     except OSError as error:
-        assert error.filename is not None
-        return errno.errorcode[error.errno]
+        return errno.errorcode[error.errno or 0]
     return None
 
 

@@ -128,7 +128,7 @@ def test_a_handle_tells_what_fired(room: Served, faults: Faults) -> None:
         assert (handle.wait_fired(), handle.fired, handle.calls, handle.held) == (1, 1, 2, 0)
         assert [(event["api"], event["client_id"]) for event in handle.events] == [("Produce", "tester")]
         assert faults.list()[0]["node"] == 1
-        with pytest.raises(FaultTimeoutError, match="fired 1 times in 0.05 s, not 2"):
+        with pytest.raises(FaultTimeoutError, match=r"fired 1 times in 0\.05 s, not 2"):
             handle.wait_fired(2, timeout_s=0.05)
     assert faults.list() == []
     assert (handle.fired, handle.is_removed) == (1, True), "what it was is still known"
@@ -186,7 +186,7 @@ def test_requests_are_recorded_and_saved(room: Served, faults: Faults, tmp_path:
 
 
 def test_who_cannot_be_asked(tmp_path: Path) -> None:
-    with pytest.raises(FaultsUnavailableError, match="does not answer at 127.0.0.1:1"):
+    with pytest.raises(FaultsUnavailableError, match=r"does not answer at 127\.0\.0\.1:1"):
         Faults("127.0.0.1:1").list()
     with pytest.raises(FaultsUnavailableError, match="no cluster runs in"):
         Faults(tmp_path).list()
@@ -200,7 +200,7 @@ def test_a_process_without_faults_says_how_to_get_them(room: Served) -> None:
     plain = MetricsServer(room.registry)
     plain.start()
     try:
-        with pytest.raises(FaultsUnavailableError, match="barnabas.faults.enable=true"):
+        with pytest.raises(FaultsUnavailableError, match=r"barnabas\.faults\.enable=true"):
             Faults(f"127.0.0.1:{plain.port}").list()
     finally:
         plain.stop()

@@ -1,4 +1,4 @@
-"""What each fault does to a request, on a broker with real logs: it fires only where it should, and is gone when removed."""
+"""What each fault does to a request, on a broker with real logs: only where it should, and not once it is removed."""
 
 from __future__ import annotations
 
