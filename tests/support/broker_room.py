@@ -260,7 +260,7 @@ class BrokerRoom:
         answer = TABLE[message.API_KEY].handle(self.services, request)
         if isinstance(answer, Park):
             waiting = Waiting()
-            answer.operation.bind(waiting.take)
+            answer.operation.bind(waiting.take, request)
             if answer.purgatory is not None:
                 answer.purgatory.try_complete_else_watch(answer.operation, answer.keys)
         for key in request.moved:

@@ -201,7 +201,7 @@ class Network:
         self.registry = Registry(self.clock)
         self.services = Services(self.clock)
         self.channel = RequestChannel(queued_max_requests)
-        request_log = RequestLog(RequestMetrics(self.registry))
+        request_log = self.request_log = RequestLog(RequestMetrics(self.registry))
         self.server = SocketServer(
             listeners,
             network_config(**config),
@@ -287,16 +287,20 @@ class Client:
             return True
 
 
-def heartbeat(kind: str, correlation_id: int = 1, version: int = HEARTBEAT_VERSION) -> bytes:
+def heartbeat(
+    kind: str, correlation_id: int = 1, version: int = HEARTBEAT_VERSION, client_id: str = "test"
+) -> bytes:
     """A heartbeat's frame; its generation id is the correlation id."""
     request = k12_heartbeat.HeartbeatRequest(group_id=kind, generation_id=correlation_id)
-    return headers.encode_request(headers.RequestHeader(HEARTBEAT, version, correlation_id, "test"), request)
+    return headers.encode_request(headers.RequestHeader(HEARTBEAT, version, correlation_id, client_id), request)
 
 
-def fetch(size: int, correlation_id: int = 1, file: int | None = None, position: int = 0) -> bytes:
+def fetch(
+    size: int, correlation_id: int = 1, file: int | None = None, position: int = 0, client_id: str = "test"
+) -> bytes:
     """The frame of a fetch of `size` bytes."""
     request = k01_fetch.FetchRequest(max_bytes=size, min_bytes=position, rack_id="" if file is None else str(file))
-    return headers.encode_request(headers.RequestHeader(FETCH, FETCH_VERSION, correlation_id, "test"), request)
+    return headers.encode_request(headers.RequestHeader(FETCH, FETCH_VERSION, correlation_id, client_id), request)
 
 
 def api_versions_request(version: int, correlation_id: int = 1, name: str = "tests", software: str = "1.0") -> bytes:

@@ -1,0 +1,82 @@
+"""What requests wait for that are parked with a coordinator."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.protocol.messages.k08_offset_commit import OffsetCommitRequest
+from barnabas.protocol.messages.k11_join_group import JoinGroupRequest
+from barnabas.protocol.messages.k14_sync_group import SyncGroupRequest
+from barnabas.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTransaction,
+)
+from barnabas.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
+from broker.apis.table import TABLE
+from broker.live import elsewhere
+from broker.live.elsewhere import Elsewhere
+from tests.broker.coordinators.group_room import Room
+
+COMMITTED = "for its records in __consumer_offsets-7 to be on all in-sync replicas"
+IN_STATE = "for its records in __transaction_state-9 to be on all in-sync replicas"
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room().make_stable("m1", "m2")
+
+
+@pytest.fixture
+def coordinators(room: Room) -> Elsewhere:
+    def look_at(group_id: str) -> tuple[Any, int, int]:
+        return (room.group if group_id == "g" else None), room.now_ms, 3000
+
+    groups: Any = SimpleNamespace(partition_for=lambda _id: 7, look_at=look_at)
+    transactions: Any = SimpleNamespace(partition_for=lambda _id: 9)
+    return Elsewhere(groups, transactions)
+
+
+@pytest.mark.parametrize(
+    ("api", "message", "said"),
+    [
+        ("OffsetCommit", OffsetCommitRequest(group_id="g"), COMMITTED),
+        ("JoinGroup", JoinGroupRequest(group_id="of a consumer group"), COMMITTED),
+        ("SyncGroup", SyncGroupRequest(group_id="of a consumer group"), COMMITTED),
+        ("InitProducerId", InitProducerIdRequest(transactional_id="x"), IN_STATE),
+        (
+            "InitProducerId",
+            InitProducerIdRequest(transactional_id=None),
+            "for a block of producer ids from the controller",
+        ),
+        ("AddPartitionsToTxn", AddPartitionsToTxnRequest(v3_and_below_transactional_id="x"), IN_STATE),
+        (
+            "AddPartitionsToTxn",
+            AddPartitionsToTxnRequest(transactions=[AddPartitionsToTxnTransaction(transactional_id="x")]),
+            IN_STATE,
+        ),
+        ("WriteTxnMarkers", WriteTxnMarkersRequest(), "for the markers of a transaction to be on all in-sync replicas"),
+    ],
+)
+def test_each_api_knows_what_it_waits_for(coordinators: Elsewhere, api: str, message: Any, said: str) -> None:
+    assert [reason["text"] for reason in coordinators.explain(api, message)] == [said]
+
+
+def test_members_wait_for_their_group(coordinators: Elsewhere, room: Room) -> None:
+    room.join("again", "m1")
+    (reason,) = coordinators.explain("JoinGroup", JoinGroupRequest(group_id="g"))
+    assert (reason["kind"], reason["members"]) == ("members", ["m2"])
+    room.join("too", "m2")
+    (reason,) = coordinators.explain("SyncGroup", SyncGroupRequest(group_id="g"))
+    assert reason["kind"] == "assignment"
+
+
+def test_every_name_is_an_apis() -> None:
+    assert elsewhere._BY_API.keys() <= {api.name for api in TABLE.values()}
+
+
+def test_nothing_is_made_up_for_others(coordinators: Elsewhere) -> None:
+    assert coordinators.explain("Heartbeat", None) == []

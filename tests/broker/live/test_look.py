@@ -1,0 +1,74 @@
+"""What the query of /live.json asks for, and where other pages are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from barnabas.common.clock import FakeClock
+from barnabas.config.config import BROKER, Config
+from barnabas.config.errors import ConfigError
+from broker.live.look import Look, json_page, told
+from broker.live.peers import peers
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [("", 50), ("7", 7), ("0", 1), ("99999", 1000), ("-3", 50), ("many", 50), ("²", 50)]
+)
+def test_limits(text: str, limit: int) -> None:
+    look = Look.of({"limit": text}, FakeClock())
+    assert look.limit == limit
+    assert len(look.some(range(2000))["items"]) == limit
+    assert look.some(range(2000))["total"] == 2000
+
+
+def test_only_what_is_asked_for_is_looked_at() -> None:
+    asked: list[str] = []
+    sections = {name: lambda _look, name=name: asked.append(name) for name in ("node", "groups", "partitions")}
+    told(sections, Look.of({"section": "groups,unknown"}, FakeClock()))
+    assert asked == ["node", "groups"]
+    asked.clear()
+    told(sections, Look.of({}, FakeClock()))
+    assert asked == ["node", "groups", "partitions"]
+
+
+def test_empty_parameters_are_none() -> None:
+    look = Look.of({"topic": "", "group": ""}, FakeClock())
+    assert (look.topic, look.group) == (None, None)
+
+
+def test_ages() -> None:
+    clock = FakeClock()
+    begun_ns = clock.monotonic_ns()
+    clock.advance_ns(1_234_567)
+    assert Look.of({}, clock).ms_since(begun_ns) == 1.235
+    assert Look.of({}, clock).ms_since(begun_ns + 10**9) == 0.0
+
+
+def test_the_page_is_json_that_nobody_keeps() -> None:
+    page = json_page({"a": "<b>"})
+    assert json.loads(page.body) == {"a": "<b>"}
+    assert page.content_type.startswith("application/json")
+    assert ("Cache-Control", "no-store") in page.headers
+
+
+def test_peers() -> None:
+    listed = peers(["controller-100=h:1", "broker-1=h:3", "broker-0=[::1]:2"], "broker", 1)
+    assert [(peer["role"], peer["id"], peer["address"], peer["is_self"]) for peer in listed] == [
+        ("broker", 0, "[::1]:2", False),
+        ("broker", 1, "h:3", True),
+        ("controller", 100, "h:1", False),
+    ]
+
+
+@pytest.mark.parametrize("text", ["0=h:1", "broker-x=h:1", "broker-0=h", "broker-0=http://h:1", "broker-0=h:1 x"])
+def test_addresses_that_are_none_are_refused_at_start(text: str) -> None:
+    properties = {
+        "node.id": "0",
+        "controller.quorum.bootstrap.servers": "c:1",
+        "controller.listener.names": "C",
+        "barnabas.live.peers": text,
+    }
+    with pytest.raises(ConfigError, match=r"barnabas\.live\.peers.*ROLE-ID=HOST:PORT|broker-ID=HOST:PORT"):
+        Config.from_properties(properties, BROKER)

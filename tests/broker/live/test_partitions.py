@@ -1,0 +1,84 @@
+"""Partitions as the live page is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.live.look import Look
+from broker.live.partitions import partitions
+from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
+
+
+@pytest.fixture
+def room() -> Iterator[BrokerRoom]:
+    made = BrokerRoom(replica_lag_time_max_ms="1000")
+    yield made
+    made.close()
+
+
+def told(room: BrokerRoom, lags: dict[Any, int] | None = None, **query: str) -> Any:
+    fetchers: Any = SimpleNamespace(fetchers=lambda: [SimpleNamespace(lags=lags or {})])
+    return partitions(room.manager, fetchers, Look.of(query, room.clock))
+
+
+def follower_fetch(room: BrokerRoom, offset: int, replica: int) -> None:
+    request = fetch(offset, item={"log_start_offset": 0})
+    request.replica_state.replica_id = replica
+    room.answer(request, 17)
+
+
+def test_a_leader_tells_of_its_replicas(room: BrokerRoom) -> None:
+    room.push({"t": [state(1, (1, 2, 3))]}, brokers=(1, 2))
+    room.answer(produce(batch(b"a", b"b")), 9)
+    follower_fetch(room, 1, replica=2)
+    room.clock.advance_ms(70)
+    listing = told(room)
+    assert listing["total"] == 1
+    (item,) = listing["items"]
+    assert (item["topic"], item["partition"], item["role"], item["leader"]) == ("t", 0, "leader", 1)
+    assert (item["log_end_offset"], item["high_watermark"], item["last_stable_offset"]) == (2, 0, 0)
+    assert (item["isr"], item["replica_ids"], item["joining"], item["min_isr"]) == ([1, 2, 3], [1, 2, 3], [], 1)
+    assert item["size_bytes"] > 60
+    leader, behind, unheard = item["replicas"]
+    assert leader == {
+        "broker": 1,
+        "is_leader": True,
+        "is_in_sync": True,
+        "is_alive": True,
+        "log_end_offset": 2,
+        "log_start_offset": 0,
+        "lag": 0,
+        "last_fetch_ms": -1,
+        "last_caught_up_ms": -1,
+    }
+    assert (behind["broker"], behind["log_end_offset"], behind["lag"], behind["last_fetch_ms"]) == (2, 1, 1, 70)
+    assert (unheard["broker"], unheard["log_end_offset"], unheard["lag"], unheard["last_fetch_ms"]) == (3, -1, -1, -1)
+    assert (behind["is_alive"], unheard["is_alive"]) == (True, False)
+
+
+def test_a_follower_tells_of_itself(room: BrokerRoom) -> None:
+    room.push({"t": [state(2, (1, 2), isr=(2,))]})
+    (partition,) = room.manager.partitions()
+    (item,) = told(room, {partition.tp: 17})["items"]
+    assert (item["role"], item["leader"], item["replicas"], item["fetch_lag"]) == ("follower", 2, [], 17)
+    assert item["isr"] == [2], "as the controller told"
+
+
+def test_those_in_trouble_come_first_and_internal_ones_last(room: BrokerRoom) -> None:
+    room.push(
+        {
+            "__consumer_offsets": [state(1)],
+            "a": [state(1, (1, 2)), state(1, (1, 2))],
+            "z": [state(1, (1, 2), isr=(1,))],
+        }
+    )
+    names = [(item["topic"], item["partition"]) for item in told(room)["items"]]
+    assert names == [("z", 0), ("a", 0), ("a", 1), ("__consumer_offsets", 0)]
+    assert [item["topic"] for item in told(room, limit="2")["items"]] == ["z", "a"]
+    assert told(room, limit="2")["total"] == 4
+    of_topic = told(room, topic="a")
+    assert (of_topic["total"], [item["partition"] for item in of_topic["items"]]) == (2, [0, 1])
