@@ -49,7 +49,8 @@ function behindReplicas(live) {
   }
   return [...waiting].map(([replica, { items, last_fetch_ms }]) => {
     const since = last_fetch_ms < 0 ? "which has not fetched yet" : `which last fetched ${duration(last_fetch_ms)} ago`;
-    return `${count(items.size, "produce waits", "produces wait")} for replica ${replica}, ${since}`;
+    const [one, many] = [...items].every((item) => item.operation === "produce") ? ["produce waits", "produces wait"] : ["append waits", "appends wait"];
+    return `${count(items.size, one, many)} for replica ${replica}, ${since}`;
   });
 }
 

@@ -15,17 +15,21 @@ export function partitionsPanel(panel, asked) {
     element("span", {}, element("i", { class: "line" }), "high watermark: all before it is on every in-sync replica"));
   style(key.lastElementChild.firstElementChild, "--colour", "var(--ink)");
   const list = element("ul", { class: "partitions" });
-  panel.append(element("div", { class: "bar" }, element("label", {}, "Topic", input), topics, note, key), list);
+  const internal = element("input", { type: "checkbox" });
+  panel.append(element("div", { class: "bar" }, element("label", {}, "Topic", input), element("label", {}, internal, "internal topics"), topics, note, key), list);
   let timer = null;
   input.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(asked, 250);
   });
+  internal.addEventListener("change", asked);
   const seen = new Set();
   const show = (live) => {
-    const { total, items } = live.partitions;
+    const { total } = live.partitions;
+    const isTold = (p) => internal.checked || input.value !== "" || !p.topic.startsWith("__") || p.isr.length < p.replica_ids.length;
+    const items = live.partitions.items.filter(isTold);
     say(note, total > items.length ? `${whole(items.length)} of ${count(total, "partition")}` : count(total, "partition"));
-    for (const item of items) {
+    for (const item of live.partitions.items) {
       if (seen.size < 500 && !seen.has(item.topic)) {
         seen.add(item.topic);
         topics.append(element("option", { value: item.topic }));
@@ -66,7 +70,7 @@ function showPartition(child, item) {
 /** What each lane shows: the same part of the log for all replicas, the last records before the leader's end. */
 function lanesOf(item) {
   const end = item.log_end_offset;
-  const replicas = item.role === "leader" ? item.replicas : [{ broker: "here", log_end_offset: end, lag: item.fetch_lag ?? 0, is_in_sync: true, is_alive: true, last_fetch_ms: -1 }];
+  const replicas = item.role === "leader" ? item.replicas : [{ broker: "here", log_start_offset: item.log_start_offset, log_end_offset: end, lag: item.fetch_lag ?? 0, is_in_sync: true, is_alive: true, last_fetch_ms: -1 }];
   const lowest = Math.min(end, item.high_watermark, ...replicas.map((r) => (r.log_end_offset < 0 ? end : r.log_end_offset)));
   const window = niceWindow(Math.max(WINDOW_MIN, (end - lowest) * 1.25));
   return replicas.map((replica) => ({ ...replica, end, window, high_watermark: item.high_watermark }));
@@ -91,7 +95,9 @@ function showLane(child, replica) {
   say(name.firstElementChild, replica.broker === "here" ? "here" : `replica ${replica.broker}`);
   say(name.lastElementChild, replica.is_alive ? (replica.is_in_sync ? "" : " out") : " dead");
   set(lane, "data-role", replica.is_leader ? "leader" : isLate ? "late" : "follower");
-  style(lane, "--end", share(replica.log_end_offset));
+  const has = Math.max(replica.log_end_offset, 0); // of a replica that has not fetched yet nothing is known
+  style(lane, "--begin", share(Math.max(0, Math.min(replica.log_start_offset, has))));
+  style(lane, "--end", share(has));
   style(lane, "--mark", share(replica.high_watermark));
   // Lines at each tenth of the window, fixed to offsets: as the log grows they slide to the left.
   style(lane, "--step", "10%");
@@ -103,6 +109,6 @@ function showLane(child, replica) {
 function endOf(replica) {
   if (replica.log_end_offset < 0) return "not fetched yet";
   if (replica.is_leader) return "leader";
-  if (replica.lag > 0) return `${whole(replica.lag)} behind${replica.last_fetch_ms > 1500 ? `, ${duration(replica.last_fetch_ms)}` : ""}`;
+  if (replica.lag > 0) return `${whole(replica.lag)} behind`;
   return replica.last_fetch_ms > 1500 ? `fetched ${duration(replica.last_fetch_ms)} ago` : "caught up";
 }

@@ -72,7 +72,7 @@ export class Picture {
       showThread(child, "sleeping", `:${acceptor.port}`, acceptor.listener, null);
       set(child, "title", `${acceptor.listener} accepts on port ${acceptor.port} and hands connections to the processors`);
     });
-    const told = Object.entries(FAMILIES).filter(([family]) => rates !== null && (rates[family] > 0 || family in SHOWN));
+    const told = Object.entries(FAMILIES).filter(([family]) => rates !== null && (rates[family] > 0 || SHOWN[live.node.role].includes(family)));
     sync(legend, told, ([family]) => family, makeLegend, (child, [family, name]) => {
       say(child.children[1], name);
       say(child.children[2], `${rate(rates[family])} /s`);
@@ -155,9 +155,10 @@ export class Picture {
     const [fill, chips, doing] = parts(body, ["div", "fill"], ["div", "chips"], ["p", "soft"]);
     if (!fill.firstChild) fill.append(element("i"));
     style(fill, "--share", `${(1 - live.events.idle) * 100}%`);
-    say(figure, `${whole(live.events.total)} wait · ${percent(live.events.idle)} idle`);
+    say(figure, `${percent(live.events.idle)} idle`);
     showChips(chips, live.events.items.map((event, index) => ({ key: index, family: "control", ...event })), live.events.total);
-    say(doing, live.events.deciding === null ? "sleeps until something happens" : `decides ${live.events.deciding}`);
+    const waiting = live.events.total > 0 ? `; ${whole(live.events.total)} wait` : "";
+    say(doing, (live.events.deciding === null ? "sleeps until something happens" : `decides ${live.events.deciding}`) + waiting);
     const senders = this.rooms.senders;
     const [list] = parts(senders.body, ["ul", "threads"]);
     say(senders.figure, `${whole(live.brokers.reduce((sum, broker) => sum + broker.push_queue, 0))} to push`);
@@ -169,7 +170,7 @@ export class Picture {
   }
 }
 
-const SHOWN = { produce: 1, consume: 1, follow: 1 }; // in the legend also while there are none
+const SHOWN = { broker: ["produce", "consume", "follow"], controller: ["control"] }; // in the legend also while there are none
 const ROOM_NAMES = { elsewhere: "With a coordinator", topic: "Topics (controller)", DeleteRecords: "Delete records" };
 
 /** The parts of a room's body, made once. */
