@@ -88,10 +88,10 @@ def register_logs(registry: Registry, log_manager: LogManager) -> None:
     directories = log_manager.directories
     registry.table(
         (c.LOG_DIRECTORY_OFFLINE, c.LOG_DIRECTORY_CORDONED),
-        lambda: [((directory.path,), (directory.is_offline, 0)) for directory in directories],
+        lambda: [((found.path,), (found.is_offline, log_manager.is_cordoned(found))) for found in directories],
     )
     registry.gauge(c.OFFLINE_LOG_DIRECTORY_COUNT, lambda: sum(directory.is_offline for directory in directories))
-    registry.gauge(c.CORDONED_LOG_DIRECTORY_COUNT, lambda: 0)
+    registry.gauge(c.CORDONED_LOG_DIRECTORY_COUNT, lambda: sum(map(log_manager.is_cordoned, directories)))
     registry.gauge(
         c.PRODUCER_ID_COUNT, lambda: sum(len(log.producer_state.producers) for log in log_manager.all_logs())
     )

@@ -289,6 +289,7 @@ class BrokerServer:
     def _reconfigure(self, changed: int) -> None:
         if changed == ResourceType.BROKER:
             self.log_cleaner.reconfigure()
+            self.lifecycle.tell_of_cordoned_directories()
             self.slow_motion.update()
 
     # Life
@@ -428,6 +429,7 @@ class BrokerServer:
             on_registered=self._registered,
             on_refused=self._on_fatal,
             offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline and d.directory_id],
+            cordoned_log_dirs=lambda: [d.directory_id for d in directories if self.log_manager.is_cordoned(d)],
             traffic=ChannelMetrics(self.registry, "heartbeat", BrokerId=self.broker_id),
             connect=self._connect,
         )

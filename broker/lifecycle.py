@@ -41,7 +41,7 @@ RETRY_MS = 100
 SHUTDOWN_HEARTBEAT_MS = 50
 CONTROLLER_GONE_MS = 2_000
 REGISTRATION_VERSION = 4
-HEARTBEAT_VERSION = 1
+HEARTBEAT_VERSION = 2
 NO_EPOCH = -1
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -91,6 +91,7 @@ class Lifecycle:
         on_registered: Callable[[int], None],
         on_refused: Callable[[str], None],
         offline_log_dirs: Callable[[], Sequence[bytes]],
+        cordoned_log_dirs: Callable[[], Sequence[bytes]],
         traffic: TrafficObserver | None = None,
         connect: Connect = NodeConnection,
     ) -> None:
@@ -104,6 +105,7 @@ class Lifecycle:
         self._on_registered = on_registered
         self._on_refused = on_refused
         self._offline_log_dirs = offline_log_dirs
+        self._cordoned_log_dirs = cordoned_log_dirs
         self._traffic = traffic
         self._connect = connect
         self._incarnation_id = random_uuid()
@@ -112,6 +114,7 @@ class Lifecycle:
         self._connection: NodeConnection | None = None
         self.epoch = NO_EPOCH
         self.is_fenced = True
+        self._told_cordoned: list[bytes] = []  # the cordoned directories that the controller knows of
         self._unreached_since_ms: int | None = None  # monotonic; None while the controller answers
         # Guarded by: _condition.
         self._condition = threading.Condition()
@@ -131,6 +134,13 @@ class Lifecycle:
         """Something that a heartbeat tells has changed: send one now, if it may unfence us."""
         with self._condition:
             if self.is_fenced:
+                self._is_woken = True
+                self._condition.notify_all()
+
+    def tell_of_cordoned_directories(self) -> None:
+        """Tell the controller, with a heartbeat now, if other log directories are cordoned than it knows of."""
+        if list(self._cordoned_log_dirs()) != self._told_cordoned:
+            with self._condition:
                 self._is_woken = True
                 self._condition.notify_all()
 
@@ -224,7 +234,7 @@ class Lifecycle:
 
     def _heartbeat(self) -> int:
         offset = self._metadata_cache.offset
-        offline = list(self._offline_log_dirs())
+        offline, cordoned = list(self._offline_log_dirs()), list(self._cordoned_log_dirs())
         response = self._send(
             BrokerHeartbeatRequest(
                 broker_id=self._broker_id,
@@ -233,6 +243,7 @@ class Lifecycle:
                 want_fence=False,
                 want_shut_down=self._wants_shutdown,
                 offline_log_dirs=offline,
+                cordoned_log_dirs=cordoned,
             ),
             HEARTBEAT_VERSION,
         )
@@ -245,6 +256,7 @@ class Lifecycle:
         if error != ErrorCode.NONE:
             log.warning("heartbeat failed: %s", error.name)
             return RETRY_MS
+        self._told_cordoned = cordoned
         with self._condition:
             for directory_id in offline:
                 self._untold.pop(directory_id, None)

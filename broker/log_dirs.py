@@ -30,13 +30,16 @@ class Replica(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """One log directory; `total_bytes` and `usable_bytes` are those of its volume, -1 when it failed."""
+    """One log directory; `total_bytes` and `usable_bytes` are those of its volume, -1 when it failed; a cordoned one
+    gets no new replicas.
+    """
 
     path: str
     error: ErrorCode
     replicas: list[Replica]
     total_bytes: int = -1
     usable_bytes: int = -1
+    is_cordoned: bool = False
 
 
 def describe(manager: LogManager, wanted: Collection[TopicPartition] | None) -> list[LogDir]:
@@ -53,7 +56,10 @@ def describe(manager: LogManager, wanted: Collection[TopicPartition] | None) -> 
     for log in manager.future_logs():
         current = manager.get_log(log.topic_partition)
         add(log, 0 if current is None else current.log_end_offset - log.log_end_offset, True)
-    return [_describe(directory, by_directory.get(directory.path, [])) for directory in manager.directories]
+    return [
+        _describe(directory, by_directory.get(directory.path, []))._replace(is_cordoned=manager.is_cordoned(directory))
+        for directory in manager.directories
+    ]
 
 
 def _describe(directory: LogDirectory, replicas: list[Replica]) -> LogDir:

@@ -44,7 +44,7 @@ from barnabas.protocol.metadata_records import (
     UnregisterBrokerRecord,
 )
 from controller.decision import Decision, View, check_broker_epoch
-from controller.directories import directory_failures
+from controller.directories import cordoning, directory_failures
 from controller.elections import leader_and_isr_updates, leaderless_partitions, partitions_with_isr_member
 from controller.image import RESERVED_DIRECTORIES, Broker, Image
 
@@ -219,6 +219,7 @@ def _registration_record(
         fenced=True if existing is None else existing.is_fenced,
         in_controlled_shutdown=False if existing is None else existing.in_controlled_shutdown,
         log_dirs=list(request.log_dirs),
+        cordoned_log_dirs=[] if existing is None else list(existing.cordoned_log_dirs),
     )
     record.end_points = [
         BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
@@ -341,6 +342,7 @@ def process_heartbeat(
         log.info("Broker %d goes from %s to %s", broker.id, current.value, state.value)
         records = _transition_records(view, broker, state)
     records += directory_failures(view, broker, request.offline_log_dirs)
+    records += cordoning(broker, request.cordoned_log_dirs)
     reply = HeartbeatReply(_reached(session, request) >= broker.epoch, state)
     sessions.touch(broker.id, now_ms, is_fenced=state.is_fenced, metadata_offset=request.current_metadata_offset)
     if state is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset == NO_OFFSET:

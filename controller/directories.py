@@ -77,6 +77,16 @@ def _assign(view: View, broker: Broker, key: PartitionKey, directory: bytes) -> 
     return [] if record is None else [record]
 
 
+def cordoning(broker: Broker, reported: Sequence[bytes] | None) -> list[Any]:
+    """Note which of a broker's log directories get no new replicas from now on; None says nothing (KIP-1066)."""
+    if reported is None or set(reported) == set(broker.cordoned_log_dirs):
+        return []
+    log.info("Broker %d has %d cordoned log directories", broker.id, len(reported))
+    return [
+        BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=list(reported))
+    ]
+
+
 def is_lost(broker: Broker, partition: Partition) -> bool:
     """Whether the broker alone has had the partition's data, in a directory that it does not have now (rule 3)."""
     is_last = partition.leader == NO_LEADER and partition.isr == (broker.id,)

@@ -83,6 +83,12 @@ class Broker(NamedTuple):
     log_dirs: tuple[bytes, ...]
     is_fenced: bool
     in_controlled_shutdown: bool
+    cordoned_log_dirs: tuple[bytes, ...] = ()  # those that get no new replicas
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether it has a log directory for new replicas (KIP-1066)."""
+        return not self.log_dirs or not set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
     @property
     def is_active(self) -> bool:
@@ -315,6 +321,7 @@ class ImageEditor:
             log_dirs=tuple(record.log_dirs),
             is_fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
+            cordoned_log_dirs=tuple(record.cordoned_log_dirs or ()),
         )
 
     def _unregister(self, record: UnregisterBrokerRecord) -> None:
@@ -329,6 +336,8 @@ class ImageEditor:
             broker = broker._replace(in_controlled_shutdown=record.in_controlled_shutdown == _SET)
         if record.log_dirs:
             broker = broker._replace(log_dirs=tuple(record.log_dirs))
+        if record.cordoned_log_dirs is not None:
+            broker = broker._replace(cordoned_log_dirs=tuple(record.cordoned_log_dirs))
         self._replace_broker(broker)
 
     def _fence(self, record: FenceBrokerRecord) -> None:

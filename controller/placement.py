@@ -23,7 +23,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 
 class UsableBroker(NamedTuple):
-    """A candidate: registered, and not in controlled shutdown."""
+    """A candidate: registered, not in controlled shutdown, with a log directory for it."""
 
     id: int
     rack: str | None
@@ -134,7 +134,10 @@ def place_replicas(
             f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
         )
     if all(broker.is_fenced for broker in candidates):
-        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        )
     if replication_factor > len(candidates):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

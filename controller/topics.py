@@ -135,11 +135,11 @@ def _place(view: View, count: int, replication_factor: int) -> list[Partition]:
 
 
 def usable_brokers(image: Image) -> list[UsableBroker]:
-    """Brokers that may get replicas: all registered but those shutting down."""
+    """Brokers that may get replicas: all registered but those shutting down, or with cordoned directories alone."""
     return [
         UsableBroker(broker.id, broker.rack, broker.is_fenced)
         for broker in image.brokers.values()
-        if not broker.in_controlled_shutdown
+        if not broker.in_controlled_shutdown and broker.takes_replicas
     ]
 
 

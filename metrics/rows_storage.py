@@ -47,7 +47,7 @@ LOG_DIRECTORY_CORDONED = row(
     "LogManager",
     "LogDirectoryCordoned",
     GAUGE,
-    "1 if a log directory takes no new partitions (never: cordoning is not built).",
+    "1 if a log directory takes no new partitions.",
     labels=("logDirectory",),
 )
 CORDONED_LOG_DIRECTORY_COUNT = row(

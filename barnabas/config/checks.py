@@ -27,6 +27,9 @@ ASSIGNOR_NAMES: Final = {
     f"{_ASSIGNOR_PACKAGE}.RangeAssignor": "range",
 }
 
+#: What stands in cordoned.log.dirs for each log directory.
+ALL_DIRECTORIES: Final = "*"
+
 _MIB: Final = 1 << 20
 _CODEC_MAX: Final = 4  # zstd
 
@@ -75,6 +78,7 @@ def _check_log(state: Mapping[str, Any]) -> None:
         "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent "
         "frequent changes in ISR",
     )
+    _check_cordoned(state["cordoned_log_dirs"], state["log_dirs"])
     low, high = state["log_cleaner_min_compaction_lag_ms"], state["log_cleaner_max_compaction_lag_ms"]
     _require(
         low <= high,
@@ -83,6 +87,18 @@ def _check_log(state: Mapping[str, Any]) -> None:
     _require(
         not state["remote_log_storage_system_enable"],
         "remote.log.storage.system.enable: tiered storage is not supported",
+    )
+
+
+def _check_cordoned(cordoned: tuple[str, ...], log_dirs: tuple[str, ...]) -> None:
+    if ALL_DIRECTORIES in cordoned:
+        _require(len(cordoned) == 1, "When cordoned.log.dirs is set to *, it must not contain other values")
+        return
+    missing = [path for path in cordoned if path not in log_dirs]
+    _require(
+        not missing,
+        "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : "
+        f"{','.join(missing)}",
     )
 
 

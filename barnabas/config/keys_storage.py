@@ -46,7 +46,7 @@ STORAGE_ROWS: tuple[Key, ...] = (
         mode=CLUSTER_WIDE, honoured=True, live=True),
     Key("cordoned.log.dirs", LIST, (), MEDIUM, list_of(),
         "Log directories that get no new replicas; * stands for all.",
-        mode=PER_BROKER),
+        mode=PER_BROKER, honoured=True, live=True),
     Key("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, MEDIUM, None,
         "Let empty followers begin at the last offset that was moved to remote storage.",
         mode=CLUSTER_WIDE),

@@ -7,7 +7,8 @@ hold yet will be made in that directory; it is answered REPLICA_NOT_AVAILABLE al
 Version notes: v2: flexible.
 
 Errors, of a partition: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR (the directory, or any other, is offline);
-REPLICA_NOT_AVAILABLE; UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION (the name is too long for a future log).
+INVALID_REPLICA_ASSIGNMENT (the directory is cordoned, KIP-1066); REPLICA_NOT_AVAILABLE; UNKNOWN_TOPIC_OR_PARTITION;
+INVALID_TOPIC_EXCEPTION (the name is too long for a future log).
 """
 
 from __future__ import annotations

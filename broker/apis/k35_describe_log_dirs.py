@@ -4,11 +4,10 @@ Behaviour: for each log directory of this broker, the partitions in it with size
 bytes of its volume. The lag of a copy on its way there (`is_future_key`) is that behind the current log. `topics` null
 asks for all partitions; a directory without any that is wanted is listed all the same.
 
-Version notes: v3 adds a top-level error; v4 total and usable bytes (KIP-827); v5 whether new replicas are kept away.
+Version notes: v3 adds a top-level error; v4 total and usable bytes (KIP-827); v5 whether new replicas are kept away
+(KIP-1066).
 
 Errors: KAFKA_STORAGE_ERROR for a directory that failed.
-
-Different from Apache Kafka: directories are never cordoned.
 """
 
 from __future__ import annotations
@@ -63,6 +62,7 @@ def _result(directory: LogDir) -> DescribeLogDirsResult:
         ],
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
+        is_cordoned=directory.is_cordoned,
     )
 
 

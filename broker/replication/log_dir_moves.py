@@ -126,8 +126,8 @@ class LogDirMoves:
         """Begin to bring a partition's log to the log directory `path`, or give a move up if it lies there already.
 
         A partition that this broker does not hold will be made there when it comes. Raises ApiError:
-        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
-        INVALID_TOPIC_EXCEPTION.
+        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, INVALID_REPLICA_ASSIGNMENT (the directory is cordoned),
+        NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
         """
         if len(future_dir_name(tp)) > NAME_LENGTH_MAX:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
@@ -136,6 +136,8 @@ class LogDirMoves:
             raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log directory {path} is not found in the config.")
         if directory.is_offline:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+        if self._log_manager.is_cordoned(directory):
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {path} is cordoned")
         with self._changes:
             future = self._log_manager.future_log(tp)
             if future is not None and self._log_manager.directory_of(future) is not directory:

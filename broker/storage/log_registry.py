@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.config.checks import ALL_DIRECTORIES
 from barnabas.protocol.errors import ApiError, ErrorCode
 from broker.storage import log_upkeep
 from broker.storage.log import Log, LogConfig
@@ -111,12 +112,18 @@ class LogRegistry:
         """Return the directories that can be used."""
         return [directory for directory in self.directories if not directory.is_offline]
 
+    def is_cordoned(self, directory: LogDirectory) -> bool:
+        """Whether a log directory gets no new replicas (cordoned.log.dirs, KIP-1066)."""
+        named = self._config.cordoned_log_dirs
+        return bool(named) and (ALL_DIRECTORIES in named or directory.path in map(os.path.abspath, named))
+
     # Creating
 
     def get_or_create_log(
         self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, is_new: bool = False
     ) -> Log:
-        """Return a partition's log with these settings, making it in the directory that has the fewest.
+        """Return a partition's log with these settings, making it in the directory that has the fewest, one that is
+        not cordoned if there is one.
 
         Raises ApiError: KAFKA_STORAGE_ERROR where the disk fails or the log may lie on a failed one;
         INCONSISTENT_TOPIC_ID.
@@ -156,13 +163,13 @@ class LogRegistry:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory is usable for {tp}")
 
     def _by_load_locked(self) -> list[LogDirectory]:
-        """Return the usable directories, the one with the fewest partitions first."""
+        """Return the usable directories, the one with the fewest partitions first, cordoned ones after all others."""
         if len(self.directories) == 1:
             return self.online_directories()
         counts = dict.fromkeys((directory.path for directory in self.directories), 0)
         for found in (*self._logs.values(), *self._future.values()):
             counts[found.directory.rpartition("/")[0]] += 1
-        return sorted(self.online_directories(), key=lambda directory: counts[directory.path])
+        return sorted(self.online_directories(), key=lambda found: (self.is_cordoned(found), counts[found.path]))
 
     def _open(self, found: Found, config: LogConfig) -> Log:
         path = f"{found.directory.path}/{found.name}"

@@ -54,6 +54,7 @@ def controller():
 @pytest.fixture
 def room(controller):
     told: list[Any] = []
+    cordoned: list[bytes] = []
     cache, clock = MetadataCache(), FakeClock()
     life = Lifecycle(
         broker_id=1,
@@ -68,9 +69,10 @@ def room(controller):
         on_registered=told.append,
         on_refused=told.append,
         offline_log_dirs=list,
+        cordoned_log_dirs=lambda: cordoned,
         connect=controller,
     )
-    return SimpleNamespace(life=life, cache=cache, clock=clock, told=told)
+    return SimpleNamespace(life=life, cache=cache, clock=clock, told=told, cordoned=cordoned)
 
 
 def test_a_broker_registers_catches_up_and_runs(room, controller):
@@ -112,6 +114,20 @@ def test_a_refusal_is_final_or_tried_again(room, controller):
     assert room.told == []
     room.life._step()
     assert "INCONSISTENT_CLUSTER_ID" in room.told[0]
+
+
+def test_heartbeats_tell_of_cordoned_directories_and_a_change_wakes_them(room, controller):
+    controller.answers = [registered(5), beat(), beat(), beat()]
+    room.life._step()
+    room.life._step()
+    assert controller.asked[-1].cordoned_log_dirs == []
+    room.life.tell_of_cordoned_directories()
+    assert not room.life._is_woken, "the controller knows"
+    room.cordoned.append(bytes(16))
+    room.life.tell_of_cordoned_directories()
+    assert room.life._is_woken
+    room.life._step()
+    assert controller.asked[-1].cordoned_log_dirs == [bytes(16)]
 
 
 def test_a_shutdown_waits_for_the_controllers_consent(room, controller):

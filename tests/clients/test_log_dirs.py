@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cluster import BarnabasCluster
@@ -58,6 +59,12 @@ class Tools:
         where = ("--bootstrap-server", self._cluster.bootstrap, "--reassignment-json-file", str(self._plan))
         return self._tools.run("kafka-reassign-partitions", *where, mode, *arguments).check().stdout
 
+    def reassign_refused(self) -> str:
+        """What the tool says of a plan that the broker does not carry out."""
+        where = ("--bootstrap-server", self._cluster.bootstrap, "--reassignment-json-file", str(self._plan))
+        result = self._tools.run("kafka-reassign-partitions", *where, "--execute")
+        return result.stdout + result.stderr
+
     def plan(self, directories: dict[int, str]) -> None:
         base = self._cluster.directory
         rows = [
@@ -104,3 +111,35 @@ def test_logs_move_between_directories_under_load(cluster: BarnabasCluster, tool
     cluster.start_node(cluster.nodes[0])
     cluster.await_ready()
     assert set(own.described()["two"]) == set(range(PARTITIONS))
+
+
+def test_cordoned_directories_get_no_new_partitions(
+    cluster: BarnabasCluster, tools: KafkaTools, tmp_path: Path
+) -> None:
+    own = Tools(tools, cluster, tmp_path)
+    one, two = (str(cluster.directory / name / "broker-0") for name in ("one", "two"))
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+    def cordon(value: str) -> None:
+        where = ("--bootstrap-server", cluster.bootstrap, "--entity-type", "brokers", "--entity-name", "0")
+        tools.run("kafka-configs", *where, "--alter", "--add-config", f"cordoned.log.dirs=[{value}]").check()
+
+    cordon(one)
+    admin.create_topics([NewTopic("elsewhere", 3, 1)])["elsewhere"].result(20)
+    assert {path.parent.parent.name for path in cluster.directory.glob("*/broker-0/elsewhere-*")} == {"two"}
+    own.plan(dict.fromkeys(range(PARTITIONS), "one"))
+    assert "InvalidReplicaAssignmentException" in own.reassign_refused()
+    cordon(f"{one},{two}")
+
+    def refused() -> bool:
+        """The controller hears of it with the next heartbeat, which comes at once."""
+        try:
+            admin.create_topics([NewTopic("nowhere", 1, 1)])["nowhere"].result(20)
+        except KafkaException as error:
+            return error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR
+        admin.delete_topics(["nowhere"])["nowhere"].result(20)
+        return False
+
+    eventually("there is no place any more", refused)
+    cordon(two)
+    eventually("there is again", lambda: not refused())

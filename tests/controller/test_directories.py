@@ -14,8 +14,10 @@ from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from controller.alter_partition import alter_partition
 from controller.directories import assign_replicas_to_dirs
-from controller.image import NO_LEADER, UNASSIGNED_DIRECTORY
+from controller.image import NO_LEADER, UNASSIGNED_DIRECTORY, Image, ImageEditor
 from controller.leader_requests import UNCLEAN, elect_leaders
+from controller.snapshot import image_records
+from controller.topics import usable_brokers
 from tests.controller.rig import Rig, registration
 
 A, B, C = (letter * 16 for letter in (b"a", b"b", b"c"))
@@ -176,3 +178,55 @@ def test_a_replica_on_a_new_disk_may_lead_once_it_has_the_data(rig: Rig) -> None
     assert rig.partition("t").directories == (A[:-1] + b"!", UNASSIGNED_DIRECTORY)
     rig.heartbeat(0, want_fence=True)
     assert rig.partition("t").leader == 1
+
+
+def cordon(rig: Rig, broker_id: int, dirs: list[bytes] | None) -> None:
+    request = BrokerHeartbeatRequest(
+        broker_id=broker_id,
+        broker_epoch=rig.image.brokers[broker_id].epoch,
+        current_metadata_offset=rig.image.offset,
+        cordoned_log_dirs=dirs,
+    )
+    rig.decide(lambda view: rig.controller.heartbeat(view, request))
+
+
+def test_brokers_tell_of_cordoned_directories(rig: Rig) -> None:
+    before = rig.image.offset
+    cordon(rig, 0, [])
+    cordon(rig, 0, None)
+    assert rig.image.offset == before, "nothing has changed"
+    cordon(rig, 0, [A])
+    assert rig.image.brokers[0].cordoned_log_dirs == (A,)
+    changed = rig.image.offset
+    cordon(rig, 0, [A])
+    cordon(rig, 0, None)
+    assert rig.image.offset == changed
+    assert rig.image.brokers[0].log_dirs == (A, B), "it keeps what it has"
+
+
+def test_a_broker_with_cordoned_directories_alone_gets_no_replicas(rig: Rig) -> None:
+    def candidates() -> list[int]:
+        return [broker.id for broker in usable_brokers(rig.image)]
+
+    assert candidates() == [0, 1]
+    cordon(rig, 0, [A])
+    assert candidates() == [0, 1]
+    cordon(rig, 0, [A, B])
+    assert candidates() == [1]
+    rig.create("t", [[0, 1]])
+    assert rig.partition("t").replicas == (0, 1), "whoever names it gets it"
+    cordon(rig, 0, [B])
+    assert candidates() == [0, 1]
+
+
+def test_cordoning_is_in_snapshots_and_told_again_after_a_restart(rig: Rig) -> None:
+    cordon(rig, 0, [A, B])
+    editor = ImageEditor(Image())
+    editor.apply_all(image_records(rig.image), 0)
+    assert editor.image().brokers[0].cordoned_log_dirs == (A, B)
+    register(rig, 0, A, B)
+    assert rig.image.brokers[0].cordoned_log_dirs == (A, B), "the same process amends its registration"
+    register(rig, 0, A, B, incarnation=RESTARTED)
+    assert rig.image.brokers[0].takes_replicas
+    cordon(rig, 0, [A, B])
+    assert not rig.image.brokers[0].takes_replicas

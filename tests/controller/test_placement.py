@@ -51,8 +51,8 @@ def test_one_broker_takes_everything() -> None:
     ("candidates", "factor", "message"),
     [
         (brokers(0), 0, "Invalid replication factor 0: the replication factor must be positive."),
-        (brokers(), 1, "All brokers are currently fenced."),
-        (brokers(0, fenced=(0,)), 1, "All brokers are currently fenced."),
+        (brokers(), 1, "All brokers are currently fenced, or have all their log directories cordoned."),
+        (brokers(0, fenced=(0,)), 1, "All brokers are currently fenced, or have all their log directories cordoned."),
         (
             brokers(0, 1),
             3,

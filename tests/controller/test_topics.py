@@ -225,7 +225,8 @@ def test_fenced_brokers_cannot_take_a_topic() -> None:
     (placed, manual) = create(rig, topic("a"), manual_topic("b", [[0]]))
     assert outcome(placed) == (
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all "
+        "their log directories cordoned.",
     )
     assert outcome(manual) == (
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -215,6 +215,24 @@ def test_refusals(room: Room) -> None:
     assert room.move("/d2") is ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_nothing_moves_into_a_cordoned_directory(room: Room) -> None:
+    record = SimpleNamespace(
+        resource_type=ResourceType.BROKER, resource_name="1", name="cordoned.log.dirs", value="/d2"
+    )
+    room.dynamic_config.apply_records([record], is_full=False)
+    assert room.move() is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    results = room.answer(DescribeLogDirsRequest(topics=None), 5).results
+    assert [(found.log_dir, found.is_cordoned) for found in results] == [("/d1", False), ("/d2", True)]
+    for number in range(3):
+        room.push({f"new-{number}": [state(1, is_new=True)]})
+        made = room.log_manager.get_log(TopicPartition(f"new-{number}", 0))
+        assert made is not None
+        assert made.directory.startswith("/d1/")
+    record.value = None
+    room.dynamic_config.apply_records([record], is_full=False)
+    assert room.move() is ErrorCode.NONE
+
+
 def test_a_deleted_partition_moves_no_more(room: Room) -> None:
     room.write(b"a")
     room.move()

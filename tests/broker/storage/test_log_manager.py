@@ -37,6 +37,7 @@ class BrokerSettings:
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     barnabas_record_validation: str = "full"
+    cordoned_log_dirs: tuple[str, ...] = ()
     transaction_partition_verification_enable: bool = True
     topic: Settings = field(default_factory=Settings)
 
@@ -101,6 +102,17 @@ def test_logs_go_where_there_are_fewest() -> None:
         node.log(tp)
     assert [len(node.manager.logs_in(directory)) for directory in node.manager.directories] == [2, 2]
     assert node.log(TPS[0]) is node.log(TPS[0])
+
+
+def test_cordoned_directories_get_no_logs_while_there_are_others() -> None:
+    node = Node(dirs=("/a", "/b", "/c"), cordoned_log_dirs=("/a", "/c")).start()
+    assert [node.manager.is_cordoned(directory) for directory in node.manager.directories] == [True, False, True]
+    for tp in TPS[:3]:
+        assert node.log(tp).directory.startswith("/b/")
+    node.manager.fail_directory(node.manager.directories[1], OSError("gone"))
+    made = node.manager.get_or_create_log(TPS[3], TOPIC_ID, Settings(), True)
+    assert made.directory.startswith("/a/"), "better there than nowhere: the controller asked for it"
+    assert all(map(Node(cordoned_log_dirs=("*",)).manager.is_cordoned, node.manager.directories))
 
 
 def test_identity() -> None:
