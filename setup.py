@@ -29,6 +29,7 @@ COMPILED = (
     "broker/apis/k01_fetch.py",
     "broker/connection.py",
     "broker/error_codes.py",
+    "broker/faults/withheld.py",
     "broker/fetch_sessions.py",
     "broker/handlers.py",
     "broker/network_metrics.py",

@@ -1,19 +1,15 @@
-"""Faults of Fetch, whose requests name only what changed in their session.
-
-Partitions with an error are taken out of what the session gives to read, and put back as errors into what it is told,
-so the session knows that the client was told an error, as it does with a real one.
-"""
+"""Faults of Fetch, whose requests name only what changed in their session (`withheld.py`)."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.k01_fetch import PartitionData
-from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_IDS_FROM, Answered, FetchContext, has_records
+from broker.faults.withheld import WithholdingSessions
+from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_IDS_FROM, has_records
 
 if TYPE_CHECKING:
     from broker.faults.matching import Partition
@@ -53,52 +49,10 @@ def partitions_of(services: Any, request: Request) -> list[Partition]:
 def fail(services: Any, request: Request, chosen: Collection[Partition], code: ErrorCode) -> Any:
     """The services with which the API answers these partitions with an error; it is not to wait, then."""
     request.message.max_wait_ms = 0
-    faulted = {TopicPartition(topic, index) for topic, index in chosen if index is not None}
+    withheld = {TopicPartition(topic, index) for topic, index in chosen if index is not None}
     services = copy.copy(services)
-    services.fetch_sessions = _FaultedSessions(services.fetch_sessions, faulted, code)
+    services.fetch_sessions = WithholdingSessions(services.fetch_sessions, withheld, code)
     return services
-
-
-class _FaultedSessions:
-    """The fetch sessions, as one request sees them."""
-
-    def __init__(self, sessions: Any, faulted: set[TopicPartition], code: ErrorCode) -> None:
-        self._sessions = sessions
-        self._faulted = faulted
-        self._code = code
-
-    def context(self, *args: Any, **about: Any) -> FetchContext:
-        """See FetchSessions."""
-        return _FaultedContext(self._sessions.context(*args, **about), self._faulted, self._code)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sessions, name)
-
-
-class _FaultedContext(FetchContext):
-    """A request's view of its session without the faulted partitions, until it is told what they answer."""
-
-    __slots__ = ("_code", "_inner", "_kept_back")
-
-    def __init__(self, inner: FetchContext, faulted: set[TopicPartition], code: ErrorCode) -> None:
-        items: Sequence[Any] = [item for item in inner.items if item.tp not in faulted]
-        super().__init__(items, inner.error, inner.session_id)
-        self._inner = inner
-        self._kept_back = [item for item in inner.items if item.tp in faulted]
-        self._code = code
-
-    def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
-        return self._inner.finish(answered + [(item, _failed(item, self._code)) for item in self._kept_back])
-
-
-def _failed(item: Any, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=item.tp.partition,
-        error_code=code,
-        high_watermark=-1,
-        records=b"",
-        aborted_transactions=[],
-    )
 
 
 def corruptible(response: Any, fits: Callable[[str, int], bool]) -> list[tuple[Partition, Any]]:
