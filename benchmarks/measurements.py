@@ -108,12 +108,25 @@ class Bench:
         yield name
         admin.delete_topics([name])[name].result(TOPIC_TIMEOUT_S)
 
-    def perf_test(self, tool: str, *arguments: str) -> str:
-        """Run one of Apache's perf tests in a JVM of its own and return the last line that it printed."""
-        command = [*self.runtime.command(MAIN_CLASSES[tool], *CLIENT_JVM), *arguments]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert result.returncode == 0, f"{tool} failed: {result.stdout}{result.stderr}"
-        return result.stdout.splitlines()[-1]
+
+def perf_test(runtime: KafkaRuntime, tool: str, *arguments: str) -> str:
+    """Run one of Apache's perf tests in a JVM of its own and return the last line that it printed."""
+    command = [*runtime.command(MAIN_CLASSES[tool], *CLIENT_JVM), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{tool} failed: {result.stdout}{result.stderr}"
+    return result.stdout.splitlines()[-1]
+
+
+def producer_perf_test(
+    runtime: KafkaRuntime, servers: str, topic: str, count: int, record_bytes: int, *settings: str
+) -> float:
+    """Send records as fast as it goes, with acks=1; returns MB/s (of 2**20 bytes)."""
+    size = ("--num-records", str(count), "--record-size", str(record_bytes), "--throughput", "-1")
+    properties = ("--command-property", f"bootstrap.servers={servers}", "acks=1", *settings)
+    last = perf_test(runtime, "kafka-producer-perf-test", "--topic", topic, *size, *properties)
+    match = re.search(r"\(([\d.]+) MB/sec\)", last)
+    assert match, last
+    return float(match[1])
 
 
 def produce_and_consume_1k(bench: Bench, system: System) -> Samples:
@@ -121,7 +134,7 @@ def produce_and_consume_1k(bench: Bench, system: System) -> Samples:
     with bench.topic(system) as topic:
         samples = _produce(bench, system, topic, "produce 1 KiB", bench.size.records_1k, 1024)
         where = ("--bootstrap-server", bootstrap(system), "--topic", topic)
-        last = bench.perf_test("kafka-consumer-perf-test", *where, "--num-records", str(bench.size.records_1k))
+        last = perf_test(bench.runtime, "kafka-consumer-perf-test", *where, "--num-records", str(bench.size.records_1k))
         samples["consume 1 KiB"] = float(last.split(",")[8])  # fetch.MB.sec: the join of the group is not counted
     return samples
 
@@ -133,15 +146,11 @@ def produce_100(bench: Bench, system: System) -> Samples:
 
 
 def _produce(bench: Bench, system: System, topic: str, name: str, count: int, record_bytes: int) -> Samples:
-    size = ("--num-records", str(count), "--record-size", str(record_bytes), "--throughput", "-1")
-    settings = ("--command-property", f"bootstrap.servers={bootstrap(system)}", "acks=1")
     before = system.broker_cpu_seconds()
-    last = bench.perf_test("kafka-producer-perf-test", "--topic", topic, *size, *settings)
+    rate = producer_perf_test(bench.runtime, bootstrap(system), topic, count, record_bytes)
     cpu = system.broker_cpu_seconds() - before
-    match = re.search(r"\(([\d.]+) MB/sec\)", last)
-    assert match, last
     gigabytes = count * record_bytes / 1e9
-    return {name: float(match[1]), f"{name}, broker's CPU": cpu / gigabytes}
+    return {name: rate, f"{name}, broker's CPU": cpu / gigabytes}
 
 
 def small_requests_32x2(bench: Bench, system: System) -> Samples:
