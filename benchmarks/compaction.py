@@ -118,8 +118,8 @@ def _batch(offset: int, count: int, payload: bytes) -> bytes:
     )
 
 
-def measure(node: Node, source: Path) -> Cleaning:
-    """Put the log into a topic of this system and have it compacted."""
+def place(node: Node, source: Path) -> Path:
+    """Put the log into a topic of this system, which then is stopped; returns the partition's directory."""
     with node.running() as (bootstrap, _, data):
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
@@ -134,35 +134,43 @@ def measure(node: Node, source: Path) -> Cleaning:
     # Without a recovery point and the marker of a clean stop, the start looks at everything.
     for path in (data / ".kafka_cleanshutdown", data / "recovery-point-offset-checkpoint"):
         path.unlink(missing_ok=True)
+    return partition
+
+
+def measure(node: Node, source: Path) -> Cleaning:
+    """Put the log into a topic of this system and have it compacted."""
+    partition = place(node, source)
     clock = SystemClock()
-    with node.running() as (bootstrap, pid, _):
+    with node.running() as (bootstrap, pid, data):
         admin = AdminClient({"bootstrap.servers": bootstrap})
         eventually("the topic is there", lambda: TOPIC in admin.list_topics(timeout=10).topics)
-        _roll(bootstrap)
+        roll(bootstrap)
         used, start_ns = cpu_seconds(pid), clock.monotonic_ns()
-        _compact(admin)
-        eventually("it is clean", lambda: _is_clean(data), LIMIT_MS)
+        compact(admin)
+        eventually("it is clean", lambda: is_clean(data), LIMIT_MS)
         seconds = (clock.monotonic_ns() - start_ns) / 1e9
         cpu, peak = cpu_seconds(pid) - used, peak_resident_bytes(pid) / MIB
     logs = sorted(partition.glob("*.log"))
     return Cleaning(seconds, cpu, peak, sum(path.stat().st_size for path in logs) / MIB, _count(logs))
 
 
-def _roll(bootstrap: str) -> None:
+def roll(bootstrap: str) -> None:
     """Append a record that is so much younger than the others that it begins a segment of its own."""
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(TOPIC, b"", b"end")
     assert producer.flush(30) == 0
 
 
-def _compact(admin: AdminClient) -> None:
+def compact(admin: AdminClient) -> None:
+    """Have the topic compacted."""
     wanted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
-def _is_clean(data: Path) -> bool:
+def is_clean(data: Path) -> bool:
+    """Whether all but the active segment are clean."""
     path = data / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines() if path.exists() else []
     offsets = [int(line.split()[2]) for line in lines if line.startswith(f"{TOPIC} 0 ")]
