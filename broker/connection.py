@@ -31,6 +31,8 @@ SIZE_BYTES: Final = 4
 # A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not us.
 _TRUSTED_BYTES: Final = 1 << 20
 
+_NOTHING: Final = memoryview(b"")
+
 _unpack_size = struct.Struct(">i").unpack_from
 
 
@@ -41,15 +43,16 @@ class InvalidFrameError(Exception):
 class FrameReader:
     """Cuts a stream of bytes into frames; does no I/O.
 
-    Small frames are cut out of the chunks given to `receive`. When a frame is larger than its chunk, `wanted` gives the
-    rest of its own buffer, to be filled directly; `filled` says how far.
+    Bytes are copied once, from the chunk given to `receive`; the frames that are whole in it are views of that copy.
+    When a frame is larger than its chunk, `wanted` gives the rest of its own buffer, to be filled directly; `filled`
+    says how far.
     """
 
     __slots__ = ("_body", "_filled", "_rest", "_size", "_size_max")
 
     def __init__(self, size_max: int) -> None:
         self._size_max = size_max
-        self._rest = b""  # bytes after the last frame, or before the next one's size is known
+        self._rest = _NOTHING  # our copy of what follows the last frame; no whole frame, but before `next_frame`
         self._body: bytearray | None = None  # the incomplete frame, of which `_filled` bytes are there
         self._size = 0
         self._filled = 0
@@ -57,32 +60,37 @@ class FrameReader:
     def receive(self, chunk: memoryview) -> memoryview | None:
         """Take bytes; return the frame that they complete, if any. What follows it is kept for `next_frame`.
 
-        The frame is a writable view of a buffer of its own. Raises InvalidFrameError.
+        The frame is writable, and nobody else's. Raises InvalidFrameError.
         """
         assert self._body is None, "an incomplete frame is filled through `wanted`"
-        if self._rest:
-            chunk = memoryview(self._rest + chunk)
-            self._rest = b""
-        if len(chunk) < SIZE_BYTES:
-            self._rest = bytes(chunk)
-            return None
-        (size,) = _unpack_size(chunk)
-        if not 0 <= size <= self._size_max:
-            raise InvalidFrameError(f"invalid frame size {size}, allowed are 0 to {self._size_max} bytes")
+        if self._rest or len(chunk) < SIZE_BYTES:
+            joined = bytearray(self._rest)
+            joined += chunk
+            self._rest = memoryview(joined)
+            return self.next_frame()
+        size = self._size_at(chunk)
         end = SIZE_BYTES + size
-        if len(chunk) >= end:
-            if len(chunk) > end:
-                self._rest = bytes(chunk[end:])
-            return memoryview(bytearray(chunk[SIZE_BYTES:end]))
-        self._begin(size, chunk[SIZE_BYTES:])
-        return None
+        if end > len(chunk):
+            self._begin(size, chunk[SIZE_BYTES:])
+            return None
+        copy = memoryview(bytearray(chunk))
+        if end < len(copy):
+            self._rest = copy[end:]
+        return copy[SIZE_BYTES:end]
 
     def next_frame(self) -> memoryview | None:
-        """Return the next frame if what was received with the last one holds all of it."""
-        if not self._rest:
+        """Return the next frame if what was received with the last one holds all of it; raises InvalidFrameError."""
+        rest = self._rest
+        if len(rest) < SIZE_BYTES:
             return None
-        rest, self._rest = self._rest, b""
-        return self.receive(memoryview(rest))
+        size = self._size_at(rest)
+        end = SIZE_BYTES + size
+        # Why not an empty view: it would keep all that was received with it.
+        self._rest = rest[end:] if end < len(rest) else _NOTHING
+        if end > len(rest):
+            self._begin(size, rest[SIZE_BYTES:])
+            return None
+        return rest[SIZE_BYTES:end]
 
     def wanted(self) -> memoryview | None:
         """Return where the missing bytes of the incomplete frame belong; None when no frame's size is known."""
@@ -106,6 +114,13 @@ class FrameReader:
     def is_at_boundary(self) -> bool:
         """Tell whether the stream may end here without cutting a frame."""
         return self._body is None and not self._rest
+
+    def _size_at(self, chunk: memoryview) -> int:
+        """Return the size of the frame that begins here."""
+        size: int = _unpack_size(chunk)[0]
+        if not 0 <= size <= self._size_max:
+            raise InvalidFrameError(f"invalid frame size {size}, allowed are 0 to {self._size_max} bytes")
+        return size
 
     def _begin(self, size: int, start: memoryview) -> None:
         body = bytearray(min(size, max(_TRUSTED_BYTES, len(start))))
