@@ -50,7 +50,7 @@ java:
 
 test-tools: # what the tests use beside Python's packages
 	@./tools/ensure javac:openjdk-17-jdk-headless mvn:maven kcat:kcat gcc:gcc promtool:prometheus ip:iproute2 \
-		go:golang node:nodejs npm:npm
+		go:golang node:nodejs npm:npm chromium:chromium chromedriver:chromium-driver
 
 run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAOS=1 kills a broker; BROKERS, MONTHS, …)
 	$(BIN)/python -m pipeline.run --brokers $(BROKERS) --port $(PORT) --months $(MONTHS) --work-dir $(WORK_DIR) \

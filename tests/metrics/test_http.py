@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from metrics import http
 from metrics.http import MetricsServer, Page
 from metrics.registry import Registry
 
+LARGE = bytes(range(256)) * 40_000
+
 
 @pytest.fixture
 def server() -> Iterator[MetricsServer]:
@@ -21,6 +24,8 @@ def server() -> Iterator[MetricsServer]:
     made = MetricsServer(registry, "127.0.0.1", 0)
     made.add_page("/hello", lambda: Page(b"<p>hello", "text/html"))
     made.add_page("/broken", broken_page)
+    made.add_page("/large", lambda: Page(LARGE))
+    made.add_view("/echo", lambda query: Page(str(sorted(query.items())).encode(), headers=(("X-Mine", "yes"),)))
     made.start()
     yield made
     made.stop()
@@ -95,6 +100,46 @@ def test_a_slow_visitor_and_one_that_sends_no_end_are_cut_off(
 def test_a_visitor_who_leaves_at_once(server: MetricsServer) -> None:
     socket.create_connection(("127.0.0.1", server.port)).close()
     assert get(server, "/healthz")[1] == b"ok\n"
+
+
+def test_connections_that_ask_nothing_yet_keep_nobody_waiting(server: MetricsServer) -> None:
+    """As browsers open them ahead of need."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(http.VISITORS_MAX // 2):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+        assert get(server, "/healthz")[1] == b"ok\n"
+
+
+def test_of_too_many_visitors_the_oldest_makes_room(server: MetricsServer) -> None:
+    with contextlib.ExitStack() as stack:
+        visitors = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            for _ in range(http.VISITORS_MAX)
+        ]
+        assert get(server, "/healthz")[1] == b"ok\n"
+        assert visitors[0].recv(1) == b""
+        visitors[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert visitors[-1].recv(15) == b"HTTP/1.1 200 OK"
+
+
+def test_a_large_page_reaches_a_visitor_who_reads_slowly_while_others_are_served(server: MetricsServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+        slow.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        received = slow.recv(1000)
+        assert get(server, "/healthz")[1] == b"ok\n"
+        while chunk := slow.recv(65536):
+            received += chunk
+    assert received.endswith(b"\r\n\r\n" + LARGE)
+
+
+def test_a_view_is_given_the_query(server: MetricsServer) -> None:
+    assert get(server, "/echo?a=1&b=x%20y&a=2&empty=")[1] == b"[('a', '2'), ('b', 'x y'), ('empty', '')]"
+    assert get(server, "/echo")[1] == b"[]"
+
+
+def test_headers_of_a_page_and_of_a_refusal(server: MetricsServer) -> None:
+    assert b"\r\nX-Mine: yes\r\n" in get(server, "/echo")[0]
+    assert b"\r\nAllow: GET, HEAD\r\n" in get(server, "/hello", "POST")[0]
 
 
 def test_minus_one_is_off() -> None:

@@ -144,7 +144,7 @@ class App {
     const now = performance.now();
     if (gist === this.announced || (text !== "" && now - this.announcedAt < ANNOUNCE_MS)) return;
     this.announced = gist;
-    this.announcedAt = now;
+    if (text !== "") this.announcedAt = now;
     say(at("announcement"), text);
   }
 }

@@ -1,0 +1,191 @@
+"""The live page in a real browser: what it shows of a stalled follower; light, dark, on a phone, by keyboard."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from barnabas.cluster import CONTROLLER_ID
+from tests.live_page.browser import CONTROLS, DESKTOP, LOW_CONTRAST, PHONE, TOO_WIDE, Browser
+from tests.live_page.conftest import CLIENT, LEADER, Stalled
+from tests.support.waiting import eventually
+
+PANELS = ("waiting", "threads", "slow", "partitions", "groups")
+
+
+@pytest.fixture(autouse=True)
+def on_a_desk(window: Browser) -> None:
+    window.look_like(DESKTOP)
+
+
+@pytest.fixture
+def page(stalled: Stalled, window: Browser) -> Browser:
+    window.open(stalled.url())
+    return window
+
+
+def test_it_shows_who_waits_for_the_stalled_follower(page: Browser) -> None:
+    page.show("waiting")
+    sentence = f"Produce of client {CLIENT} waits for offset 2 of orders-0 on replica 2, whose fetcher is at 1 and "
+    eventually("the reason", lambda: any(text.startswith(sentence) for text in page.texts(".waiting .sentence")))
+    eventually("it is the headline", lambda: page.text("#headline").startswith("1 produce waits for replica 2, which"))
+    assert page.script("return document.querySelector('#headline').dataset.mood") == "warn"
+    assert "1 of 2: 1 record to go" in page.texts(".lag li span:last-child")
+    assert page.text("#tabs a[aria-current] .badge") == "1"
+    assert len(page.all(".room[data-room='purgatories'] .chips i[data-family='produce'][data-old]")) == 1
+    assert eventually("it is said to who listens", lambda: page.script("return announcement.textContent"))
+
+
+def test_what_clients_say_stays_text(page: Browser) -> None:
+    for panel in PANELS:
+        page.show(panel)
+    page.show("waiting")
+    eventually("the name is shown", lambda: CLIENT in page.text("#panels"))
+    assert page.all("#panels img, #picture img") == []
+    assert page.driver.title == "broker 0 · Barnabas"
+    assert page.complaints() == []
+
+
+def test_partitions_show_how_far_each_replica_is(page: Browser) -> None:
+    page.show("partitions")
+    eventually("orders-0", lambda: "orders-0" in page.texts(".partition h3"))
+    lanes = eventually("its lanes", lambda: page.texts(".partition .lanes li"))
+    assert [lane.split("\n") for lane in lanes[:3]] == [
+        ["replica 0", "leader"],
+        ["replica 1", "caught up"],
+        ["replica 2", "1 behind"],
+    ]
+    marks = page.script(
+        "return [...document.querySelectorAll('.lane')].map((lane) => lane.style.getPropertyValue('--mark'))"
+    )
+    assert marks[0] == marks[2], "the high watermark is where the last replica is"
+    page.script("document.querySelector('input[type=search]').focus()")
+    page.press("nothing-like-it")
+    eventually("the filter is asked for", lambda: page.texts(".partition h3") == [])
+
+
+def test_a_slow_request_is_taken_apart(page: Browser) -> None:
+    page.show("slow")
+    choices = eventually("slow requests", lambda: page.all(".slow button"))
+    choices[-1].send_keys(Keys.ENTER)
+    eventually("it is chosen", lambda: choices[-1].get_attribute("aria-pressed") == "true")
+    api = choices[-1].text.split()[0]
+    assert page.text("#panel-slow .columns .block:last-child h2").startswith(f"{api} v")
+    stations = page.texts(".stations b")
+    assert stations == ["Request queue", "Local", "Remote", "Throttle", "Response queue", "Send"]
+    widths = page.script(
+        "return [...document.querySelectorAll('.columns > :last-child .stack i')].map((i) => i.offsetWidth)"
+    )
+    assert sum(widths) > 300
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("node_id", [LEADER, CONTROLLER_ID])
+def test_it_is_readable(stalled: Stalled, window: Browser, size: tuple[int, int], scheme: str, node_id: int) -> None:
+    window.look_like(size, scheme)
+    window.open(stalled.url(node_id))
+    light = window.script("return getComputedStyle(document.body).backgroundColor")
+    assert (light == "rgb(244, 246, 249)") is (scheme == "light")
+    for panel in PANELS if node_id == LEADER else ("brokers", "threads", "slow"):
+        window.show(panel)
+        checked, low = window.script(LOW_CONTRAST)
+        assert (checked > 30, low) == (True, []), panel
+        assert window.script(TOO_WIDE) == [], panel
+        assert window.script("return document.documentElement.scrollWidth") <= size[0], panel
+
+
+def test_every_control_is_reached_by_keyboard_and_seen_to_be(page: Browser) -> None:
+    page.show("slow")
+    eventually("slow requests", lambda: page.all(".slow button"))
+    page.press(Keys.ESCAPE)
+    page.driver.find_element("id", "pause").send_keys(Keys.ENTER)  # so that nothing comes or goes meanwhile
+    eventually("it is paused", lambda: page.text("#pulse-text") == "paused")
+    visited = page.tab_through()
+    controls = page.script(CONTROLS)
+    assert [control.get_attribute("outerHTML")[:100] for control in controls if control not in visited] == []
+    for control in controls:
+        assert "solid 3px" in visited[control], control.get_attribute("outerHTML")
+        assert control.accessible_name, control.get_attribute("outerHTML")
+    tab = page.driver.find_element("css selector", "#tabs a[href='#groups']")
+    tab.send_keys(Keys.ENTER)
+    eventually("the panel is there", lambda: page.script("return !document.getElementById('panel-groups').hidden"))
+
+
+def test_the_focus_stays_while_the_page_goes_on(page: Browser) -> None:
+    page.show("slow")
+    eventually("slow requests", lambda: page.all(".slow button"))
+    page.script("document.querySelector('.slow button').focus(); window.kept = document.activeElement")
+    before = page.text("#about")
+    eventually("two answers later", lambda: page.text("#about") != before)
+    assert page.script("return document.activeElement === window.kept")
+
+
+def test_pausing_and_going_on(page: Browser) -> None:
+    page.driver.find_element("id", "pause").click()
+    assert page.text("#pulse-text") == "paused"
+    assert page.script("return pause.getAttribute('aria-pressed')") == "true"
+    asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('live.json')).length"
+    page.script("performance.clearResourceTimings()")
+    assert page.script("return new Promise((done) => setTimeout(() => done(performance.now()), 1200))") > 0
+    assert page.script(asked) <= 1, "the question that was under way"
+    page.driver.find_element("id", "pause").click()
+    eventually("it goes on", lambda: page.text("#pulse-text") == "live" and page.script(asked) >= 2)
+
+
+def test_the_theme_is_chosen_and_goes_along_to_another_broker(page: Browser) -> None:
+    page.script("localStorage.clear()")
+    theme = page.driver.find_element("id", "theme")
+    theme.click()
+    theme.click()
+    assert (theme.text, theme.get_attribute("aria-label")) == ("Dark", "Colours: dark")
+    assert page.script("return getComputedStyle(document.body).backgroundColor") == "rgb(13, 18, 24)"
+    page.driver.find_element("link text", "broker 1").click()
+    eventually("broker 1's page", lambda: page.driver.title == "broker 1 · Barnabas")
+    assert page.text("#peers a[aria-current]") == "broker 1"
+    assert page.script("return getComputedStyle(document.body).backgroundColor") == "rgb(13, 18, 24)"
+    assert "theme" not in page.driver.current_url
+    page.script("localStorage.clear()")
+
+
+def test_dots_move_unless_motion_is_unwanted(stalled: Stalled, window: Browser) -> None:
+    window.open(stalled.url())
+    eventually("something moves", lambda: window.all(".flow circle"))
+    window.look_like(DESKTOP, reduced_motion=True)
+    window.open(stalled.url())
+    before = window.text("#about")
+    eventually("answers later", lambda: window.text("#about") != before)
+    assert window.all(".flow circle") == []
+    moving = "return document.getAnimations().filter((each) => each.playState === 'running').length"
+    assert window.script(moving) == 0
+
+
+def test_a_broker_that_does_not_answer_is_seen_not_to(stalled: Stalled, window: Browser) -> None:
+    window.open(stalled.url(1))
+    stalled.signal(1, signal.SIGSTOP)
+    try:
+        eventually("it is missed", lambda: window.text("#headline").startswith("This broker does not answer"))
+        assert window.text("#pulse-text") == "no answer"
+    finally:
+        stalled.signal(1, signal.SIGCONT)
+    eventually("it is back", lambda: window.text("#pulse-text") == "live")
+
+
+def test_the_checks_of_this_file_can_fail(page: Browser) -> None:
+    page.script(
+        """
+        const pale = document.createElement("p");
+        pale.textContent = "hardly to be read";
+        pale.style.color = "#999";
+        pale.style.width = "2000px";
+        document.querySelector("main").append(pale);
+        """
+    )
+    _, low = page.script(LOW_CONTRAST)
+    assert [text.partition(":")[0] for text in low] == ["hardly to be read"]
+    assert any("hardly to be read" in node for node in page.script(TOO_WIDE))
+    page.script("const button = document.createElement('button'); button.tabIndex = -1; document.body.append(button)")
+    visited = page.tab_through()
+    assert any(control not in visited for control in page.script(CONTROLS))
