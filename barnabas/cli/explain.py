@@ -124,6 +124,7 @@ def _position_row(position: Position) -> dict[str, Any]:
 @explain.command()
 @click.argument("correlation_id", required=False, type=click.IntRange(0))
 @click.option("--client", metavar="CLIENT_ID", help="Requests of this client.")
+@click.option("--api", metavar="NAME", help="Requests of this API: Produce, Fetch, ...")
 @click.option("--slowest", is_flag=True, help="The slowest of the last minutes that are done.")
 @click.option("--max", "at_most", type=click.IntRange(1), default=SHOWN, show_default=True, help="How many, at most.")
 @page_options
@@ -131,21 +132,22 @@ def _position_row(position: Position) -> dict[str, Any]:
 def request(
     correlation_id: int | None,
     client: str | None,
+    api: str | None,
     slowest: bool,
     at_most: int,
     bootstrap: str,
     page: str | None,
     as_json: bool,
 ) -> None:
-    """Where the time of a request went, and where it is now: by its correlation id, by its client, or the slowest.
+    """Where the time of a request went, and where it is now: by its correlation id, client or API, or the slowest.
 
     Those in progress are all known; of those that are done, each broker remembers the slowest of the last minutes.
     """
-    if correlation_id is None and client is None and not slowest:
-        raise UserError("say which: a correlation id, --client or --slowest")
+    if correlation_id is None and client is None and api is None and not slowest:
+        raise UserError("say which: a correlation id, --client, --api or --slowest")
     answers = _read(find_pages(bootstrap, page), section=REQUEST_SECTIONS, limit=LIMIT_MAX)
     found = [each for page, live in answers.told.items() for each in requests_of(page.name, live)]
-    asked_for = chosen(found, correlation_id, client, slowest=slowest)
+    asked_for = chosen(found, correlation_id, client, api, slowest=slowest)
     if not asked_for:
         raise UserError(f"no such request is in progress or remembered{_nobody_else(answers)}")
     if as_json:

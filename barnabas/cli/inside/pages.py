@@ -33,7 +33,7 @@ from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsReque
 T = TypeVar("T")
 BROKER: Final = "broker"
 PATH: Final = "/live.json"
-TIMEOUT_S: Final = 3.0
+TIMEOUT_S: Final = 2.0
 BYTES_MAX: Final = 64 * 1024 * 1024
 AT_ONCE: Final = 16
 METADATA_VERSION: Final = 12

@@ -91,12 +91,21 @@ def _all_of(where: str, live: Mapping[str, Any]) -> Iterator[Found]:
         yield Found(where, request)
 
 
-def chosen(found: list[Found], correlation_id: int | None, client: str | None, *, slowest: bool) -> list[Found]:
+def chosen(
+    found: list[Found],
+    correlation_id: int | None = None,
+    client: str | None = None,
+    api: str | None = None,
+    *,
+    slowest: bool = False,
+) -> list[Found]:
     """Those that are asked for: in progress first, then the slowest."""
     matching = [
         each
         for each in found
-        if correlation_id in (None, each.request["correlation_id"]) and client in (None, each.request["client_id"])
+        if correlation_id in (None, each.request["correlation_id"])
+        and client in (None, each.request["client_id"])
+        and api in (None, each.request["api"])
     ]
     if slowest:
         matching = [each for each in matching if each.is_done]

@@ -27,7 +27,7 @@ def test_what_is_not_there_is_one_line(barnabas: Barnabas, topic: str) -> None:
         (["partition", topic], f"'{topic}' is not TOPIC-PARTITION, for example orders-0"),
         (["group", "nobody"], "no broker that answers coordinates a group nobody"),
         (["request", "--client", "nobody"], "no such request is in progress or remembered"),
-        (["request"], "say which: a correlation id, --client or --slowest"),
+        (["request"], "say which: a correlation id, --client, --api or --slowest"),
     ):
         told = barnabas("explain", *arguments)
         assert (told.code, told.out, told.err) == (1, "", f"barnabas: {error}\n")

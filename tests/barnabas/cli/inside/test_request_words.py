@@ -94,8 +94,9 @@ def test_which_are_chosen() -> None:
     second = Found("broker 1", request(correlation_id=1, client_id="b", total_ms=20.0, own_ms=1.0))
     now = Found("broker 1", request(correlation_id=2, client_id="b", place="handler", total_ms=3.0, own_ms=3.0))
     found = [first, second, now]
-    assert chosen(found, 1, None, slowest=False) == [second, first]
-    assert chosen(found, 1, "a", slowest=False) == [first]
-    assert chosen(found, None, "b", slowest=False) == [now, second], "in progress first"
-    assert chosen(found, None, None, slowest=True) == [first, second], "by the time that was their own"
-    assert chosen(found, 3, None, slowest=False) == []
+    assert chosen(found, 1) == [second, first]
+    assert chosen(found, 1, "a") == [first]
+    assert chosen(found, client="b") == [now, second], "in progress first"
+    assert chosen(found, api="Produce") == [now, second, first]
+    assert chosen(found, slowest=True) == [first, second], "by the time that was their own"
+    assert chosen(found, 3) == chosen(found, api="Fetch") == []
