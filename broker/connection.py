@@ -7,11 +7,13 @@ Format of the stream (Kafka protocol guide, "Requests"): frames of
 States, and who moves them (all on the processor's thread)
     open ------- frame complete: mute() -----------------> in progress
     in progress - answer sent, or none to send: unmute() -> open, or throttled until `muted_until_ns`
+    in progress - a produce waits for its replicas ------> open, at most `IN_PROGRESS_MAX` times
     any -------- close()                                 -> closed
 
 Invariants
-1. At most one request of a connection is in progress; what the client sent after it waits in the kernel, or (at most
-   one read's worth) in `FrameReader`.
+1. At most one request of a connection is being carried out; what the client sent after it waits in the kernel, or (at
+   most one read's worth) in `FrameReader`. Those before it that are still in progress have been carried out, and only
+   wait for other brokers. Answers leave in the order of the requests.
 2. While a connection is muted its socket is not read; `may_have_input` remembers an edge that came meanwhile.
 
 Threads: one processor owns a connection. Others hold it through a `Request` and may read `context` only.
@@ -21,6 +23,7 @@ Source: Kafka's NetworkReceive, KafkaChannel (4.3).
 from __future__ import annotations
 
 import struct
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -139,7 +142,9 @@ class Connection:
         "context",
         "fd",
         "frames",
+        "in_progress",
         "is_closed",
+        "is_ending",
         "is_hung_up",
         "is_large",
         "is_muted",
@@ -148,7 +153,6 @@ class Connection:
         "may_have_input",
         "muted_until_ns",
         "outgoing",
-        "request",
         "transport",
     )
 
@@ -162,13 +166,14 @@ class Connection:
         self.context = context
         # owner: processor
         self.frames = FrameReader(frame_size_max)
-        self.request: Request | None = None  # in progress
+        self.in_progress: deque[Request] = deque()  # oldest first; all but the last only wait for others (inv. 1)
         self.outgoing: list[Any] | None = None  # what is left to send of its answer
         self.is_muted = False
         self.muted_until_ns = 0  # of the throttle time
         self.may_have_input = False  # an edge came that was not read to its end
         self.is_hung_up = False  # the client sends no more: the stream ends after what is there
         self.is_closed = False
+        self.is_ending = False  # nothing more is read: it is closed when what is in progress has been answered
         self.is_large = False  # it has moved a large piece
         self.is_to_be_dealt = False  # it may change its processor before its next request
         self.last_active_ns = 0
@@ -209,8 +214,12 @@ class Connection:
             self.may_have_input = False
             return None
 
+    def requests(self) -> list[Request]:
+        """Return a snapshot of what is in progress, oldest first, for the live page."""
+        return list(self.in_progress)
+
     def mute(self, request: Request) -> None:
         """Begin a request (inv. 1)."""
-        assert self.request is None, "(inv. 1)"
-        self.request = request
+        assert not self.is_muted, "(inv. 1)"
+        self.in_progress.append(request)
         self.is_muted = True

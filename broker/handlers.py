@@ -105,7 +105,7 @@ class Dispatcher:
         answer = self._dispatch(api, request)
         request.api_local_done_ns = self._now_ns()
         if isinstance(answer, Park):
-            self._park(request, answer)
+            self._park(request, answer, to_wake)
         else:
             self._reply(request, answer, to_wake)
         if request.moved:
@@ -172,12 +172,16 @@ class Dispatcher:
         )
         return self._error_answer(request, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def _park(self, request: Request, park: Park) -> None:
+    def _park(self, request: Request, park: Park, to_wake: list[ResponseQueue]) -> None:
         """Leave the request to its operation (rule 5); it may be complete before this returns."""
         request.operation = park.operation
         park.operation.bind(functools.partial(self._answer_parked, request), request)
-        if park.purgatory is not None:
-            park.purgatory.try_complete_else_watch(park.operation, park.keys)
+        if park.purgatory is None or park.purgatory.try_complete_else_watch(park.operation, park.keys):
+            return
+        if park.lets_next_in and request.processor is not None:
+            responses: ResponseQueue = request.processor.responses
+            if responses.let_next_in(request):
+                to_wake.append(responses)
 
     def _answer_parked(self, request: Request, operation: DelayedOperation) -> None:
         """Answer a request whose operation is complete; on whatever thread completed it."""

@@ -6,12 +6,16 @@ requests; finish sends; then, seldom, what the clock asks for. A turn drains eve
 Rules
 1. A processor never looks into a request: it cuts frames and hands them on. Handlers never touch a socket.
 2. A connection is muted from the moment its frame is queued until its response is fully sent and its throttle time is
-   over; then its next frame is looked for at once, since no edge will tell of it.
+   over; then its next frame is looked for at once, since no edge will tell of it. Rule 6 is the exception.
 3. Whatever a client does wrong ends its own connection, with one line in the log.
 4. The processor may wait in one place besides its selector: for room in the request queue. Response queues never block,
    so handlers go on and make that room.
 5. A connection changes its processor at most once, between two requests: when it turns out to move large pieces
    (`LARGE_BYTES`), it is dealt in turn (acceptors.py, rule 3 says why).
+6. A produce that has been appended, and only waits for its replicas, lets the next request of its connection in, up to
+   `IN_PROGRESS_MAX`. Order is kept: requests are carried out one after another, and answers leave in that order. Why
+   (Kafka waits): a producer sends several requests at a time, and a follower then copies all of them with one fetch
+   instead of one with each.
 
 Threads: each processor is one; the acceptor fills its `inbox`, anyone its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
@@ -23,7 +27,7 @@ import heapq
 import logging
 import queue
 import socket
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, Clock
@@ -57,8 +61,10 @@ SLEEP_S_MAX: Final = 1.0
 CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
 LARGE_BYTES: Final = 64 * 1024  # a request with its response
 UNLIMITED_IDLE: Final = -1
+IN_PROGRESS_MAX: Final = 5  # what an idempotent producer has under way at most
 
 _SEND_AND_CLOSE: Final = Action.SEND_AND_CLOSE  # Why: looked up for every response
+_CLOSE: Final = Action.CLOSE
 
 
 class ProcessorSettings:
@@ -273,6 +279,8 @@ class Processor:
         """Begin to send everything that was answered."""
         if self._requests.slow_motion is not None and self.responses.qsize():
             self._requests.slow_motion.before_sending()
+        for waiting in self.responses.take_waiting():
+            self._let_next_in(waiting)
         answered = self.responses.take_all()
         if not answered:
             return
@@ -287,52 +295,68 @@ class Processor:
                 self._identify(connection, request)
             if request.api_throttle_ms > 0:
                 self._throttle(connection, request)
-            parts = request.parts
-            if parts is not None:
-                connection.outgoing = parts
-                request.parts = None
-                self._send(connection)
-                continue
-            self._finish_request(connection, request)
-            if request.action is Action.CLOSE:
-                self._close(connection, "")
-            else:
-                self._unmute(connection)
+            request.is_answered = True
+            self._answer(connection)
 
-    def _send(self, connection: Connection) -> None:
-        """Go on sending a connection's response; when it is out, look for the next request."""
+    def _answer(self, connection: Connection) -> None:
+        """Send what is answered, in the order of the requests; then look for the next one."""
+        in_progress = connection.in_progress
+        while in_progress:
+            request = in_progress[0]
+            if not request.is_answered:
+                break
+            if request.parts is not None:
+                connection.outgoing = request.parts
+                request.parts = None
+            if connection.outgoing is not None and not self._send(connection):
+                return
+            in_progress.popleft()
+            self._finish_request(connection, request)
+            if request.action is _SEND_AND_CLOSE or request.action is _CLOSE:
+                self._close(connection, "")
+                return
+        if not in_progress or in_progress[-1].is_waiting:
+            self._unmute(connection)
+
+    def _send(self, connection: Connection) -> bool:
+        """Go on sending a connection's response; tells whether it is out."""
         assert connection.outgoing is not None
         try:
             connection.outgoing = connection.transport.send(connection.outgoing)
         except OSError as error:
             self._close(connection, f"the client went away while being answered ({error})")
+            return False
+        if connection.outgoing is None:
+            return True
+        connection.last_active_ns = self._now_ns()
+        return False  # Why nothing to do: the socket is full, and an edge will tell when it is not.
+
+    def _let_next_in(self, request: Request) -> None:
+        """Take note that a request only waits for others: its connection's next one may come in meanwhile (rule 6)."""
+        connection: Connection = request.connection
+        request.is_waiting = True
+        if connection.is_closed or request.is_answered or connection.in_progress[-1] is not request:
             return
-        if connection.outgoing is not None:
-            connection.last_active_ns = self._now_ns()
-            return  # Why nothing to do: the socket is full, and an edge will tell when it is not.
-        request = connection.request
-        assert request is not None
-        self._finish_request(connection, request)
-        if request.action is _SEND_AND_CLOSE:
-            self._close(connection, "")
-        else:
-            self._unmute(connection)
+        self._unmute(connection)
 
     def _finish_request(self, connection: Connection, request: Request) -> None:
-        connection.request = None
         request.sent_ns = connection.last_active_ns = self._now_ns()
         self._request_log.completed(request)
         if not connection.is_large and request.size_bytes + request.response_size_bytes >= LARGE_BYTES:
             connection.is_large = connection.is_to_be_dealt = True
 
     def _unmute(self, connection: Connection) -> None:
-        """Let the connection's next request in, unless its client must wait (rule 2)."""
+        """Let the connection's next request in, unless its client must wait (rules 2 and 6)."""
+        if connection.is_ending or len(connection.in_progress) >= IN_PROGRESS_MAX:
+            if not connection.in_progress:
+                self._close(connection, "")
+            return
         if connection.muted_until_ns:
             if connection.muted_until_ns > self._now_ns():
                 return
             connection.muted_until_ns = 0
         connection.is_muted = False
-        if connection.is_to_be_dealt:
+        if connection.is_to_be_dealt and not connection.in_progress:
             connection.is_to_be_dealt = False
             if self._hand_over(connection):
                 return
@@ -382,7 +406,7 @@ class Processor:
                 self._close(connection, "")
                 continue
             if event & WRITABLE and connection.outgoing is not None:
-                self._send(connection)
+                self._answer(connection)
             if event & READABLE and connections.get(fd) is connection:  # not closed or handed over meanwhile
                 connection.may_have_input = True
                 if event & HUNG_UP:
@@ -398,10 +422,10 @@ class Processor:
             frame = connection.read_frame(self._scratch)
         except InvalidFrameError as error:
             log.warning("closing connection %s: %s", connection.context.connection_id, error)
-            self._close(connection, "")
+            self._end(connection)
             return
         except EOFError:
-            self._close(connection, "")
+            self._end(connection)
             return
         except OSError as failure:
             self._close(connection, str(failure))
@@ -413,6 +437,12 @@ class Processor:
         request.received_ns = now_ns
         connection.mute(request)
         self._ready.append(request)
+
+    def _end(self, connection: Connection) -> None:
+        """Read no more of a connection; close it, once what is in progress has been answered."""
+        connection.is_ending = connection.is_muted = True
+        if not connection.in_progress:
+            self._close(connection, "")
 
     def _queue_requests(self) -> None:
         """Queue what was read, waiting for room (rule 4)."""
@@ -436,7 +466,7 @@ class Processor:
             if (
                 self._connections.get(connection.fd) is connection
                 and connection.is_muted
-                and connection.request is None
+                and not connection.in_progress
             ):
                 self._unmute(connection)
         if now_ns < self._chores_due_ns:
@@ -478,6 +508,10 @@ class Processor:
         except OSError as error:
             log.debug("closing connection %s: %s", connection.context.connection_id, error)
         connection.outgoing = None
+        for request in connection.in_progress:
+            if request.is_answered:
+                self._request_log.dropped(request)
+        connection.in_progress.clear()
         self._quotas.release(self._settings.listener_name, connection.context.client_address)
         self.metrics.closed(connection.client_software)
 

@@ -4,7 +4,7 @@
 
 Rules
 1. The request queue is bounded (queued.max.requests): a full one blocks the processor, which is the back-pressure.
-2. A response queue never blocks its putter. Muting bounds it already: a connection has one request in progress. Were
+2. A response queue never blocks its putter. Muting bounds it already: a connection has few requests in progress. Were
    it to block: 1. all handlers wait for a processor to take responses; 2. the processor waits for room in the request
    queue. Neither would ever go on.
 3. Wake-ups are the dear part (each hands the interpreter lock around), so they are rationed:
@@ -107,7 +107,9 @@ class Request:
         "error_codes",
         "header",
         "header_bytes",
+        "is_answered",
         "is_follower",
+        "is_waiting",
         "message",
         "moved",
         "ok_count",
@@ -138,6 +140,8 @@ class Request:
         self.api = None
         self.message = None
         self.moved: list[Hashable] = []  # keys whose purgatories the handler wakes once the API has returned
+        self.is_answered = False  # owner: processor; its answer has come, and is sent when those before it are
+        self.is_waiting = False  # owner: processor; carried out, it only waits for other brokers
         self.is_follower: bool | None = None  # a Fetch says whose it is: it is counted twice
         self.bodies: dict[str, Any] | None = None  # request and response as JSON values, if the request log wants them
         self.operation: Any = None  # the DelayedOperation that it waits for, while it does
@@ -356,6 +360,7 @@ class ResponseQueue(queue.Queue[Any]):
         super().__init__()
         self._wake = wake  # fixed before start; makes the processor's selector return
         self._is_asleep = False  # guarded by: mutex; the processor is in its selector, or about to be
+        self._waiting: list[Request] = []  # guarded by: mutex; they only wait: their connections' next ones may come
 
     def put(self, item: Request, block: bool = True, timeout: float | None = None) -> None:
         """Add one and wake the processor if it sleeps."""
@@ -369,6 +374,22 @@ class ResponseQueue(queue.Queue[Any]):
             must_wake = self._is_asleep
             self._is_asleep = False
         return must_wake
+
+    def let_next_in(self, request: Request) -> bool:
+        """Say that a request only waits for others now; true when the caller must call `wake`."""
+        with self.mutex:
+            self._waiting.append(request)
+            must_wake = self._is_asleep
+            self._is_asleep = False
+        return must_wake
+
+    def take_waiting(self) -> list[Request]:
+        """Take the requests that only wait for others now."""
+        if not self._waiting:
+            return []
+        with self.mutex:
+            taken, self._waiting = self._waiting, []
+        return taken
 
     def wake(self) -> None:
         """Make the processor's selector return."""
@@ -385,7 +406,7 @@ class ResponseQueue(queue.Queue[Any]):
     def may_sleep(self) -> bool:
         """Announce that the processor goes to sleep; false when answers are there already."""
         with self.mutex:
-            self._is_asleep = not self.queue
+            self._is_asleep = not self.queue and not self._waiting
             return self._is_asleep
 
     def stay_awake(self) -> None:

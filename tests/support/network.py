@@ -94,13 +94,17 @@ def _mistake(_services: Services, _request: Request, _argument: str) -> Answer:
     raise RuntimeError("our mistake")
 
 
-def _park(services: Services, _request: Request, argument: str) -> Answer:
+def _park(services: Services, _request: Request, argument: str, lets_next_in: bool = False) -> Answer:
     deferred = Deferred(
         int(argument or "60000"), lambda: k12_heartbeat.HeartbeatResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
     )
     services.deferred.append(deferred)
     services.arrived.release()
-    return Park(deferred, services.purgatory, ["key"])
+    return Park(deferred, services.purgatory, ["key"], lets_next_in)
+
+
+def _replicate(services: Services, request: Request, argument: str) -> Answer:
+    return _park(services, request, argument, True)
 
 
 def _move(services: Services, request: Request, argument: str) -> Answer:
@@ -123,6 +127,7 @@ _KINDS = {
     "error": _api_error,
     "mistake": _mistake,
     "park": _park,
+    "replicate": _replicate,
     "move": _move,
     "not-encodable": _not_encodable,
     "last": _last,

@@ -122,6 +122,9 @@ def test_producers_of_batches() -> None:
     assert producer_of(None) is None
 
 
+NOBODY: Any = None  # the request that waits
+
+
 class TestContinuation:
     @pytest.fixture
     def waiting(self) -> Waiting:
@@ -129,7 +132,7 @@ class TestContinuation:
 
     @pytest.fixture
     def continuation(self, waiting: Waiting) -> Continuation:
-        continuation = Continuation()
+        continuation = Continuation(NOBODY)
         continuation.bind(waiting.take)
         return continuation
 
@@ -155,7 +158,7 @@ class TestContinuation:
             def response(self) -> Any:
                 return carry_out()
 
-        continuation = Continuation()
+        continuation = Continuation(NOBODY)
         failing = Failing()
         continuation.go_on((lambda: Park(failing)) if waits else carry_out)
         failing.force_complete()
