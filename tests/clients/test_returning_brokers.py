@@ -29,7 +29,9 @@ class Room:
         """A new client each time: librdkafka's sends to the controller that its last Metadata named, and waits on
         and on when that broker has been stopped since.
         """
-        return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+        # Why kept: what a client was asked fails when it goes.
+        self._admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+        return self._admin
 
     def create(self, name: str, *replicas: list[int]) -> None:
         """A topic on these replicas, with `COUNT` records in its first partition."""
