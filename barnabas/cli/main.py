@@ -22,7 +22,8 @@ from barnabas.cluster import ClusterError
 
 COMMANDS = {
     "up": ("barnabas.cli.up", "Start a local cluster: one controller and some brokers."),
-    "node": ("barnabas.cli.node", "Kill, stop, start, pause or resume one process of a local cluster."),
+    "node": ("barnabas.cli.node", "Break and mend one node of a local cluster: its process, disk, links and clock."),
+    "faults": ("barnabas.cli.faults", "Inject faults into a local cluster, and record the requests of its clients."),
     "broker": ("barnabas.cli.process", "Run one broker from a server.properties file."),
     "controller": ("barnabas.cli.process", "Run the controller from a server.properties file."),
     "topic": ("barnabas.cli.topic", "Create, list, describe, alter and delete topics."),

@@ -9,10 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
+import click
+
+from barnabas.cli.errors import UserError
 from barnabas.common.cluster_file import is_supervisor, read_cluster_file
+
+T = TypeVar("T")
+DIRECTORY_VARIABLE = "BARNABAS_DATA_DIR"
 
 
 def _pointers() -> Path | None:
@@ -60,3 +67,30 @@ def running_directories() -> list[Path]:
             else:
                 pointer.unlink()
     return directories
+
+
+def chosen_directory(data_dir: Path | None) -> Path:
+    """The directory that was named, else $BARNABAS_DATA_DIR, else that of the one cluster that runs.
+
+    Raises UserError.
+    """
+    if data_dir is not None:
+        return data_dir.absolute()
+    if os.environ.get(DIRECTORY_VARIABLE):
+        return Path(os.environ[DIRECTORY_VARIABLE]).absolute()
+    match running_directories():
+        case []:
+            raise UserError("no local cluster runs that is known here: name its directory with --data-dir")
+        case [directory]:
+            return directory
+        case several:
+            raise UserError(f"several clusters run here: choose with --data-dir {' or '.join(map(str, several))}")
+
+
+def directory_option(command: Callable[..., T]) -> Callable[..., T]:
+    """`--data-dir`, for every command that acts on a local cluster; give it to `chosen_directory`."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        help=f"The cluster's directory; needed only if several run and ${DIRECTORY_VARIABLE} names none.",
+    )(command)

@@ -21,12 +21,12 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from barnabas.cli.running import announced
 from barnabas.cluster import CancelledError, ClusterError, LocalCluster, Node
+from barnabas.control import MESSAGE_MAX_BYTES, control_path, short_name
+from barnabas.control import ask as ask
 
-MESSAGE_MAX_BYTES = 65536
 REQUEST_TIMEOUT_S = 5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
@@ -164,7 +164,7 @@ class Supervisor:
         path = control_path(self._cluster.directory)
         path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as control:
-            with _short_name(path) as name:
+            with short_name(path) as name:
                 control.bind(name)
             control.listen()
             self._selector.register(control, selectors.EVENT_READ, lambda: self._on_request(control))
@@ -226,36 +226,3 @@ def _ending(code: int) -> str:
         return signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
-
-
-def control_path(directory: Path) -> Path:
-    """Where the supervisor of this directory listens."""
-    return directory / "control.sock"
-
-
-@contextlib.contextmanager
-def _short_name(path: Path) -> Iterator[str]:
-    """A name for a socket in a deep directory: AF_UNIX allows 107 bytes, so go through /proc/self/fd/N."""
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
-
-
-def ask(directory: Path, action: str, node_id: int, timeout_s: float = 60) -> str:
-    """Ask the supervisor of this directory to act on a node; return what it says. Raises ClusterError."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(timeout_s)
-        try:
-            with _short_name(control_path(directory)) as name:
-                connection.connect(name)
-            connection.sendall(json.dumps({"action": action, "id": node_id}).encode())
-            answer = json.loads(connection.recv(MESSAGE_MAX_BYTES))
-        except TimeoutError as error:
-            raise ClusterError(f"the cluster in {directory} did not answer within {timeout_s:.0f} s") from error
-        except (OSError, ValueError) as error:
-            raise ClusterError(f"no cluster runs in {directory}") from error
-    if "error" in answer:
-        raise ClusterError(answer["error"])
-    return str(answer["done"])

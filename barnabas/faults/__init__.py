@@ -10,6 +10,10 @@
     faults.recorder.start(); faults.recorder.requests(api="Produce", topic="orders")     # or: with faults.recorder:
     faults.recorder.wait(1, api="Fetch"); faults.recorder.save("requests.jsonl"); faults.recorder.stop()
 
+    faults.node(1).kill(); faults.node(1).start()
+    with faults.node(1).slow_disk(50), faults.node(1).cut_off(2), faults.node(0).paused(): ...
+    Scenario.load("incident.yaml").run(faults)
+
 The cluster's processes must run with barnabas.faults.enable=true, e.g. LocalCluster(config={…}).
 """
 
@@ -28,8 +32,10 @@ if TYPE_CHECKING:
         disconnect_on,
         inject_error,
     )
+    from barnabas.faults.nodes import NodeFaults
     from barnabas.faults.pages import FaultsUnavailableError
     from barnabas.faults.recording import RecordedRequest, Recorder
+    from barnabas.faults.scenario import Scenario
 
 __all__ = [
     "Fault",
@@ -38,8 +44,10 @@ __all__ = [
     "FaultTimeoutError",
     "Faults",
     "FaultsUnavailableError",
+    "NodeFaults",
     "RecordedRequest",
     "Recorder",
+    "Scenario",
     "blackhole_client",
     "delay_on",
     "disconnect_on",
@@ -53,8 +61,10 @@ _MODULES = {
         ("Fault", "FaultError", "blackhole_client", "delay_on", "disconnect_on", "inject_error"), "definition"
     ),
     "FaultsUnavailableError": "pages",
+    "NodeFaults": "nodes",
     "RecordedRequest": "recording",
     "Recorder": "recording",
+    "Scenario": "scenario",
 }
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 from barnabas.common.clock import SystemClock
 from barnabas.faults.definition import CONTROLLER, WIRE_ACTIONS, Fault, FaultError
+from barnabas.faults.nodes import NodeFaults
 from barnabas.faults.pages import FaultsUnavailableError, NodePage, Target, target_of
 from barnabas.faults.recording import Recorder
 
@@ -79,6 +80,14 @@ class Faults:
             answer = page.ask("GET", "/faults")
             told += [{"node": answer["node"], **state} for state in answer["faults"]]
         return told
+
+    def node(self, node_id: int) -> NodeFaults:
+        """One node, to be broken as a whole."""
+        return NodeFaults(self, node_id)
+
+    def act(self, action: str, node_id: int) -> str:
+        """kill, stop, start, pause or resume the process of a node; returns what was done. Raises ClusterError."""
+        return self._target.act(action, node_id)
 
     def remove(self, fault_id: str, node: int | None = None) -> int:
         """Remove the fault of this id (of one node, or of each that has one); returns how many there were."""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Mapping
+import signal
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
+from barnabas.cluster import ClusterError, LocalCluster
 from barnabas.common.cluster_file import read_cluster_file
+from barnabas.control import ask
 from barnabas.faults.definition import FaultError
 
 TIMEOUT_S: Final = 10.0
 HOST: Final = "127.0.0.1"
 NOT_FOUND: Final = 404
+SIGNALS_THAT_END: Final = {"kill": signal.SIGKILL, "stop": signal.SIGTERM}
+SIGNALS_THAT_DO_NOT: Final = {"pause": signal.SIGSTOP, "resume": signal.SIGCONT}
 
 
 class FaultsUnavailableError(ConnectionError):
@@ -72,11 +76,14 @@ class Target(Protocol):
     def pages(self) -> dict[int, NodePage]:
         """The pages of the nodes that run, by node id."""
 
+    def act(self, action: str, node_id: int) -> str:
+        """Do something to a process: one of PROCESS_ACTIONS. Returns what was done; raises ClusterError."""
+
 
 class LocalTarget:
     """A `LocalCluster` of this process."""
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
 
     def pages(self) -> dict[int, NodePage]:
@@ -86,6 +93,23 @@ class LocalTarget:
             for node in self._cluster.nodes.values()
             if node.is_running
         }
+
+    def act(self, action: str, node_id: int) -> str:
+        """See Target."""
+        cluster = self._cluster
+        node = cluster.nodes.get(node_id)
+        if node is None:
+            raise ClusterError(f"there is no node {node_id}; the ids are {', '.join(map(str, sorted(cluster.nodes)))}")
+        if action in SIGNALS_THAT_END:
+            cluster.stop_node(node, SIGNALS_THAT_END[action])
+        elif action in SIGNALS_THAT_DO_NOT:
+            cluster.signal_node(node, SIGNALS_THAT_DO_NOT[action])
+        elif action == "start":
+            cluster.start_node(node)
+            cluster.await_ready(nodes=[node])
+        else:
+            raise ClusterError(f"'{action}' is no action")
+        return f"{node.name}: {action}"
 
 
 class DirectoryTarget:
@@ -106,6 +130,10 @@ class DirectoryTarget:
                 found[page.node_id] = page
         return found
 
+    def act(self, action: str, node_id: int) -> str:
+        """See Target; the supervisor does it."""
+        return ask(self.directory, action, node_id)
+
 
 class AddressTarget:
     """Processes known by the addresses of their pages."""
@@ -125,12 +153,16 @@ class AddressTarget:
             found[answer["node"]] = NodePage(answer["node"], answer["role"], page.host, page.port)
         return found
 
+    def act(self, action: str, node_id: int) -> str:
+        """See Target."""
+        raise ClusterError(f"{action} needs the cluster itself, or its directory: addresses lead to no process")
+
 
 def target_of(target: Any) -> Target:
     """What a person names a cluster by."""
     if isinstance(target, Target):
         return target
-    if isinstance(getattr(target, "nodes", None), Mapping):
+    if isinstance(target, LocalCluster):
         return LocalTarget(target)
     if isinstance(target, Path):
         return DirectoryTarget(target)

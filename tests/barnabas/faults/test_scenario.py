@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.faults import Fault, FaultError, Faults
+from barnabas.faults.pages import NodePage
+from barnabas.faults.scenario import Scenario
+
+
+class Rehearsal:
+    """A cluster that only writes down what is asked of it."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.state: dict[str, Any] = {"fired": 0, "calls": 0, "held": 0, "events": []}
+        self.broken = ""
+
+    def pages(self) -> dict[int, NodePage]:
+        return {0: RehearsedPage(self, 0), 1: RehearsedPage(self, 1)}
+
+    def act(self, action: str, node_id: int) -> str:
+        if action == self.broken:
+            raise FaultError("no")
+        self.log.append((action, node_id))
+        return ""
+
+
+class RehearsedPage(NodePage):
+    def __init__(self, rehearsal: Rehearsal, node_id: int) -> None:
+        super().__init__(node_id, "broker", "h", 1)
+        self._rehearsal = rehearsal
+
+    def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        self._rehearsal.log.append((method, path, self.node_id, body))
+        return (
+            {"faults": [{"id": "f1", **self._rehearsal.state}], "node": self.node_id}
+            if method == "POST"
+            else {
+                "faults": [],
+                "node": self.node_id,
+            }
+        )
+
+    def find(self, method: str, path: str) -> dict[str, Any] | None:
+        self._rehearsal.log.append((method, path, self.node_id))
+        return {"id": "f1", **self._rehearsal.state}
+
+
+TEXT = """
+# an incident
+- {api: Produce, topic: orders, error: NOT_LEADER_OR_FOLLOWER, times: 3, node: 0}
+- wait_ms: 1
+- kill: 1
+- start: [1, 0]
+- record: true
+- heal: 1
+"""
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_steps_are_taken_in_order(tmp_path: Path, wrapped: bool) -> None:
+    text = "faults:\n" + "\n".join(f"  {line}" for line in TEXT.splitlines()) if wrapped else TEXT
+    (tmp_path / "incident.yaml").write_text(text)
+    rehearsal, told = Rehearsal(), []
+    scenario = Scenario.load(tmp_path / "incident.yaml")
+    handles = scenario.run(Faults(rehearsal), told.append)
+    fault = {"api": ["Produce"], "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3, "node": 0}
+    assert rehearsal.log == [
+        ("POST", "/faults", 0, fault),
+        ("kill", 1),
+        ("start", 1),
+        ("start", 0),
+        ("POST", "/recorder", 0, {"recording": True}),
+        ("POST", "/recorder", 1, {"recording": True}),
+        ("GET", "/faults", 0, None),
+        ("GET", "/faults", 1, None),
+    ]
+    assert [handle.fault for handle in handles] == [Fault.parse(fault)]
+    assert told == [
+        "fault: api=Produce node=0 topic=orders error=NOT_LEADER_OR_FOLLOWER times=3",
+        "wait_ms: 1",
+        "kill: 1",
+        "start: 1, 0",
+        "record: true",
+        "heal: 1",
+    ]
+
+
+def test_json_is_yaml_too(tmp_path: Path) -> None:
+    (tmp_path / "incident.json").write_text('[{"kill": 1}]')
+    assert [str(step) for step in Scenario.load(tmp_path / "incident.json").steps] == ["kill: 1"]
+
+
+def test_a_step_that_fails_takes_the_faults_before_it_away() -> None:
+    rehearsal = Rehearsal()
+    rehearsal.broken = "kill"
+    with pytest.raises(FaultError):
+        Scenario.parse([{"blackhole": True, "node": 1}, {"kill": 0}]).run(Faults(rehearsal))
+    assert rehearsal.log[-1] == ("DELETE", "/faults/f1", 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"a": 1}, "a scenario is a list of steps"),
+        ([{"kill": 1}, 7], "step 2: a step is keys and values"),
+        ([{"kill": "x"}], "step 1: kill must be a whole number"),
+        ([{"kill": 1, "wait_ms": 5}], "step 1: a step does one thing"),
+        ([{"wait_ms": -1}], "step 1: wait_ms must be a whole number between 0 and"),
+        ([{"record": 1}], "step 1: record is true or false"),
+        ([{"error": "NO_SUCH"}], "step 1: there is no error 'NO_SUCH'"),
+        ([{}], "step 1: a fault does one thing, this one nothing"),
+    ],
+)
+def test_the_whole_file_is_checked_first(values: Any, complaint: str) -> None:
+    with pytest.raises(FaultError, match=complaint):
+        Scenario.parse(values)
+
+
+def test_what_is_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("- {a: [")
+    with pytest.raises(FaultError, match="this is no YAML") as refused:
+        Scenario.load(tmp_path / "broken.yaml")
+    assert "\n" not in str(refused.value)
