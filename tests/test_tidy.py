@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "barnabas.faults": ("barnabas.protocol", "barnabas.common", "barnabas.cluster", "barnabas.control"),
     "barnabas.cli": ("barnabas", "broker.storage"),
     "barnabas.testing": ("barnabas",),
+    "barnabas.drills": ("barnabas",),
     "broker.storage": ("barnabas.protocol", "barnabas.common", "barnabas.config", "metrics"),
     "broker.replication": ("barnabas", "metrics", "broker.storage", "broker"),
     "broker.coordinators": ("barnabas", "metrics", "broker.storage", "broker.replication", "broker"),

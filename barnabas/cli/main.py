@@ -38,6 +38,7 @@ COMMANDS = {
     ),
     "top": ("barnabas.cli.top", "Watch queues, purgatories, requests and partitions of a running cluster."),
     "dump-log": ("barnabas.cli.dump_log", "Print what is in a log segment, an index, a snapshot or a checkpoint."),
+    "drill": ("barnabas.cli.drill", "Practise incidents: break a cluster on purpose, and have its repair checked."),
     "completion": ("barnabas.cli.completion", "Print the completion script of a shell."),
 }
 EXIT_ERROR = 1
