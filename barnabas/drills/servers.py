@@ -1,0 +1,212 @@
+"""Incidents of processes and disks: a dead leader, a follower that does not keep up, a full disk, no controller."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from barnabas.drills.applications import creates_topics, produces
+from barnabas.drills.drill import Drill, Panel
+from barnabas.drills.scene import Scene, out_of_sync
+
+ORDERS = "orders"
+#: A broker that died is missed soon, and may come back soon.
+SHORT_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
+
+# --- dead-leader
+
+
+def kill_a_leader(scene: Scene) -> None:
+    scene.reader.create_topic(ORDERS, 3, 2, {"min.insync.replicas": "2"})
+    scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
+    scene.await_that("orders come in", lambda: scene.leaders(ORDERS)[0]["high_watermark"] > 0)
+    victim = scene.leaders(ORDERS)[0]["leader"]
+    scene.note(victim=victim)
+    scene.act("kill", victim)
+    scene.await_that(
+        "the other replica leads alone",
+        lambda: any(len(found["isr"]) == 1 for number, found in scene.leaders(ORDERS).items() if number == 0),
+    )
+
+
+def is_a_leader_dead(scene: Scene) -> Sequence[str]:
+    victim = scene.facts["victim"]
+    if not scene.answers(victim):
+        return [f"Broker {victim} does not run."]
+    return out_of_sync(scene, ORDERS, 3)
+
+
+DEAD_LEADER = Drill(
+    name="dead-leader",
+    title="a broker that led partitions is dead",
+    brokers=3,
+    config=SHORT_SESSION,
+    symptom=(
+        "The shop cannot write some of its orders: its producer (acks=all) gets NOT_ENOUGH_REPLICAS and gives "
+        "up after five seconds. Others still go through. Nobody has deployed anything. Topic: orders, two "
+        "replicas each, min.insync.replicas=2."
+    ),
+    panels=(Panel("Replication", "Under min ISR"), Panel("Cluster", "Active brokers")),
+    live="partitions: those in trouble come first, with their ISR; the list of peers lacks a broker",
+    explain=("barnabas explain partition orders-0",),
+    stage=kill_a_leader,
+    problems=is_a_leader_dead,
+    repair=("barnabas node start {victim}",),
+)
+
+# --- slow-follower
+
+THROTTLE = "follower.replication.throttled.rate"
+#: Small fetches: what gets through the throttle now and then is less than what comes in.
+SMALL_FETCHES = {"replica.fetch.max.bytes": "16384", "replica.fetch.response.max.bytes": "16384"}
+
+
+def leave_a_throttle(scene: Scene) -> None:
+    scene.reader.create_topic(ORDERS, 1, 2, {"min.insync.replicas": "1"})
+    follower = next(broker for broker in (0, 1) if broker != scene.leaders(ORDERS)[0]["leader"])
+    scene.note(follower=follower)
+    scene.reader.set_config(("topic", ORDERS), {"follower.replication.throttled.replicas": "*"})
+    scene.reader.set_config(("broker", str(follower)), {THROTTLE: "1"})
+    scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=100, size_bytes=2000))
+    scene.act("stop", follower)
+    missed = scene.leaders(ORDERS)[0]["log_end_offset"] + 60
+    scene.await_that("orders come in", lambda: scene.leaders(ORDERS)[0]["log_end_offset"] > missed)
+    scene.act("start", follower)
+
+
+def is_a_follower_slow(scene: Scene) -> Sequence[str]:
+    follower = scene.facts["follower"]
+    if not scene.answers(follower):
+        return [f"Broker {follower} does not run."]
+    return out_of_sync(scene, ORDERS, 1)
+
+
+SLOW_FOLLOWER = Drill(
+    name="slow-follower",
+    title="a follower does not catch up",
+    brokers=2,
+    config={**SHORT_SESSION, **SMALL_FETCHES},
+    symptom=(
+        "Broker {follower} was restarted for maintenance, and orders-0 is under-replicated since. The broker "
+        "is up, its disk and its network are fine, and it fetches; but it falls further and further behind. "
+        "Last week somebody moved partitions with kafka-reassign-partitions --throttle."
+    ),
+    panels=(Panel("Replication", "Under-replicated partitions"), Panel("Replication", "Lag of the slowest partitions")),
+    live="partitions → orders-0: the follower's lag, and how long ago it fetched",
+    explain=("barnabas explain partition orders-0", "barnabas config show --broker {follower}"),
+    stage=leave_a_throttle,
+    problems=is_a_follower_slow,
+    repair=(f"barnabas config unset --broker {{follower}} {THROTTLE}",),
+)
+
+# --- full-disk
+
+VICTIM = 1
+BALLAST = "java_pid4711.hprof"
+
+
+def fill_a_disk(scene: Scene) -> None:
+    scene.reader.create_topic(ORDERS, 2, 2, {"min.insync.replicas": "1"})
+    scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
+    scene.await_that("orders come in", lambda: scene.leaders(ORDERS)[0]["high_watermark"] > 0)
+    ballast = scene.directory / f"broker-{VICTIM}" / BALLAST
+    ballast.write_bytes(b"")
+    scene.note(victim=VICTIM, ballast=ballast.name)
+    threading.Thread(target=_keep_full, args=(scene,), name="full-disk", daemon=True).start()
+    scene.await_that("the broker gives up", lambda: not scene.answers(VICTIM))
+
+
+def _keep_full(scene: Scene) -> None:
+    """The disk has no room for as long as the file lies there, also for a broker that is started again."""
+    from barnabas.faults import Fault, FaultsUnavailableError
+
+    ballast = scene.directory / f"broker-{VICTIM}" / BALLAST
+    pause = threading.Event()
+    while ballast.exists():
+        try:
+            if not any(fault["node"] == VICTIM for fault in scene.faults.list()):
+                scene.faults.add(Fault(node=VICTIM, disk_full=True))
+        except FaultsUnavailableError:  # it does not run, or not yet
+            pass
+        pause.wait(0.2)
+    scene.faults.remove_all()
+
+
+def is_a_disk_full(scene: Scene) -> Sequence[str]:
+    ballast = scene.directory / f"broker-{VICTIM}" / BALLAST
+    found = [f"The disk of broker {VICTIM} is full: {ballast} takes all that was free."] if ballast.exists() else []
+    if not scene.answers(VICTIM):
+        return [*found, f"Broker {VICTIM} does not run."]
+    return [*found, *out_of_sync(scene, ORDERS, 2)]
+
+
+FULL_DISK = Drill(
+    name="full-disk",
+    title="the disk of a broker is full",
+    brokers=2,
+    config=SHORT_SESSION,
+    symptom=(
+        "Broker {victim} has ended by itself. When it is started again it does so again, soon. Its log "
+        "({directory}/broker-{victim}/process.log) tells what it could not do. (The disk has no room while "
+        "{directory}/broker-{victim}/{ballast} lies there: that file stands for whatever fills a disk.)"
+    ),
+    panels=(Panel("Cluster", "Active brokers"), Panel("Replication", "Offline replicas")),
+    live="partitions: those in trouble come first; the peers lack a broker",
+    explain=("barnabas explain partition orders-0",),
+    stage=fill_a_disk,
+    problems=is_a_disk_full,
+    repair=("rm {directory}/broker-{victim}/{ballast}", "barnabas node start {victim}"),
+)
+
+# --- controller-gone
+
+CONTROLLER = 100
+TENANT = "tenant-"
+
+
+def kill_the_controller(scene: Scene) -> None:
+    scene.reader.create_topic(ORDERS, 1, 1, {})
+    scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
+    scene.runs("sign-up", creates_topics(scene.bootstrap, TENANT, every_s=0.3))
+    scene.await_that("topics are created", lambda: _tenants(scene) >= 2)
+    scene.act("kill", CONTROLLER)
+    scene.note(tenants=_tenants(scene))
+
+
+def _tenants(scene: Scene) -> int:
+    return len(
+        {
+            partition["topic"]
+            for live in scene.brokers().values()
+            for partition in live["partitions"]["items"]
+            if partition["topic"].startswith(TENANT)
+        }
+    )
+
+
+def is_the_controller_gone(scene: Scene) -> Sequence[str]:
+    if not scene.answers(CONTROLLER):
+        return ["The controller does not run: nothing about topics, leaders or brokers can change."]
+    if _tenants(scene) <= scene.facts["tenants"] + 1:  # one may have been on its way
+        return ["No topic has been created since."]
+    return []
+
+
+CONTROLLER_GONE = Drill(
+    name="controller-gone",
+    title="the controller is gone",
+    brokers=1,
+    config=SHORT_SESSION,
+    symptom=(
+        "Nobody can sign up any more: the service that creates a topic for each customer waits, and gives up. "
+        "Those who are customers notice nothing: records are written and read as ever."
+    ),
+    panels=(Panel("Cluster", "Active controller"), Panel("Cluster", "Processes")),
+    live="requests parked elsewhere: CreateTopics, forwarded, wait for the controller's answer",
+    explain=("barnabas explain request --client sign-up",),
+    stage=kill_the_controller,
+    problems=is_the_controller_gone,
+    repair=("barnabas node start 100",),
+)
+
+DRILLS = (DEAD_LEADER, SLOW_FOLLOWER, FULL_DISK, CONTROLLER_GONE)
