@@ -29,7 +29,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from barnabas.common.extendable import mypyc_attr
@@ -310,10 +309,8 @@ class Purgatory:
                         looked_at.append((key, operations[:left]))
                         left -= len(operations)
             for key, operations in looked_at:
-                waiting = (
-                    operation for operation in operations if not operation.is_completed
-                )  # others linger (rule 4)
-                for operation in islice(waiting, limit):
+                waiting = [operation for operation in operations if not operation.is_completed]  # others linger (4)
+                for operation in waiting[:limit]:
                     found.setdefault(operation, []).append(key)
         return sorted(found.items(), key=lambda item: item[0].started_ms)[:limit]
 

@@ -91,7 +91,7 @@ class ControllerServer:
             metrics=self.metrics,
         )
         channel = RequestChannel(config.queued_max_requests)
-        request_log = RequestLog(
+        request_log = self.request_log = RequestLog(
             RequestMetrics(self.registry), self.registry, int(config.barnabas_slow_request_ms), table=TABLE
         )
         self.sockets = SocketServer(

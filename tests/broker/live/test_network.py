@@ -49,7 +49,7 @@ def held_up(network: Network, clients: list[Client]) -> None:
         assert network.services.arrived.acquire(timeout=20)
     for number, client in enumerate(clients[2:]):
         client.send(heartbeat("ok", 100 + number, client_id=f"queued-{number}"))
-    eventually("they are queued", lambda: network.channel.request_queue_size() == len(clients) - 2)
+        eventually("it is queued", lambda number=number: network.channel.request_queue_size() == number + 1)
 
 
 def test_what_is_idle(network: Network, rooms: Rooms) -> None:

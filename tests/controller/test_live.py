@@ -1,0 +1,106 @@
+"""A controller's /live.json, of one with its threads and sockets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.client.connection import NodeConnection
+from barnabas.common.clock import SystemClock
+from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.protocol.messages.k19_create_topics import CreateTopicsRequest
+from controller.decision import Decision
+from controller.event_loop import Event
+from controller.live import ControllerView
+from controller.main import ControllerServer
+from tests.controller.rig import CLUSTER_ID, make_config, registration, topic
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def server() -> Iterator[ControllerServer]:
+    config = make_config(barnabas_metrics_port="-1", barnabas_live_peers="controller-100=h:2,broker-0=h:1")
+    made = ControllerServer(config, SystemClock(), MemoryFileSystem(), CLUSTER_ID)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def view(server: ControllerServer) -> ControllerView:
+    return ControllerView(server, server.request_log, SystemClock())
+
+
+@pytest.fixture
+def connection(server: ControllerServer) -> Iterator[NodeConnection]:
+    with NodeConnection("127.0.0.1", server.port, timeout_ms=10_000) as opened:
+        yield opened
+
+
+def test_who_it_is(view: ControllerView) -> None:
+    node = view.look({})["node"]
+    assert (node["id"], node["role"], node["state"], node["cluster_id"]) == (100, "controller", "serving", CLUSTER_ID)
+    assert [(peer["address"], peer["is_self"]) for peer in node["peers"]] == [("h:1", False), ("h:2", True)]
+
+
+def test_a_broker_that_registered_and_what_is_to_be_pushed_to_it(
+    view: ControllerView, connection: NodeConnection
+) -> None:
+    assert view.look({})["brokers"] == []
+    epoch = connection.send(registration(0), 4).broker_epoch
+    (broker,) = view.look({})["brokers"]
+    assert (broker["id"], broker["epoch"], broker["state"]) == (0, epoch, "fenced")
+    assert broker["address"].count(":") == 1
+    (broker,) = eventually(
+        "nobody answers the push", lambda: [b for b in view.look({})["brokers"] if b["push_failures"]]
+    )
+    assert broker["push_queue"] > 0
+    assert broker["push_age_ms"] > 0
+    assert broker["metadata_lag"] > 0
+    assert (broker["leads"], broker["replicas"]) == (0, 0)
+
+
+def test_events_wait_behind_the_one_that_is_decided(server: ControllerServer, view: ControllerView) -> None:
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def decide() -> Decision[None]:
+        begun.set()
+        assert go_on.wait(20)
+        return Decision([], None)
+
+    loop = server.controller.loop
+    loop.submit(Event("slow", decide, lambda _: None, lambda _: None))
+    assert begun.wait(20)
+    loop.submit(Event("next", lambda: Decision([], None), lambda _: done.set(), lambda _: None))
+    events = view.look({})["events"]
+    assert (events["deciding"], events["total"], [event["name"] for event in events["items"]]) == ("slow", 1, ["next"])
+    assert events["items"][0]["age_ms"] > 0
+    go_on.set()
+    assert done.wait(20)
+    assert view.look({})["events"]["total"] == 0
+    eventually("it sleeps", lambda: view.look({})["events"]["deciding"] is None)
+
+
+def test_requests_wait_for_the_event_thread(
+    server: ControllerServer, view: ControllerView, connection: NodeConnection
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def decide() -> Decision[None]:
+        begun.set()
+        assert go_on.wait(20)
+        return Decision([], None)
+
+    server.controller.loop.submit(Event("slow", decide, lambda _: None, lambda _: None))
+    assert begun.wait(20)
+    asking = threading.Thread(target=lambda: connection.send(CreateTopicsRequest(topics=[topic("a", 1)]), 7))
+    asking.start()
+    told = eventually("it is parked", lambda: view.look({"section": "elsewhere"})["elsewhere"]["items"])
+    go_on.set()
+    asking.join()
+    assert told[0]["sentence"].startswith("create topics of client ")
+    assert told[0]["sentence"].endswith(" waits for the event thread to decide")
+    metadata = view.look({})["metadata"]
+    assert (metadata["topics"], metadata["partitions"], metadata["offline"]) == (0, 0, 0), "there is no broker for it"
