@@ -23,7 +23,11 @@ class App {
     this.rates = null;
     this.panels = null;
     this.announcedAt = -Infinity;
-    this.poll = new Poll(() => this.query(), (live) => this.show(live), () => this.lost());
+    this.poll = new Poll(
+      () => this.query(),
+      (live) => this.show(live),
+      () => this.lost(),
+    );
     at("pause").addEventListener("click", () => this.pause());
     addEventListener("hashchange", () => this.showPanel());
     document.addEventListener("theme", () => this.before && this.showPeers(this.before));
@@ -58,7 +62,8 @@ class App {
     this.picture.show(live, this.rates);
     this.showTabs(live);
     this.current()?.show(live);
-    say(at("about"), `${live.node.role} ${live.node.id} of cluster ${live.node.cluster_id} · Barnabas ${live.node.version} · up ${duration(live.node.up_ms)}`);
+    const { role, id, cluster_id, version, up_ms } = live.node;
+    say(at("about"), `${role} ${id} of cluster ${cluster_id} · Barnabas ${version} · up ${duration(up_ms)}`);
   }
 
   build(node) {
@@ -83,7 +88,11 @@ class App {
             make("partitions", "Partitions", partitions),
             make("groups", "Groups and fetchers", groupsPanel),
           ]
-        : [make("brokers", "Brokers", brokersPanel), make("threads", "Threads and queues", threadsPanel), make("slow", "Slow requests", slowPanel)];
+        : [
+            make("brokers", "Brokers", brokersPanel),
+            make("threads", "Threads and queues", threadsPanel),
+            make("slow", "Slow requests", slowPanel),
+          ];
     this.showPanel();
   }
 
@@ -103,31 +112,49 @@ class App {
 
   showTabs(live) {
     const makeTab = ({ id, name }) => element("li", {}, element("a", { href: `#${id}` }, name));
-    sync(at("tabs"), this.panels, (panel) => panel.id, makeTab, (child, panel) => {
-      const link = child.firstElementChild;
-      const mark = panel.mark(live);
-      set(link, "aria-current", panel === this.current() ? "page" : null);
-      if (mark !== null && link.childElementCount === 0) link.append(element("span", { class: "badge", "data-mood": "warn" }));
-      if (mark === null) link.firstElementChild?.remove();
-      else say(link.firstElementChild, mark);
-    });
+    sync(
+      at("tabs"),
+      this.panels,
+      (panel) => panel.id,
+      makeTab,
+      (child, panel) => {
+        const link = child.firstElementChild;
+        const mark = panel.mark(live);
+        set(link, "aria-current", panel === this.current() ? "page" : null);
+        if (mark !== null && link.childElementCount === 0)
+          link.append(element("span", { class: "badge", "data-mood": "warn" }));
+        if (mark === null) link.firstElementChild?.remove();
+        else say(link.firstElementChild, mark);
+      },
+    );
   }
 
   showPeers(live) {
     const { node } = live;
     say(at("who"), `${node.role} ${node.id} · ${node.state.replaceAll("_", " ")}`);
     const theme = document.documentElement.dataset.theme;
-    sync(at("peers"), node.peers, (peer) => peer.address, () => element("li", {}, element("a")), (child, peer) => {
-      const link = child.firstElementChild;
-      say(link, `${peer.role} ${peer.id}`);
-      set(link, "href", peer.is_self ? location.pathname : `http://${peer.address}/live?theme=${theme}${location.hash}`);
-      set(link, "aria-current", peer.is_self ? "page" : null);
-    });
+    sync(
+      at("peers"),
+      node.peers,
+      (peer) => peer.address,
+      () => element("li", {}, element("a")),
+      (child, peer) => {
+        const link = child.firstElementChild;
+        say(link, `${peer.role} ${peer.id}`);
+        set(
+          link,
+          "href",
+          peer.is_self ? location.pathname : `http://${peer.address}/live?theme=${theme}${location.hash}`,
+        );
+        set(link, "aria-current", peer.is_self ? "page" : null);
+      },
+    );
   }
 
   lost() {
     this.pulse("lost", "no answer");
-    const text = `This ${this.before?.node.role ?? "process"} does not answer. What is shown is ${this.before === null ? "nothing" : "the last that it told"}.`;
+    const shown = this.before === null ? "nothing" : "the last that it told";
+    const text = `This ${this.before?.node.role ?? "process"} does not answer. What is shown is ${shown}.`;
     say(at("headline").lastElementChild, text);
     set(at("headline"), "data-mood", "bad");
     this.announce(text);
@@ -152,7 +179,12 @@ class App {
 /** Rates that do not jump about: half of the new, half of what was. */
 function smoothed(before, now) {
   if (now === null || before === null) return now ?? before;
-  return Object.fromEntries(Object.entries(now).map(([family, each]) => [family, each < 0.05 && before[family] < 0.1 ? 0 : (each + before[family]) / 2]));
+  return Object.fromEntries(
+    Object.entries(now).map(([family, each]) => [
+      family,
+      each < 0.05 && before[family] < 0.1 ? 0 : (each + before[family]) / 2,
+    ]),
+  );
 }
 
 new App();

@@ -12,13 +12,25 @@ export function brokersPanel(panel) {
   return (live) => {
     showTable(brokers, BROKER_COLUMNS, live.brokers, (b) => b.id, "", "No broker has registered.");
     const items = live.events.items.map((event, index) => ({ ...event, index }));
-    showTable(events, EVENT_COLUMNS, items, (e) => e.index, `${whole(live.events.processed)} so far, ${percent(live.events.idle)} idle`, "Nothing waits to be decided.");
+    showTable(
+      events,
+      EVENT_COLUMNS,
+      items,
+      (e) => e.index,
+      `${whole(live.events.processed)} so far, ${percent(live.events.idle)} idle`,
+      "Nothing waits to be decided.",
+    );
     showTable(metadata, METADATA_COLUMNS, Object.entries(live.metadata), ([name]) => name, "", "");
   };
 }
 
 const BROKER_COLUMNS = [
-  ["broker", (b) => `broker ${b.id}`, "", (b) => [b.state === "active" ? "working" : "waiting_for_room", null]],
+  [
+    "broker",
+    (b) => `broker ${b.id}`,
+    "",
+    (b) => [b.state === "active" ? "working" : "waiting_for_room", null],
+  ],
   ["is", (b) => b.state.replaceAll("_", " ")],
   ["address", (b) => b.address, "mono"],
   ["rack", (b) => b.rack ?? "–"],
@@ -26,7 +38,11 @@ const BROKER_COLUMNS = [
   ["last heartbeat", (b) => `${duration(b.last_heartbeat_ms)} ago`, "number"],
   ["leads", (b) => whole(b.leads), "number"],
   ["replicas", (b) => whole(b.replicas), "number"],
-  ["to push", (b) => (b.push_queue === 0 ? "–" : `${whole(b.push_queue)}, for ${duration(b.push_age_ms)}`), "number"],
+  [
+    "to push",
+    (b) => (b.push_queue === 0 ? "–" : `${whole(b.push_queue)}, for ${duration(b.push_age_ms)}`),
+    "number",
+  ],
   ["behind", (b) => (b.metadata_lag === 0 ? "–" : whole(b.metadata_lag)), "number"],
 ];
 const EVENT_COLUMNS = [

@@ -16,19 +16,46 @@ const BY_API = {
   consume: ["Fetch", "FetchConsumer"],
   follow: ["FetchFollower"],
   group: [
-    "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch",
-    "OffsetDelete", "DescribeGroups", "ListGroups", "DeleteGroups", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+    "FindCoordinator",
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+    "OffsetDelete",
+    "DescribeGroups",
+    "ListGroups",
+    "DeleteGroups",
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
   ],
   transaction: [
-    "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
-    "DescribeTransactions", "ListTransactions", "DescribeProducers",
+    "InitProducerId",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "EndTxn",
+    "WriteTxnMarkers",
+    "TxnOffsetCommit",
+    "DescribeTransactions",
+    "ListTransactions",
+    "DescribeProducers",
   ],
   control: [
-    "LeaderAndIsr", "UpdateMetadata", "StopReplica", "BrokerRegistration", "BrokerHeartbeat", "AlterPartition",
-    "AllocateProducerIds", "Envelope", "AssignReplicasToDirs",
+    "LeaderAndIsr",
+    "UpdateMetadata",
+    "StopReplica",
+    "BrokerRegistration",
+    "BrokerHeartbeat",
+    "AlterPartition",
+    "AllocateProducerIds",
+    "Envelope",
+    "AssignReplicasToDirs",
   ],
 };
-const FAMILY_OF = new Map(Object.entries(BY_API).flatMap(([family, apis]) => apis.map((api) => [api, family])));
+const FAMILY_OF = new Map(
+  Object.entries(BY_API).flatMap(([family, apis]) => apis.map((api) => [api, family])),
+);
 
 /** The family of an API by its name. */
 export function familyOfApi(api) {

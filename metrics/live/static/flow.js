@@ -36,10 +36,20 @@ export class Flow {
     this.dots = [];
     this.waiting = new Map(); // who waited at the last answer: family by key
     this.calm = matchMedia("(prefers-reduced-motion: reduce)");
-    const arrow = drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto" }, drawn("path", { d: "M0 0L8 4L0 8z" }));
+    const arrow = drawn(
+      "marker",
+      { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto" },
+      drawn("path", { d: "M0 0L8 4L0 8z" }),
+    );
     this.lines = drawn("g");
     this.layer = drawn("g");
-    this.svg = drawn("svg", { class: "flow", "aria-hidden": "true" }, drawn("defs", {}, arrow), this.lines, this.layer);
+    this.svg = drawn(
+      "svg",
+      { class: "flow", "aria-hidden": "true" },
+      drawn("defs", {}, arrow),
+      this.lines,
+      this.layer,
+    );
     grid.prepend(this.svg);
     for (const name of Object.keys(this.ways)) {
       this.paths[name] = drawn("path", { "marker-end": "url(#arrow)" });
@@ -65,7 +75,13 @@ export class Flow {
     const went = [...this.waiting].filter(([key]) => !waiting.has(key)).map(([, family]) => family);
     const isFirst = this.waiting.size === 0;
     this.waiting = waiting;
-    if (this.calm.matches || rates === null || document.hidden || getComputedStyle(this.svg).display === "none") return;
+    if (
+      this.calm.matches ||
+      rates === null ||
+      document.hidden ||
+      getComputedStyle(this.svg).display === "none"
+    )
+      return;
     if (!isFirst) {
       this.sendAll(came.slice(0, DOTS_A_TURN), ["in", "ask", "take", "park"]);
       this.sendAll(went.slice(0, DOTS_A_TURN), ["wake", "collect", "out"]);
@@ -77,7 +93,9 @@ export class Flow {
   }
 
   sendAll(families, ways) {
-    families.forEach((family, index) => this.send(family, ways, ((index + Math.random()) / families.length) * TURN_MS));
+    families.forEach((family, index) =>
+      this.send(family, ways, ((index + Math.random()) / families.length) * TURN_MS),
+    );
   }
 
   send(family, ways, delayMs) {
@@ -120,7 +138,9 @@ export class Flow {
 /** Requests that are parked, as far as the answer tells of them. */
 function everyoneWaiting(live) {
   const rooms = [...(live.purgatories ?? []), live.elsewhere];
-  return rooms.flatMap((room) => room.items.map((item) => item.request)).filter((request) => request !== null);
+  return rooms
+    .flatMap((room) => room.items.map((item) => item.request))
+    .filter((request) => request !== null);
 }
 
 function point(box, side, share, origin) {

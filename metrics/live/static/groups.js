@@ -5,21 +5,49 @@ import { block, showTable } from "./threads.js";
 
 /** Make the panel; returns what shows an answer in it. */
 export function groupsPanel(panel) {
-  const groups = block("Groups", "coordinated here: the leader of a partition of __consumer_offsets has its groups");
+  const groups = block(
+    "Groups",
+    "coordinated here: the leader of a partition of __consumer_offsets has its groups",
+  );
   const transactions = block("Transactions under way", "coordinated here");
-  const fetchers = block("Replica fetchers", "threads that copy from the leaders of partitions that this broker follows");
+  const fetchers = block(
+    "Replica fetchers",
+    "threads that copy from the leaders of partitions that this broker follows",
+  );
   panel.append(groups.section, transactions.section, fetchers.section);
   return (live) => {
-    const more = (listing, thing) => (listing.total > listing.items.length ? `${whole(listing.items.length)} of ${count(listing.total, thing)}` : "");
-    showTable(groups, GROUP_COLUMNS, live.groups.items, (g) => g.group_id, more(live.groups, "group"), "This broker coordinates no group.");
-    showTable(transactions, TRANSACTION_COLUMNS, live.transactions.items, (t) => t.transactional_id, more(live.transactions, "transaction"), "None.");
+    const more = (listing, thing) =>
+      listing.total > listing.items.length
+        ? `${whole(listing.items.length)} of ${count(listing.total, thing)}`
+        : "";
+    showTable(
+      groups,
+      GROUP_COLUMNS,
+      live.groups.items,
+      (g) => g.group_id,
+      more(live.groups, "group"),
+      "This broker coordinates no group.",
+    );
+    showTable(
+      transactions,
+      TRANSACTION_COLUMNS,
+      live.transactions.items,
+      (t) => t.transactional_id,
+      more(live.transactions, "transaction"),
+      "None.",
+    );
     showTable(fetchers, FETCHER_COLUMNS, live.fetchers, (f) => f.name, "", "This broker follows nobody.");
   };
 }
 
 const GROUP_COLUMNS = [
   ["group", (g) => g.group_id],
-  ["state", (g) => `${g.state} (${g.type})`, "", (g) => [g.state === "Stable" ? "working" : g.members.total > 0 ? "waiting_for_room" : "sleeping", null]],
+  [
+    "state",
+    (g) => `${g.state} (${g.type})`,
+    "",
+    (g) => [g.state === "Stable" ? "working" : g.members.total > 0 ? "waiting_for_room" : "sleeping", null],
+  ],
   ["it", (g) => g.sentence],
   ["members", (g) => membersOf(g)],
   ["assignor", (g) => g.protocol || "–"],
@@ -43,7 +71,9 @@ const FETCHER_COLUMNS = [
 ];
 
 function membersOf(group) {
-  const names = group.members.items.slice(0, 4).map((m) => (m.state === "member" || m.state === "stable" ? m.client_id : `${m.client_id} (${m.state})`));
+  const names = group.members.items
+    .slice(0, 4)
+    .map((m) => (m.state === "member" || m.state === "stable" ? m.client_id : `${m.client_id} (${m.state})`));
   if (group.members.total > names.length) names.push(`${group.members.total - names.length} more`);
   return listed(names) || "none";
 }

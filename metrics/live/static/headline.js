@@ -7,7 +7,8 @@ import { isOld } from "./picture.js";
 export function headline(live, rates) {
   const troubles = live.node.role === "broker" ? ofBroker(live) : ofController(live);
   if (troubles.length > 0) return { text: `${sentence(troubles.slice(0, 2).join("; "))}.`, mood: "warn" };
-  if (!["running", "serving"].includes(live.node.state)) return { text: `This ${live.node.role} is ${live.node.state.replaceAll("_", " ")}.`, mood: "bad" };
+  if (!["running", "serving"].includes(live.node.state))
+    return { text: `This ${live.node.role} is ${live.node.state.replaceAll("_", " ")}.`, mood: "bad" };
   const total = rates === null ? null : Object.values(rates).reduce((sum, each) => sum + each, 0);
   const pace = total === null ? "" : ` ${rate(total)} requests a second.`;
   return { text: `All is well: nobody waits longer than they mean to.${pace}`, mood: "" };
@@ -17,18 +18,27 @@ function ofBroker(live) {
   const queue = live.request_queue;
   const troubles = [];
   if (queue.blocked_processors > 0) {
-    troubles.push(`the request queue is full: ${count(queue.blocked_processors, "processor waits", "processors wait")} for room, and their clients with them`);
+    const who = count(queue.blocked_processors, "processor waits", "processors wait");
+    troubles.push(`the request queue is full: ${who} for room, and their clients with them`);
   }
   troubles.push(...behindReplicas(live));
-  const others = [...live.purgatories, live.elsewhere].flatMap((room) => room.items).filter((item) => isOld(item) && !waitsForReplica(item));
+  const others = [...live.purgatories, live.elsewhere]
+    .flatMap((room) => room.items)
+    .filter((item) => isOld(item) && !waitsForReplica(item));
   if (others.length > 0) {
     const longest = others.reduce((one, two) => (one.age_ms > two.age_ms ? one : two));
     troubles.push(`for ${duration(longest.age_ms)}, ${longest.sentence}`);
   }
-  const lacking = live.partitions.items.filter((p) => p.role === "leader" && p.isr.length < p.replica_ids.length);
+  const lacking = live.partitions.items.filter(
+    (p) => p.role === "leader" && p.isr.length < p.replica_ids.length,
+  );
   if (lacking.length > 0) {
-    const out = [...new Set(lacking.flatMap((p) => p.replica_ids.filter((id) => !p.isr.includes(id))))].sort();
-    troubles.push(`${count(lacking.length, "partition is", "partitions are")} under-replicated: ${listed(out.map((id) => `replica ${id}`))} ${out.length === 1 ? "is" : "are"} out of sync`);
+    const out = [
+      ...new Set(lacking.flatMap((p) => p.replica_ids.filter((id) => !p.isr.includes(id)))),
+    ].sort();
+    const those = count(lacking.length, "partition is", "partitions are");
+    const who = listed(out.map((id) => `replica ${id}`));
+    troubles.push(`${those} under-replicated: ${who} ${out.length === 1 ? "is" : "are"} out of sync`);
   }
   return troubles;
 }
@@ -48,15 +58,21 @@ function behindReplicas(live) {
     }
   }
   return [...waiting].map(([replica, { items, last_fetch_ms }]) => {
-    const since = last_fetch_ms < 0 ? "which has not fetched yet" : `which last fetched ${duration(last_fetch_ms)} ago`;
-    const [one, many] = [...items].every((item) => item.operation === "produce") ? ["produce waits", "produces wait"] : ["append waits", "appends wait"];
+    const since =
+      last_fetch_ms < 0 ? "which has not fetched yet" : `which last fetched ${duration(last_fetch_ms)} ago`;
+    const [one, many] = [...items].every((item) => item.operation === "produce")
+      ? ["produce waits", "produces wait"]
+      : ["append waits", "appends wait"];
     return `${count(items.size, one, many)} for replica ${replica}, ${since}`;
   });
 }
 
 function ofController(live) {
-  const troubles = live.brokers.filter((b) => b.state === "fenced").map((b) => `broker ${b.id} is fenced: its last heartbeat came ${duration(b.last_heartbeat_ms)} ago`);
-  if (live.metadata.offline > 0) troubles.unshift(`${count(live.metadata.offline, "partition has", "partitions have")} no leader`);
+  const troubles = live.brokers
+    .filter((b) => b.state === "fenced")
+    .map((b) => `broker ${b.id} is fenced: its last heartbeat came ${duration(b.last_heartbeat_ms)} ago`);
+  if (live.metadata.offline > 0)
+    troubles.unshift(`${count(live.metadata.offline, "partition has", "partitions have")} no leader`);
   return troubles;
 }
 

@@ -7,16 +7,42 @@ const WINDOW_MIN = 40; // records that a lane shows at least
 
 /** Make the panel; `asked` is called when another topic is asked for. Returns what shows an answer, and the topic. */
 export function partitionsPanel(panel, asked) {
-  const input = element("input", { type: "search", list: "topics", autocomplete: "off", placeholder: "all topics" });
+  const input = element("input", {
+    type: "search",
+    list: "topics",
+    autocomplete: "off",
+    placeholder: "all topics",
+  });
   const topics = element("datalist", { id: "topics" });
   const note = element("span", { class: "soft" });
-  const key = element("p", { class: "key" },
-    keyItem("leader's log", "--family-produce"), keyItem("follower's log", "--family-consume"), keyItem("behind", "--warn"),
-    element("span", {}, element("i", { class: "line" }), "high watermark: all before it is on every in-sync replica"));
+  const key = element(
+    "p",
+    { class: "key" },
+    keyItem("leader's log", "--family-produce"),
+    keyItem("follower's log", "--family-consume"),
+    keyItem("behind", "--warn"),
+    element(
+      "span",
+      {},
+      element("i", { class: "line" }),
+      "high watermark: all before it is on every in-sync replica",
+    ),
+  );
   style(key.lastElementChild.firstElementChild, "--colour", "var(--ink)");
   const list = element("ul", { class: "partitions" });
   const internal = element("input", { type: "checkbox" });
-  panel.append(element("div", { class: "bar" }, element("label", {}, "Topic", input), element("label", {}, internal, "internal topics"), topics, note, key), list);
+  panel.append(
+    element(
+      "div",
+      { class: "bar" },
+      element("label", {}, "Topic", input),
+      element("label", {}, internal, "internal topics"),
+      topics,
+      note,
+      key,
+    ),
+    list,
+  );
   let timer = null;
   input.addEventListener("input", () => {
     clearTimeout(timer);
@@ -26,9 +52,18 @@ export function partitionsPanel(panel, asked) {
   const seen = new Set();
   const show = (live) => {
     const { total } = live.partitions;
-    const isTold = (p) => internal.checked || input.value !== "" || !p.topic.startsWith("__") || p.isr.length < p.replica_ids.length;
+    const isTold = (p) =>
+      internal.checked ||
+      input.value !== "" ||
+      !p.topic.startsWith("__") ||
+      p.isr.length < p.replica_ids.length;
     const items = live.partitions.items.filter(isTold);
-    say(note, total > items.length ? `${whole(items.length)} of ${count(total, "partition")}` : count(total, "partition"));
+    say(
+      note,
+      total > items.length
+        ? `${whole(items.length)} of ${count(total, "partition")}`
+        : count(total, "partition"),
+    );
     for (const item of live.partitions.items) {
       if (seen.size < 500 && !seen.has(item.topic)) {
         seen.add(item.topic);
@@ -47,15 +82,33 @@ function keyItem(name, colour) {
 }
 
 function makePartition(item) {
-  const header = element("header", {}, element("h3", {}, `${item.topic}-${item.partition}`), element("span", { class: "soft" }));
-  return element("li", { class: "partition" }, header, element("p", { class: "facts" }), element("ul", { class: "lanes" }));
+  const header = element(
+    "header",
+    {},
+    element("h3", {}, `${item.topic}-${item.partition}`),
+    element("span", { class: "soft" }),
+  );
+  return element(
+    "li",
+    { class: "partition" },
+    header,
+    element("p", { class: "facts" }),
+    element("ul", { class: "lanes" }),
+  );
 }
 
 function showPartition(child, item) {
   const [header, facts, lanes] = child.children;
   const missing = item.replica_ids.length - item.isr.length;
   set(child, "data-mood", missing > 0 ? "warn" : null);
-  say(header.lastElementChild, item.role === "leader" ? `leads in epoch ${item.leader_epoch}` : item.leader < 0 ? "has no leader" : `follows ${item.leader}, epoch ${item.leader_epoch}`);
+  say(
+    header.lastElementChild,
+    item.role === "leader"
+      ? `leads in epoch ${item.leader_epoch}`
+      : item.leader < 0
+        ? "has no leader"
+        : `follows ${item.leader}, epoch ${item.leader_epoch}`,
+  );
   const told = [
     ["LEO", whole(item.log_end_offset)],
     ["HW", whole(item.high_watermark)],
@@ -63,15 +116,38 @@ function showPartition(child, item) {
     ["ISR", item.isr.join(", ") || "–"],
     ["size", bytes(item.size_bytes)],
   ];
-  sync(facts, told, ([name]) => name, ([name]) => element("span", {}, `${name} `, element("b")), (fact, [, value]) => say(fact.lastElementChild, value));
+  sync(
+    facts,
+    told,
+    ([name]) => name,
+    ([name]) => element("span", {}, `${name} `, element("b")),
+    (fact, [, value]) => say(fact.lastElementChild, value),
+  );
   sync(lanes, lanesOf(item), (lane) => lane.broker, makeLane, showLane);
 }
 
 /** What each lane shows: the same part of the log for all replicas, the last records before the leader's end. */
 function lanesOf(item) {
   const end = item.log_end_offset;
-  const replicas = item.role === "leader" ? item.replicas : [{ broker: "here", log_start_offset: item.log_start_offset, log_end_offset: end, lag: item.fetch_lag ?? 0, is_in_sync: true, is_alive: true, last_fetch_ms: -1 }];
-  const lowest = Math.min(end, item.high_watermark, ...replicas.map((r) => (r.log_end_offset < 0 ? end : r.log_end_offset)));
+  const replicas =
+    item.role === "leader"
+      ? item.replicas
+      : [
+          {
+            broker: "here",
+            log_start_offset: item.log_start_offset,
+            log_end_offset: end,
+            lag: item.fetch_lag ?? 0,
+            is_in_sync: true,
+            is_alive: true,
+            last_fetch_ms: -1,
+          },
+        ];
+  const lowest = Math.min(
+    end,
+    item.high_watermark,
+    ...replicas.map((r) => (r.log_end_offset < 0 ? end : r.log_end_offset)),
+  );
   const window = niceWindow(Math.max(WINDOW_MIN, (end - lowest) * 1.25));
   return replicas.map((replica) => ({ ...replica, end, window, high_watermark: item.high_watermark }));
 }
@@ -83,8 +159,20 @@ function niceWindow(least) {
 }
 
 function makeLane() {
-  const lane = element("div", { class: "lane", "aria-hidden": "true" }, element("i", { class: "have" }), element("i", { class: "grid" }), element("i", { class: "mark" }));
-  return element("li", {}, element("span", { class: "name" }, element("span"), element("em")), lane, element("span", { class: "end" }));
+  const lane = element(
+    "div",
+    { class: "lane", "aria-hidden": "true" },
+    element("i", { class: "have" }),
+    element("i", { class: "grid" }),
+    element("i", { class: "mark" }),
+  );
+  return element(
+    "li",
+    {},
+    element("span", { class: "name" }, element("span"), element("em")),
+    lane,
+    element("span", { class: "end" }),
+  );
 }
 
 function showLane(child, replica) {

@@ -43,7 +43,12 @@ export class Picture {
       const figure = element("span", { class: "figure" });
       const heading = element("h2", {}, element("a", { href: panel }, title));
       const body = element("div", { class: "body" });
-      const article = element("article", { class: "room", "data-room": name }, element("header", {}, heading, figure), body);
+      const article = element(
+        "article",
+        { class: "room", "data-room": name },
+        element("header", {}, heading, figure),
+        body,
+      );
       this.rooms[name] = { article, figure, body };
       grid.append(article);
     }
@@ -68,15 +73,33 @@ export class Picture {
     const connections = live.acceptors.reduce((sum, acceptor) => sum + acceptor.connections, 0);
     say(figure, count(connections, "connection"));
     const [listeners, legend] = parts(body, ["ul", "threads"], ["ul", "legend"]);
-    sync(listeners, live.acceptors, (a) => a.listener, makeThread, (child, acceptor) => {
-      showThread(child, "sleeping", `:${acceptor.port}`, acceptor.listener, null);
-      set(child, "title", `${acceptor.listener} accepts on port ${acceptor.port} and hands connections to the processors`);
-    });
-    const told = Object.entries(FAMILIES).filter(([family]) => rates !== null && (rates[family] > 0 || SHOWN[live.node.role].includes(family)));
-    sync(legend, told, ([family]) => family, makeLegend, (child, [family, name]) => {
-      say(child.children[1], name);
-      say(child.children[2], `${rate(rates[family])} /s`);
-    });
+    sync(
+      listeners,
+      live.acceptors,
+      (a) => a.listener,
+      makeThread,
+      (child, acceptor) => {
+        showThread(child, "sleeping", `:${acceptor.port}`, acceptor.listener, null);
+        set(
+          child,
+          "title",
+          `${acceptor.listener} accepts on port ${acceptor.port} and hands connections to the processors`,
+        );
+      },
+    );
+    const told = Object.entries(FAMILIES).filter(
+      ([family]) => rates !== null && (rates[family] > 0 || SHOWN[live.node.role].includes(family)),
+    );
+    sync(
+      legend,
+      told,
+      ([family]) => family,
+      makeLegend,
+      (child, [family, name]) => {
+        say(child.children[1], name);
+        say(child.children[2], `${rate(rates[family])} /s`);
+      },
+    );
   }
 
   showProcessors(live) {
@@ -86,11 +109,23 @@ export class Picture {
     set(article, "data-mood", blocked ? "warn" : null);
     const idle = live.processors.reduce((sum, processor) => sum + processor.idle, 0) / live.processors.length;
     say(figure, `${percent(idle)} idle`);
-    sync(list, live.processors, (p) => p.id, makeThread, (child, processor) => {
-      const asleep = `${count(processor.connections, "connection")}, ${whole(processor.muted)} busy`;
-      showThread(child, processor.state, processor.id, processor.state === "sleeping" ? asleep : processor.doing, null);
-      set(child, "title", `processor ${processor.id} of ${processor.listener} ${processor.doing}`);
-    });
+    sync(
+      list,
+      live.processors,
+      (p) => p.id,
+      makeThread,
+      (child, processor) => {
+        const asleep = `${count(processor.connections, "connection")}, ${whole(processor.muted)} busy`;
+        showThread(
+          child,
+          processor.state,
+          processor.id,
+          processor.state === "sleeping" ? asleep : processor.doing,
+          null,
+        );
+        set(child, "title", `processor ${processor.id} of ${processor.listener} ${processor.doing}`);
+      },
+    );
   }
 
   showQueue(live) {
@@ -104,7 +139,11 @@ export class Picture {
     set(fill, "data-mood", mood);
     style(fill, "--share", `${Math.min(100, share * 100)}%`);
     say(figure, `${whole(queue.total)} of ${whole(queue.capacity)}`);
-    showChips(chips, queue.items.map((request) => ({ request })), queue.total);
+    showChips(
+      chips,
+      queue.items.map((request) => ({ request })),
+      queue.total,
+    );
   }
 
   showHandlers(live) {
@@ -112,30 +151,49 @@ export class Picture {
     const [list, more] = parts(body, ["ul", "threads"], ["p", "soft"]);
     say(figure, `${percent(live.handlers.idle)} idle`);
     const shown = live.handlers.items.slice(0, 16);
-    sync(list, shown, (h) => h.id, makeThread, (child, handler) => {
-      const request = handler.request;
-      const what = request === null ? `idle ${duration(handler.since_ms)}` : `${request.api ?? "?"} · ${request.client_id ?? "no name"}`;
-      showThread(child, handler.state, handler.id, what, request === null ? null : familyOf(request));
-      set(child, "title", `handler ${handler.id} ${handler.doing}, for ${duration(handler.since_ms)}`);
-    });
+    sync(
+      list,
+      shown,
+      (h) => h.id,
+      makeThread,
+      (child, handler) => {
+        const request = handler.request;
+        const what =
+          request === null
+            ? `idle ${duration(handler.since_ms)}`
+            : `${request.api ?? "?"} · ${request.client_id ?? "no name"}`;
+        showThread(child, handler.state, handler.id, what, request === null ? null : familyOf(request));
+        set(child, "title", `handler ${handler.id} ${handler.doing}, for ${duration(handler.since_ms)}`);
+      },
+    );
     say(more, live.handlers.total > shown.length ? `and ${live.handlers.total - shown.length} more` : "");
   }
 
   showPurgatories(live) {
     const { article, body, figure } = this.rooms.purgatories;
     const [list] = parts(body, ["ul", "waits"]);
-    const rooms = live.purgatories.map((room) => ({ name: room.name, total: room.delayed, items: room.items }));
+    const rooms = live.purgatories.map((room) => ({
+      name: room.name,
+      total: room.delayed,
+      items: room.items,
+    }));
     rooms.push({ name: "elsewhere", total: live.elsewhere.total, items: live.elsewhere.items });
     const old = rooms.flatMap((room) => room.items).filter(isOld).length;
     set(article, "data-mood", old > 0 ? "warn" : null);
     say(figure, `${whole(rooms.reduce((sum, room) => sum + room.total, 0))} wait`);
-    sync(list, rooms, (room) => room.name, makeRoom, (child, room) => {
-      child.lastElementChild.hidden = room.total === 0;
-      const [name, total] = child.firstElementChild.children;
-      say(name, ROOM_NAMES[room.name] ?? room.name);
-      say(total, whole(room.total));
-      showChips(child.lastElementChild, room.items, room.total, 24);
-    });
+    sync(
+      list,
+      rooms,
+      (room) => room.name,
+      makeRoom,
+      (child, room) => {
+        child.lastElementChild.hidden = room.total === 0;
+        const [name, total] = child.firstElementChild.children;
+        say(name, ROOM_NAMES[room.name] ?? room.name);
+        say(total, whole(room.total));
+        showChips(child.lastElementChild, room.items, room.total, 24);
+      },
+    );
   }
 
   showResponses(live) {
@@ -143,11 +201,19 @@ export class Picture {
     const [list] = parts(body, ["ul", "threads"]);
     const waiting = (p) => p.response_queue.total + p.sending.total;
     say(figure, `${whole(live.processors.reduce((sum, p) => sum + waiting(p), 0))} on their way out`);
-    sync(list, live.processors, (p) => p.id, makeResponses, (child, processor) => {
-      say(child.firstElementChild, `processor ${processor.id}`);
-      const requests = [...processor.response_queue.items, ...processor.sending.items].map((request) => ({ request }));
-      showChips(child.lastElementChild, requests, waiting(processor), 12);
-    });
+    sync(
+      list,
+      live.processors,
+      (p) => p.id,
+      makeResponses,
+      (child, processor) => {
+        say(child.firstElementChild, `processor ${processor.id}`);
+        const requests = [...processor.response_queue.items, ...processor.sending.items].map((request) => ({
+          request,
+        }));
+        showChips(child.lastElementChild, requests, waiting(processor), 12);
+      },
+    );
   }
 
   showController(live) {
@@ -156,22 +222,43 @@ export class Picture {
     if (!fill.firstChild) fill.append(element("i"));
     style(fill, "--share", `${(1 - live.events.idle) * 100}%`);
     say(figure, `${percent(live.events.idle)} idle`);
-    showChips(chips, live.events.items.map((event, index) => ({ key: index, family: "control", ...event })), live.events.total);
+    showChips(
+      chips,
+      live.events.items.map((event, index) => ({ key: index, family: "control", ...event })),
+      live.events.total,
+    );
     const waiting = live.events.total > 0 ? `; ${whole(live.events.total)} wait` : "";
-    say(doing, (live.events.deciding === null ? "sleeps until something happens" : `decides ${live.events.deciding}`) + waiting);
+    say(
+      doing,
+      (live.events.deciding === null ? "sleeps until something happens" : `decides ${live.events.deciding}`) +
+        waiting,
+    );
     const senders = this.rooms.senders;
     const [list] = parts(senders.body, ["ul", "threads"]);
     say(senders.figure, `${whole(live.brokers.reduce((sum, broker) => sum + broker.push_queue, 0))} to push`);
-    sync(list, live.brokers, (b) => b.id, makeThread, (child, broker) => {
-      const state = broker.push_queue > 0 ? (broker.push_failures > 0 ? "waiting_for_room" : "busy") : "sleeping";
-      const what = broker.push_queue > 0 ? `${broker.push_queue} to push` : broker.state.replaceAll("_", " ");
-      showThread(child, state, `to ${broker.id}`, what, "control");
-    });
+    sync(
+      list,
+      live.brokers,
+      (b) => b.id,
+      makeThread,
+      (child, broker) => {
+        const state =
+          broker.push_queue > 0 ? (broker.push_failures > 0 ? "waiting_for_room" : "busy") : "sleeping";
+        const what =
+          broker.push_queue > 0 ? `${broker.push_queue} to push` : broker.state.replaceAll("_", " ");
+        showThread(child, state, `to ${broker.id}`, what, "control");
+      },
+    );
   }
 }
 
-const SHOWN = { broker: ["produce", "consume", "follow"], controller: ["control"] }; // in the legend also while there are none
-const ROOM_NAMES = { elsewhere: "With a coordinator", topic: "Topics (controller)", DeleteRecords: "Delete records" };
+// In the legend also while there are none.
+const SHOWN = { broker: ["produce", "consume", "follow"], controller: ["control"] };
+const ROOM_NAMES = {
+  elsewhere: "With a coordinator",
+  topic: "Topics (controller)",
+  DeleteRecords: "Delete records",
+};
 
 /** The parts of a room's body, made once. */
 function parts(body, ...wanted) {
@@ -182,7 +269,13 @@ function parts(body, ...wanted) {
 }
 
 function makeThread() {
-  return element("li", { class: "thread" }, element("i", { class: "lamp", "aria-hidden": "true" }), element("b"), element("span"));
+  return element(
+    "li",
+    { class: "thread" },
+    element("i", { class: "lamp", "aria-hidden": "true" }),
+    element("b"),
+    element("span"),
+  );
 }
 
 function showThread(child, state, name, what, family) {
@@ -193,15 +286,31 @@ function showThread(child, state, name, what, family) {
 }
 
 function makeLegend([family]) {
-  return element("li", { "data-family": family }, element("i", { class: "dot", "aria-hidden": "true" }), element("span"), element("span", { class: "number" }));
+  return element(
+    "li",
+    { "data-family": family },
+    element("i", { class: "dot", "aria-hidden": "true" }),
+    element("span"),
+    element("span", { class: "number" }),
+  );
 }
 
 function makeRoom() {
-  return element("li", {}, element("div", { class: "line" }, element("b"), element("span", { class: "soft" })), element("div", { class: "chips", "aria-hidden": "true" }));
+  return element(
+    "li",
+    {},
+    element("div", { class: "line" }, element("b"), element("span", { class: "soft" })),
+    element("div", { class: "chips", "aria-hidden": "true" }),
+  );
 }
 
 function makeResponses() {
-  return element("li", {}, element("span", { class: "soft" }), element("div", { class: "chips", "aria-hidden": "true" }));
+  return element(
+    "li",
+    {},
+    element("span", { class: "soft" }),
+    element("div", { class: "chips", "aria-hidden": "true" }),
+  );
 }
 
 /** One chip for each request, at most so many; the rest is a number. */

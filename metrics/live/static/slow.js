@@ -18,7 +18,18 @@ const SHOWN = 18;
 export function slowPanel(panel) {
   const list = element("ul", { class: "slow" });
   const none = element("p", { class: "none" }, "No request was seen yet.");
-  const listBlock = element("section", { class: "block" }, element("h2", {}, "The slowest requests"), element("p", { class: "soft" }, "of the last five minutes, without the time that a fetch or a member waits on purpose"), none, list);
+  const listBlock = element(
+    "section",
+    { class: "block" },
+    element("h2", {}, "The slowest requests"),
+    element(
+      "p",
+      { class: "soft" },
+      "of the last five minutes, without the time that a fetch or a member waits on purpose",
+    ),
+    none,
+    list,
+  );
   const timeline = timelineBlock();
   panel.append(element("div", { class: "columns" }, listBlock, timeline.section));
   let chosen = null; // the request that is shown; it stays when it is no longer among the slowest
@@ -29,9 +40,19 @@ export function slowPanel(panel) {
   };
   const show = () => {
     none.hidden = last.length > 0;
-    sync(list, last, keyOf, (request) => makeChoice(request, choose), (child, request) => {
-      set(child.firstElementChild, "aria-pressed", String(chosen !== null && keyOf(request) === keyOf(chosen)));
-    });
+    sync(
+      list,
+      last,
+      keyOf,
+      (request) => makeChoice(request, choose),
+      (child, request) => {
+        set(
+          child.firstElementChild,
+          "aria-pressed",
+          String(chosen !== null && keyOf(request) === keyOf(chosen)),
+        );
+      },
+    );
     timeline.show(chosen);
   };
   return (live) => {
@@ -44,10 +65,22 @@ export function slowPanel(panel) {
 
 function makeChoice(request, choose) {
   const dot = element("i", { class: "dot", "data-family": familyOfApi(request.api), "aria-hidden": "true" });
-  const name = element("span", {}, `${request.api} `, element("span", { class: "soft" }, request.client_id ?? "no name"));
+  const name = element(
+    "span",
+    {},
+    `${request.api} `,
+    element("span", { class: "soft" }, request.client_id ?? "no name"),
+  );
   const stack = makeStack();
   showStack(stack, request);
-  const button = element("button", { type: "button", "aria-pressed": "false" }, dot, name, element("span", { class: "total" }, duration(request.total_ms)), stack);
+  const button = element(
+    "button",
+    { type: "button", "aria-pressed": "false" },
+    dot,
+    name,
+    element("span", { class: "total" }, duration(request.total_ms)),
+    stack,
+  );
   button.addEventListener("click", () => choose(keyOf(request)));
   return element("li", {}, button);
 }
@@ -58,9 +91,26 @@ function timelineBlock() {
   const stack = makeStack();
   const stations = element("ol", { class: "stations" });
   for (const [station, [name, meaning]] of Object.entries(STATIONS)) {
-    stations.append(element("li", { "data-station": station }, element("i", { "aria-hidden": "true" }), element("b", {}, name), element("span", { class: "number" }), element("span", { class: "number soft" }), element("span", { class: "soft" }, meaning)));
+    stations.append(
+      element(
+        "li",
+        { "data-station": station },
+        element("i", { "aria-hidden": "true" }),
+        element("b", {}, name),
+        element("span", { class: "number" }),
+        element("span", { class: "number soft" }),
+        element("span", { class: "soft" }, meaning),
+      ),
+    );
   }
-  const section = element("section", { class: "block", "aria-label": "The six times of one request" }, title, facts, stack, stations);
+  const section = element(
+    "section",
+    { class: "block", "aria-label": "The six times of one request" },
+    title,
+    facts,
+    stack,
+    stations,
+  );
   return { section, show: (request) => showTimeline({ section, title, facts, stack, stations }, request) };
 }
 
@@ -75,7 +125,13 @@ function showTimeline({ section, title, facts, stack, stations }, request) {
     ["size", bytes(request.size_bytes)],
     ["answered", `${duration(request.age_ms)} ago`],
   ];
-  sync(facts, told, ([name]) => name, ([name]) => element("span", {}, `${name} `, element("b")), (child, [, value]) => say(child.lastElementChild, value));
+  sync(
+    facts,
+    told,
+    ([name]) => name,
+    ([name]) => element("span", {}, `${name} `, element("b")),
+    (child, [, value]) => say(child.lastElementChild, value),
+  );
   showStack(stack, request);
   for (const row of stations.children) {
     const ms = request.times_ms[row.dataset.station] ?? 0;

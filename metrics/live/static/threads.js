@@ -16,16 +16,36 @@ const REQUEST_COLUMNS = [
 export function threadsPanel(panel) {
   const queue = block("Request queue", "bounded: while it is full, processors wait, and clients with them");
   const handlers = block("Request handlers", "each takes the oldest request and carries it out");
-  const processors = block("Network processors", "each reads requests from its own connections, and writes the answers");
-  const responses = block("Response queues", "answers that no processor has taken yet, and those that a client does not read");
-  const accepting = block("Acceptors", "each takes connections in and hands them to the processors of its listener");
+  const processors = block(
+    "Network processors",
+    "each reads requests from its own connections, and writes the answers",
+  );
+  const responses = block(
+    "Response queues",
+    "answers that no processor has taken yet, and those that a client does not read",
+  );
+  const accepting = block(
+    "Acceptors",
+    "each takes connections in and hands them to the processors of its listener",
+  );
   panel.append(handlers.section, queue.section, processors.section, responses.section, accepting.section);
   return (live) => {
     const all = live.request_queue;
-    showTable(queue, REQUEST_COLUMNS, all.items, keyOf, `${whole(all.total)} of ${whole(all.capacity)} places`, "Nothing waits for a handler.");
-    showTable(handlers, HANDLER_COLUMNS, live.handlers.items, (h) => h.id, `${percent(live.handlers.idle)} idle in the last minute; ${live.handlers.sleeping} of ${live.handlers.total} asleep`, "");
+    showTable(
+      queue,
+      REQUEST_COLUMNS,
+      all.items,
+      keyOf,
+      `${whole(all.total)} of ${whole(all.capacity)} places`,
+      "Nothing waits for a handler.",
+    );
+    const { idle, items, sleeping, total } = live.handlers;
+    const about = `${percent(idle)} idle in the last minute; ${sleeping} of ${total} asleep`;
+    showTable(handlers, HANDLER_COLUMNS, items, (h) => h.id, about, "");
     showTable(processors, PROCESSOR_COLUMNS, live.processors, (p) => p.id, "", "");
-    const answered = live.processors.flatMap((p) => [...p.response_queue.items, ...p.sending.items].map((r) => ({ ...r, processor: p.id })));
+    const answered = live.processors.flatMap((p) =>
+      [...p.response_queue.items, ...p.sending.items].map((r) => ({ ...r, processor: p.id })),
+    );
     showTable(responses, RESPONSE_COLUMNS, answered, keyOf, "", "No answer waits.");
     showTable(accepting, ACCEPTOR_COLUMNS, live.acceptors, (a) => a.listener, "", "");
   };
@@ -65,21 +85,35 @@ export function block(title, meaning) {
   const note = element("p", { class: "soft" }, meaning);
   const table = element("table");
   const none = element("p", { class: "none" });
-  return { section: element("section", { class: "block" }, element("h2", {}, title), note, table, none), note, table, none, meaning };
+  return {
+    section: element("section", { class: "block" }, element("h2", {}, title), note, table, none),
+    note,
+    table,
+    none,
+    meaning,
+  };
 }
 
 /** Show rows in the table of a block; a column is [name, text of a row, class, lamp of a row]. */
 export function showTable({ note, table, none, meaning }, columns, rows, keyOfRow, about, ifNone) {
   if (!table.tHead) {
-    const cells = columns.map(([name, , kind = ""]) => element("th", { scope: "col", class: kind === "number" ? kind : "" }, name));
+    const cells = columns.map(([name, , kind = ""]) =>
+      element("th", { scope: "col", class: kind === "number" ? kind : "" }, name),
+    );
     table.append(element("thead", {}, element("tr", {}, ...cells)), element("tbody"));
   }
   table.hidden = rows.length === 0;
   say(note, about ? `${meaning}; ${about}` : meaning);
   say(none, rows.length === 0 ? ifNone : "");
-  sync(table.tBodies[0], rows, keyOfRow, () => makeRow(columns), (row, item) => {
-    columns.forEach(([, text, , lamp], index) => showCell(row.cells[index], text(item), lamp?.(item)));
-  });
+  sync(
+    table.tBodies[0],
+    rows,
+    keyOfRow,
+    () => makeRow(columns),
+    (row, item) => {
+      columns.forEach(([, text, , lamp], index) => showCell(row.cells[index], text(item), lamp?.(item)));
+    },
+  );
 }
 
 function makeRow(columns) {

@@ -9,8 +9,14 @@ const ROOMS = {
   Produce: ["Produce purgatory", "acks=all: answered when every in-sync replica has the records"],
   DeleteRecords: ["Delete records purgatory", "answered when every live replica has deleted as far"],
   topic: ["Topic purgatory", "answered when the controller has decided, and this broker has heard of it"],
-  elsewhere: ["With a coordinator", "members of groups, commits, transactions: answered by their coordinator, or by another broker"],
-  Fetch: ["Fetch purgatory", "long polls: consumers and replicas wait here for new records, which is how they are meant to wait"],
+  elsewhere: [
+    "With a coordinator",
+    "members of groups, commits, transactions: answered by their coordinator, or by another broker",
+  ],
+  Fetch: [
+    "Fetch purgatory",
+    "long polls: consumers and replicas wait here for new records, which is how they are meant to wait",
+  ],
 };
 
 /** Make the panel; returns what shows an answer in it. */
@@ -23,9 +29,17 @@ export function waitingPanel(panel) {
     rooms.push({ name: "elsewhere", ...live.elsewhere });
     const order = Object.keys(ROOMS);
     rooms.sort((one, two) => order.indexOf(one.name) - order.indexOf(two.name));
-    const [inhabited, empty] = [rooms.filter((room) => room.total > 0), rooms.filter((room) => room.total === 0)];
+    const [inhabited, empty] = [
+      rooms.filter((room) => room.total > 0),
+      rooms.filter((room) => room.total === 0),
+    ];
     sync(blocks, inhabited, (room) => room.name, makeRoom, showRoom);
-    say(nobody, empty.length > 0 ? `Nobody waits here: ${listed(empty.map((room) => ROOMS[room.name]?.[0] ?? room.name))}.` : "");
+    say(
+      nobody,
+      empty.length > 0
+        ? `Nobody waits here: ${listed(empty.map((room) => ROOMS[room.name]?.[0] ?? room.name))}.`
+        : "",
+    );
   };
 }
 
@@ -37,7 +51,14 @@ export function oldCount(live) {
 function makeRoom(room) {
   const [title, meaning] = ROOMS[room.name] ?? [room.name, ""];
   const heading = element("h2", {}, title, element("span", { class: "badge" }));
-  return element("section", { class: "block" }, heading, element("p", { class: "soft" }, meaning), element("ul", { class: "waiting" }), element("p", { class: "none" }));
+  return element(
+    "section",
+    { class: "block" },
+    heading,
+    element("p", { class: "soft" }, meaning),
+    element("ul", { class: "waiting" }),
+    element("p", { class: "none" }),
+  );
 }
 
 function showRoom(block, room) {
@@ -57,7 +78,15 @@ function waitingKey(item) {
 function makeItem(item) {
   const family = familyOf(item.request);
   const dot = element("i", { class: "dot", "data-family": family, "aria-hidden": "true" });
-  return element("li", {}, element("span", { class: "age" }), dot, element("p", { class: "sentence" }), element("span", { class: "deadline" }), element("ul", { class: "lag" }));
+  return element(
+    "li",
+    {},
+    element("span", { class: "age" }),
+    dot,
+    element("p", { class: "sentence" }),
+    element("span", { class: "deadline" }),
+    element("ul", { class: "lag" }),
+  );
 }
 
 function showItem(child, item) {
@@ -66,12 +95,20 @@ function showItem(child, item) {
   set(age, "data-mood", isOld(item) ? "warn" : null);
   say(sentence, `${item.sentence[0].toUpperCase()}${item.sentence.slice(1)}.`);
   say(deadline, item.deadline_ms === null ? "" : `times out in ${duration(item.deadline_ms)}`);
-  const replicas = item.reasons.filter((reason) => reason.kind === "replica" && reason.replica_offset >= 0).slice(0, 3);
+  const replicas = item.reasons
+    .filter((reason) => reason.kind === "replica" && reason.replica_offset >= 0)
+    .slice(0, 3);
   sync(lag, replicas, (reason) => `${reason.topic} ${reason.partition} ${reason.replica}`, makeLag, showLag);
 }
 
 function makeLag() {
-  return element("li", {}, element("span"), element("span", { class: "fill", "aria-hidden": "true" }, element("i")), element("span"));
+  return element(
+    "li",
+    {},
+    element("span"),
+    element("span", { class: "fill", "aria-hidden": "true" }, element("i")),
+    element("span"),
+  );
 }
 
 /** How far the replica has come: the bar is the last part of the log before what is waited for. */
@@ -80,5 +117,8 @@ function showLag(child, reason) {
   const window = Math.max(10, missing * 2);
   say(child.children[0], `on replica ${reason.replica}`);
   style(child.children[1], "--share", `${Math.max(0, 1 - missing / window) * 100}%`);
-  say(child.children[2], `${whole(reason.replica_offset)} of ${whole(reason.offset)}: ${count(missing, "record")} to go`);
+  say(
+    child.children[2],
+    `${whole(reason.replica_offset)} of ${whole(reason.offset)}: ${count(missing, "record")} to go`,
+  );
 }
