@@ -6,7 +6,10 @@ import { isOld } from "./picture.js";
 /** The sentence and its mood: "" (all is well), "warn" or "bad". */
 export function headline(live, rates) {
   const troubles = live.node.role === "broker" ? ofBroker(live) : ofController(live);
-  if (troubles.length > 0) return { text: `${sentence(troubles.slice(0, 2).join("; "))}.`, mood: "warn" };
+  if (troubles.length > 0) {
+    const others = troubles.length > 1 ? ` (and ${count(troubles.length - 1, "other thing")})` : "";
+    return { text: `${sentence(troubles[0])}${others}.`, mood: "warn" };
+  }
   if (!["running", "serving"].includes(live.node.state))
     return { text: `This ${live.node.role} is ${live.node.state.replaceAll("_", " ")}.`, mood: "bad" };
   const total = rates === null ? null : Object.values(rates).reduce((sum, each) => sum + each, 0);

@@ -20,7 +20,7 @@ export function partitionsPanel(panel, asked) {
     { class: "key" },
     keyItem("leader's log", "--family-produce"),
     keyItem("follower's log", "--family-consume"),
-    keyItem("behind", "--warn"),
+    keyItem("behind", "--bad"),
     element(
       "span",
       {},

@@ -187,11 +187,11 @@ export class Picture {
       (room) => room.name,
       makeRoom,
       (child, room) => {
-        child.lastElementChild.hidden = room.total === 0;
         const [name, total] = child.firstElementChild.children;
         say(name, ROOM_NAMES[room.name] ?? room.name);
         say(total, whole(room.total));
-        showChips(child.lastElementChild, room.items, room.total, 24);
+        child.lastElementChild.hidden = room.total === 0 && !BUSY_ROOMS.has(room.name);
+        showChips(child.lastElementChild, room.items, room.total, 20);
       },
     );
   }
@@ -254,6 +254,8 @@ export class Picture {
 
 // In the legend also while there are none.
 const SHOWN = { broker: ["produce", "consume", "follow"], controller: ["control"] };
+// These keep their place while they are empty, so that the picture does not jump.
+const BUSY_ROOMS = new Set(["Produce", "Fetch", "elsewhere"]);
 const ROOM_NAMES = {
   elsewhere: "With a coordinator",
   topic: "Topics (controller)",
