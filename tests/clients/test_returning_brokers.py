@@ -60,17 +60,14 @@ class Room:
 
     def read(self, name: str) -> int:
         """How many records a consumer gets."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.cluster.bootstrap, "group.id": name, "enable.partition.eof": True}
-        )
+        config = {"group.id": name, "enable.auto.commit": False, "enable.partition.eof": True}
+        consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, **config})
         consumer.assign([TopicPartition(name, 0, 0)])
         count = 0
-        while True:
-            for message in consumer.consume(COUNT, 10):
-                if message.error() is not None:
-                    consumer.close()
-                    return count
-                count += 1
+        while (message := consumer.poll(30)) is not None and message.error() is None:
+            count += 1
+        consumer.close()
+        return count
 
 
 @pytest.fixture(scope="module")
