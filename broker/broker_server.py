@@ -196,7 +196,8 @@ class BrokerServer:
         self.purgatories = self._make_purgatories()
         dynamic_config = DynamicConfig(config)
         keep_logs_configured(dynamic_config, self.log_manager)
-        self.log_cleaner = LogCleaner(config, self.log_manager, clock, fs, registry)
+        traffic = self.channel.requests.last_take_ns
+        self.log_cleaner = LogCleaner(config, self.log_manager, clock, fs, registry, traffic)
         dynamic_config.before_change(self.log_cleaner.check_change)
         dynamic_config.on_change(lambda resource: self._reconfigure(resource.type))
         self.replica_manager = ReplicaManager(

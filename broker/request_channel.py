@@ -299,6 +299,10 @@ class RequestQueue(queue.Queue[Any]):
         """Tell whether requests wait, at a glance."""
         return bool(self.queue)
 
+    def last_take_ns(self) -> int:
+        """Return when a handler last took a request: who asks twice learns whether there was one."""
+        return self._last_take_ns
+
     def sleeping_handlers(self) -> int:
         """Return how many handlers sleep."""
         return len(self._sleepers)

@@ -28,6 +28,7 @@ from barnabas.protocol.records.batch import BatchHeader, read_header, records_pa
 from barnabas.protocol.records.compression import Buffer
 from broker.storage.cleaner_batches import Round, clean_control_batch, clean_data_batch
 from broker.storage.cleaner_transactions import CleanedTransactions
+from broker.storage.courtesy import Courtesy, no_traffic
 from broker.storage.log import Log
 from broker.storage.names import CLEANED_SUFFIX, segment_file
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX
@@ -42,7 +43,7 @@ log = logging.getLogger("barnabas.storage.cleaner")
 BUFFER_MIN = 64 * 1024
 MS_PER_S = 1000
 
-Check = Callable[[int], None]
+Check = Callable[[float], None]
 """Called between pieces of work with the milliseconds that the throttle asks to wait; raises to end the round."""
 
 
@@ -94,13 +95,20 @@ class Cleaner:
     """Cleans logs, one at a time."""
 
     def __init__(
-        self, fs: FileSystem, clock: Clock, offset_map: OffsetMap, buffer_bytes: int, throttler: Throttler
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        offset_map: OffsetMap,
+        buffer_bytes: int,
+        throttler: Throttler,
+        courtesy: Courtesy | None = None,
     ) -> None:
         self._fs = fs
         self._clock = clock
         self._map = offset_map
         self._buffer_bytes = max(buffer_bytes, BUFFER_MIN)
         self._throttler = throttler
+        self._courtesy = courtesy or Courtesy(no_traffic, clock)
 
     def clean(self, work: LogToClean, check: Check) -> tuple[int, CleanerStats]:
         """Run a round; returns the offset up to which the log is clean now, and what was done.
@@ -109,7 +117,9 @@ class Cleaner:
         that cannot be cleaned.
         """
         stats = CleanerStats(began_ms=self._clock.monotonic_ms())
-        run = _Run(self._fs, self._clock, self._map, self._buffer_bytes, self._throttler, work, check, stats)
+        run = _Run(
+            self._fs, self._clock, self._map, self._buffer_bytes, self._throttler, self._courtesy, work, check, stats
+        )
         try:
             return run.run()
         except (MalformedMessageError, OSError) as error:
@@ -130,6 +140,7 @@ class _Run:
         offset_map: OffsetMap,
         buffer_bytes: int,
         throttler: Throttler,
+        courtesy: Courtesy,
         work: LogToClean,
         check: Check,
         stats: CleanerStats,
@@ -139,6 +150,7 @@ class _Run:
         self._map = offset_map
         self._buffer_bytes = buffer_bytes
         self._throttler = throttler
+        self._courtesy = courtesy
         self._log = work.log
         self._config = work.log.config
         self._truncations = work.log.truncation_count
@@ -180,6 +192,10 @@ class _Run:
 
     def _work(self, count: int) -> None:
         """Note bytes read or written; every buffer's worth asks whether to go on, and how fast."""
+        pause_ms = self._courtesy.pause_ms()
+        if pause_ms:
+            self._ask(pause_ms)
+            self._courtesy.begin()
         self._unpaid_bytes += count
         if self._unpaid_bytes >= self._buffer_bytes:
             wait_ms = self._throttler.wait_ms(self._unpaid_bytes)
@@ -195,7 +211,7 @@ class _Run:
             or self._log.directory != self._directory
         )
 
-    def _ask(self, wait_ms: int = 0) -> None:
+    def _ask(self, wait_ms: float = 0) -> None:
         if self.is_stale():
             raise CleaningAbortedError(f"{self._log.topic_partition} was truncated, moved or closed")
         self._check(wait_ms)

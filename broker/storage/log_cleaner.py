@@ -6,7 +6,8 @@ Rules
    the thread. What ends it is a bug of ours, which is logged and counted (DeadThreadCount).
 3. Settings are read at the beginning of each round. A change of one at run time ends the threads, which give up what
    they are at, and starts as many as there are to be (`reconfigure`), as in Kafka: a thread that died is back then.
-4. All threads together hold to log.cleaner.io.max.bytes.per.second and log.cleaner.dedupe.buffer.size.
+4. A broker that is busy is cleaned slowly (`courtesy.py`).
+5. All threads together hold to log.cleaner.io.max.bytes.per.second and log.cleaner.dedupe.buffer.size.
 
 Retention of compacted logs is the log manager's, as that of all others: the swap of a compacted segment notices what
 was deleted meanwhile.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,6 +30,7 @@ from barnabas.common.threads import ServiceThread
 from barnabas.config.errors import ConfigError
 from broker.storage.cleaner import Check, Cleaner, CleanerStats, CleaningAbortedError, LogToClean
 from broker.storage.cleaner_manager import LogCleanerManager
+from broker.storage.courtesy import Courtesy, no_traffic
 from broker.storage.log_manager import LogManager
 from broker.storage.offset_map import OffsetMap
 from broker.storage.throttler import Throttler
@@ -51,12 +54,21 @@ MIB = 1024 * 1024
 class LogCleaner:
     """All cleaner threads of a broker. `config` is the broker's, its values change under us."""
 
-    def __init__(self, config: Any, logs: LogManager, clock: Clock, fs: FileSystem, registry: Registry) -> None:
+    def __init__(
+        self,
+        config: Any,
+        logs: LogManager,
+        clock: Clock,
+        fs: FileSystem,
+        registry: Registry,
+        traffic: Callable[[], int] = no_traffic,
+    ) -> None:
         directories = [directory.path for directory in logs.directories]
         self.manager = LogCleanerManager(fs, directories, logs.all_logs, clock)
         self._config = config
         self._clock = clock
         self._fs = fs
+        self._traffic = traffic
         self._throttler = Throttler(config.log_cleaner_io_max_bytes_per_second, clock)
         self._settings: list[object] = []  # those that the threads began with; owner: whoever starts them
         self._threads: list[CleanerThread] = []  # replaced whole by the thread that starts, reconfigures, stops
@@ -116,9 +128,9 @@ class LogCleaner:
             int(config.log_cleaner_dedupe_buffer_size) // threads, float(config.log_cleaner_io_buffer_load_factor)
         )
         # Half for reading, half for writing.
-        return Cleaner(
-            self._fs, self._clock, offset_map, int(config.log_cleaner_io_buffer_size) // threads // 2, self._throttler
-        )
+        buffer_bytes = int(config.log_cleaner_io_buffer_size) // threads // 2
+        courtesy = Courtesy(self._traffic, self._clock)
+        return Cleaner(self._fs, self._clock, offset_map, buffer_bytes, self._throttler, courtesy)
 
     def clean_filthiest(self, check: Check) -> CleanerStats | None:
         """Clean one log; None if none was to be cleaned, or it could not be. Raises CleaningAbortedError to stop."""
@@ -226,7 +238,7 @@ class CleanerThread:
             self.is_dead = True
             log.exception("a cleaner thread died")
 
-    def _check(self, wait_ms: int) -> None:
+    def _check(self, wait_ms: float) -> None:
         if self._stopping.wait(wait_ms / MS_PER_S) if wait_ms else self._stopping.is_set():
             raise CleaningAbortedError("the cleaner stops")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import FileSystem, OsFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.config.errors import ConfigError
+from broker.storage.courtesy import no_traffic
 from broker.storage.log import Log
 from broker.storage.log_cleaner import LogCleaner
 from broker.storage.log_manager import LogManager
@@ -56,7 +58,13 @@ class Room:
     """Logs of one topic, and a cleaner."""
 
     def __init__(
-        self, fs: FileSystem | None = None, directory: str = "/a", *, real_time: bool = False, **settings: object
+        self,
+        fs: FileSystem | None = None,
+        directory: str = "/a",
+        *,
+        real_time: bool = False,
+        traffic: Callable[[], int] = no_traffic,
+        **settings: object,
     ) -> None:
         self.settings = BrokerSettings(**settings)
         self.bench = Bench(fs, directory)
@@ -69,7 +77,7 @@ class Room:
             self.logs.identify("cluster-a")
         self.logs.load_logs()
         self.registry = Registry(clock)
-        self.cleaner = LogCleaner(self.settings, self.logs, clock, fs, self.registry)
+        self.cleaner = LogCleaner(self.settings, self.logs, clock, fs, self.registry, traffic)
 
     def log(self, partition: int = 0, config: Settings = COMPACTED) -> Log:
         return self.logs.get_or_create_log(TopicPartition("flights", partition), TOPIC_ID, config, True)
