@@ -22,6 +22,7 @@ from barnabas.cli.running import announced, running_directories
 from barnabas.cluster import ClusterError, LocalCluster
 
 CHECK_S = 0.5
+CLEAN_CHECKS = 2  # in a row: a repair has to hold
 EXIT_FAILED = 1
 EXIT_UNREPAIRED = 1
 FAULTS_ENABLE = "barnabas.faults.enable"
@@ -124,8 +125,10 @@ class Stage(Ephemeral):
             chosen.stage(scene)
             scene.note(staged=True)
             click.echo("\n".join(chosen.briefing(scene.facts)))
+            clean = 0
             while not self._over.wait(CHECK_S):
-                if not _problems(scene):
+                clean = 0 if _problems(scene) else clean + 1
+                if clean == CLEAN_CHECKS:
                     click.echo(f"Repaired: {self._name} is over.")
                     self._code = 0
                     return

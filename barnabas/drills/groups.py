@@ -15,6 +15,7 @@ BILLING = "billing"
 
 CANARY = "billing-canary"
 READERS = 2
+LOOKS = 10  # in some of them at least it rebalances
 
 
 def start_a_storm(scene: Scene) -> None:
@@ -29,7 +30,7 @@ def start_a_storm(scene: Scene) -> None:
 
 def does_it_storm(scene: Scene) -> Sequence[str]:
     """Whether the group has another generation, or is not stable, within some samples."""
-    seen = [scene.group(BILLING) for _ in range(8) if scene.samples()]
+    seen = scene.samples(lambda: scene.group(BILLING), LOOKS)
     generations = {group["generation"] for group in seen if group is not None}
     states = {group["state"] if group is not None else "nowhere" for group in seen}
     if states != {"Stable"} or len(generations) > 1:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.cli.inside.pages import find_pages, read_pages
 from barnabas.cli.supervisor import ask
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.faults import Faults
     from barnabas.testing.reading import Reader
 
+T = TypeVar("T")
 FACTS: Final = "drill.json"
 APPLICATIONS: Final = "applications"
 STAGE_TIMEOUT_S: Final = 60.0
@@ -76,12 +77,12 @@ class Scene:
         except KeyError:
             raise ClusterError(f"broker {broker_id} does not answer") from None
 
-    def samples(self, broker_id: int = 0) -> list[dict[str, Any]]:
-        """What a broker tells, several times in short order."""
+    def samples(self, look: Callable[[], T], count: int = SAMPLES) -> list[T]:
+        """What one sees, several times in short order: what comes and goes is not taken for what is gone."""
         pause = threading.Event()
         found = []
-        for _ in range(SAMPLES):
-            found.append(self.broker(broker_id))
+        for _ in range(count):
+            found.append(look())
             pause.wait(SAMPLE_S)
         return found
 

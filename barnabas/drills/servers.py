@@ -171,6 +171,7 @@ def kill_the_controller(scene: Scene) -> None:
     scene.await_that("topics are created", lambda: _tenants(scene) >= 2)
     scene.act("kill", CONTROLLER)
     scene.note(tenants=_tenants(scene))
+    scene.await_that("somebody waits for the controller", lambda: _waits(scene))
 
 
 def _tenants(scene: Scene) -> int:
@@ -182,6 +183,12 @@ def _tenants(scene: Scene) -> int:
             if partition["topic"].startswith(TENANT)
         }
     )
+
+
+def _waits(scene: Scene) -> bool:
+    """Whether a request waits in a purgatory for what the controller decides."""
+    (live,) = scene.brokers(section="purgatories").values()
+    return any(purgatory["name"] == "topic" and purgatory["delayed"] for purgatory in live["purgatories"])
 
 
 def is_the_controller_gone(scene: Scene) -> Sequence[str]:
@@ -202,7 +209,7 @@ CONTROLLER_GONE = Drill(
         "Those who are customers notice nothing: records are written and read as ever."
     ),
     panels=(Panel("Cluster", "Active controller"), Panel("Cluster", "Processes")),
-    live="requests parked elsewhere: CreateTopics, forwarded, wait for the controller's answer",
+    live="purgatory topic: a CreateTopics waits for the controller's answer",
     explain=("barnabas explain request --client sign-up",),
     stage=kill_the_controller,
     problems=is_the_controller_gone,
