@@ -5,7 +5,7 @@ Format of the stream (Kafka protocol guide, "Requests"): frames of
     offset 4   size bytes: request header and body
 
 States, and who moves them (all on the processor's thread)
-    open ------- frame complete: mute() -----------------> in progress
+    open ------- frame complete, queued -----------------> in progress
     in progress - answer sent, or none to send: unmute() -> open, or throttled until `muted_until_ns`
     in progress - a produce waits for its replicas ------> open, at most `IN_PROGRESS_MAX` times
     any -------- close()                                 -> closed
@@ -13,7 +13,8 @@ States, and who moves them (all on the processor's thread)
 Invariants
 1. At most one request of a connection is being carried out; what the client sent after it waits in the kernel, or (at
    most one read's worth) in `FrameReader`. Those before it that are still in progress have been carried out, and only
-   wait for other brokers. Answers leave in the order of the requests.
+   wait for other brokers; those after it wait for their turn (`Request.behind`). Answers leave in the order of the
+   requests.
 2. While a connection is muted its socket is not read; `may_have_input` remembers an edge that came meanwhile.
 
 Threads: one processor owns a connection. Others hold it through a `Request` and may read `context` only.
@@ -148,6 +149,7 @@ class Connection:
         "is_hung_up",
         "is_large",
         "is_muted",
+        "is_pipelining",
         "is_to_be_dealt",
         "last_active_ns",
         "may_have_input",
@@ -173,6 +175,7 @@ class Connection:
         self.may_have_input = False  # an edge came that was not read to its end
         self.is_hung_up = False  # the client sends no more: the stream ends after what is there
         self.is_closed = False
+        self.is_pipelining = False  # one of its requests has let the next in
         self.is_ending = False  # nothing more is read: it is closed when what is in progress has been answered
         self.is_large = False  # it has moved a large piece
         self.is_to_be_dealt = False  # it may change its processor before its next request
@@ -218,8 +221,11 @@ class Connection:
         """Return a snapshot of what is in progress, oldest first, for the live page."""
         return list(self.in_progress)
 
-    def mute(self, request: Request) -> None:
-        """Begin a request (inv. 1)."""
+    def has_more(self) -> bool:
+        """Tell whether it makes sense to look for another frame."""
+        return self.may_have_input or not self.frames.is_at_boundary()
+
+    def begin(self, request: Request) -> None:
+        """Take note of a request that was read; once it is queued, the connection is muted (inv. 1)."""
         assert not self.is_muted, "(inv. 1)"
         self.in_progress.append(request)
-        self.is_muted = True

@@ -13,7 +13,8 @@ Rules
 5. A connection changes its processor at most once, between two requests: when it turns out to move large pieces
    (`LARGE_BYTES`), it is dealt in turn (acceptors.py, rule 3 says why).
 6. A produce that has been appended, and only waits for its replicas, lets the next request of its connection in, up to
-   `IN_PROGRESS_MAX`. Order is kept: requests are carried out one after another, and answers leave in that order. Why
+   `IN_PROGRESS_MAX`; of a client that does so, all that is there is read, and queued as one (`Request.behind`). Order
+   is kept: requests are carried out one after another, by one handler at a time, and answers leave in that order. Why
    (Kafka waits): a producer sends several requests at a time, and a follower then copies all of them with one fetch
    instead of one with each.
 
@@ -312,6 +313,9 @@ class Processor:
                 return
             in_progress.popleft()
             self._finish_request(connection, request)
+            following = request.take_next()
+            if following is not None:
+                self._ready.append(following)
             if request.action is _SEND_AND_CLOSE or request.action is _CLOSE:
                 self._close(connection, "")
                 return
@@ -334,7 +338,7 @@ class Processor:
     def _let_next_in(self, request: Request) -> None:
         """Take note that a request only waits for others: its connection's next one may come in meanwhile (rule 6)."""
         connection: Connection = request.connection
-        request.is_waiting = True
+        request.is_waiting = connection.is_pipelining = True
         if connection.is_closed or request.is_answered or connection.in_progress[-1] is not request:
             return
         self._unmute(connection)
@@ -360,7 +364,7 @@ class Processor:
             connection.is_to_be_dealt = False
             if self._hand_over(connection):
                 return
-        if connection.may_have_input or not connection.frames.is_at_boundary():
+        if connection.has_more():
             self._read(connection)
 
     def _throttle(self, connection: Connection, request: Request) -> None:
@@ -415,28 +419,44 @@ class Processor:
                     self._read(connection)
 
     def _read(self, connection: Connection) -> None:
-        """Read the connection's next request, if all of it is there."""
+        """Queue the connection's next request, if all of it is there; with it what is behind it, where one request lets
+        the next one in (rule 6).
+        """
         if not self._is_reading:
             return
+        request = self._next_request(connection)
+        if request is None:
+            return
+        if connection.is_pipelining:
+            while len(connection.in_progress) < IN_PROGRESS_MAX and not connection.is_ending and connection.has_more():
+                following = self._next_request(connection)
+                if following is None:
+                    break
+                request.behind.append(following)
+        connection.is_muted = True
+        self._ready.append(request)
+
+    def _next_request(self, connection: Connection) -> Request | None:
+        """Read a request, if all of it is there. Whatever is wrong with the stream ends the connection."""
         try:
             frame = connection.read_frame(self._scratch)
         except InvalidFrameError as error:
             log.warning("closing connection %s: %s", connection.context.connection_id, error)
             self._end(connection)
-            return
+            return None
         except EOFError:
             self._end(connection)
-            return
+            return None
         except OSError as failure:
             self._close(connection, str(failure))
-            return
+            return None
         connection.last_active_ns = now_ns = self._now_ns()
         if frame is None:
-            return
+            return None
         request = Request(connection, self, connection.context, frame)
         request.received_ns = now_ns
-        connection.mute(request)
-        self._ready.append(request)
+        connection.begin(request)
+        return request
 
     def _end(self, connection: Connection) -> None:
         """Read no more of a connection; close it, once what is in progress has been answered."""

@@ -97,6 +97,7 @@ class Request:
         "api_local_done_ns",
         "api_remote_done_ns",
         "api_throttle_ms",
+        "behind",
         "bodies",
         "buffer",
         "client_software_name",
@@ -142,6 +143,9 @@ class Request:
         self.moved: list[Hashable] = []  # keys whose purgatories the handler wakes once the API has returned
         self.is_answered = False  # owner: processor; its answer has come, and is sent when those before it are
         self.is_waiting = False  # owner: processor; carried out, it only waits for other brokers
+        # What its client sent after it, read already; owner: who holds the request. Whoever finds that the next one
+        # may be carried out takes it.
+        self.behind: list[Request] = []
         self.is_follower: bool | None = None  # a Fetch says whose it is: it is counted twice
         self.bodies: dict[str, Any] | None = None  # request and response as JSON values, if the request log wants them
         self.operation: Any = None  # the DelayedOperation that it waits for, while it does
@@ -167,6 +171,15 @@ class Request:
         request.header = header
         request.message = message
         return request
+
+    def take_next(self) -> Request | None:
+        """Return the first of those behind it, with the others behind that one."""
+        behind = self.behind
+        if not behind:
+            return None
+        self.behind = []
+        behind[0].behind = behind[1:]
+        return behind[0]
 
     @property
     def listener_name(self) -> str:

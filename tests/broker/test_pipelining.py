@@ -124,6 +124,54 @@ def test_a_client_that_goes_away_hurts_nobody(network: Network) -> None:
         assert other.heartbeat("ok", 2) == ErrorCode.NONE
 
 
+def pipelining(network: Network, client: Client) -> None:
+    """Have it known of the client that its requests let others in."""
+    client.send(heartbeat("replicate", 1))
+    await_arrivals(network, 1)
+    complete(network, 0)
+    receive(client, 1)
+
+
+def test_what_was_read_together_is_handled_together(network: Network, client: Client) -> None:
+    """Waiters are woken once, after the last; answers that do not wait hold those behind them up."""
+    pipelining(network, client)
+    kinds = ["replicate", "ok", "replicate", "none", "replicate"]
+    client.send(b"".join(heartbeat(kind, number) for number, kind in enumerate(kinds, 2)))
+    await_arrivals(network, 1)
+    complete(network, 1)
+    receive(client, 2)
+    receive(client, 3)
+    await_arrivals(network, 1)
+    complete(network, 2)
+    receive(client, 4)
+    await_arrivals(network, 1)
+    complete(network, 3)
+    receive(client, 6)
+
+
+def test_waiters_are_woken_once_after_the_last(network: Network, client: Client) -> None:
+    pipelining(network, client)
+    network.services.completed.clear()
+    client.send(heartbeat("replicate-move:a", 2) + heartbeat("replicate-move:a", 3) + heartbeat("move:b", 4))
+    await_arrivals(network, 2)
+    complete(network, 2)
+    complete(network, 1)
+    for number in (2, 3, 4):
+        receive(client, number)
+    assert network.services.completed[-2:] == ["a", "b"]
+
+
+def test_garbage_behind_what_was_read_with_it(network: Network, client: Client) -> None:
+    pipelining(network, client)
+    client.send(heartbeat("replicate", 2) + heartbeat("replicate", 3) + b"\xff\xff\xff\xff")
+    await_arrivals(network, 2)
+    complete(network, 2)
+    complete(network, 1)
+    receive(client, 2)
+    receive(client, 3)
+    assert client.is_closed_by_server()
+
+
 def test_any_mixture_is_answered_in_order(network: Network) -> None:
     rng = random.Random(7)
     kinds = [rng.choice(["ok", "replicate:1", "replicate:4", "park:2", "none", "error"]) for _ in range(300)]

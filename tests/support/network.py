@@ -107,6 +107,11 @@ def _replicate(services: Services, request: Request, argument: str) -> Answer:
     return _park(services, request, argument, True)
 
 
+def _replicate_move(services: Services, request: Request, argument: str) -> Answer:
+    request.moved.append(argument)
+    return _park(services, request, "", True)
+
+
 def _move(services: Services, request: Request, argument: str) -> Answer:
     request.moved.append(argument)
     return _ok(services, request, argument)
@@ -128,6 +133,7 @@ _KINDS = {
     "mistake": _mistake,
     "park": _park,
     "replicate": _replicate,
+    "replicate-move": _replicate_move,
     "move": _move,
     "not-encodable": _not_encodable,
     "last": _last,
@@ -292,9 +298,7 @@ class Client:
             return True
 
 
-def heartbeat(
-    kind: str, correlation_id: int = 1, version: int = HEARTBEAT_VERSION, client_id: str = "test"
-) -> bytes:
+def heartbeat(kind: str, correlation_id: int = 1, version: int = HEARTBEAT_VERSION, client_id: str = "test") -> bytes:
     """A heartbeat's frame; its generation id is the correlation id."""
     request = k12_heartbeat.HeartbeatRequest(group_id=kind, generation_id=correlation_id)
     return headers.encode_request(headers.RequestHeader(HEARTBEAT, version, correlation_id, client_id), request)

@@ -92,7 +92,7 @@ def test_requests_in_hand_and_in_the_queue(network: Network, rooms: Rooms, conne
     eventually("all are counted", lambda: rooms.views.done(look())["finished"] == {"Heartbeat": 5})
     assert {request["place"] for request in done["recent"]} <= {"done"}
     slowest = eventually("the slowest is known", lambda: rooms.views.done(look())["slow"])[0]
-    assert slowest["client_id"] == "held-0"
+    assert slowest["client_id"] in {"held-0", "held-1"}
     assert slowest["times_ms"]["local"] > slowest["times_ms"]["send"]
 
 
