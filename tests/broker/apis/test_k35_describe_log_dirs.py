@@ -32,6 +32,7 @@ SERVICES = SimpleNamespace(
     log_manager=SimpleNamespace(
         all_logs=lambda: [log("/d1", "t", 1, 20), log("/d2", "u", 0, 30), log("/d1", "t", 0, 10)],
         future_logs=lambda: [log("/d2", "t", 0, 7)],
+        is_cordoned=lambda directory: directory.path == "/d2",
         get_log=lambda _tp: SimpleNamespace(log_end_offset=9),
         directories=[
             SimpleNamespace(path="/d1", is_offline=False, usage=lambda: (1000, 2**63)),
@@ -56,6 +57,7 @@ def test_everything(version: int) -> None:
         ("/d3", ErrorCode.KAFKA_STORAGE_ERROR),
         ("/d4", ErrorCode.KAFKA_STORAGE_ERROR),
     ]
+    assert [r.is_cordoned for r in results] == [False, version >= 5, False, False]
     (topic,) = results[0].topics
     assert [(p.partition_index, p.partition_size, p.offset_lag, p.is_future_key) for p in topic.partitions] == [
         (0, 10, 0, False),
