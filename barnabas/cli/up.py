@@ -91,7 +91,7 @@ def _run(cluster: LocalCluster) -> int:
 
 
 def _check(cluster: LocalCluster) -> None:
-    """Refuse what the processes would refuse, before any is started; warn of unknown keys."""
+    """Refuse what the processes would refuse, before any is started, and give the plan up; warn of unknown keys."""
     import logging
 
     from barnabas.config.config import Config
@@ -102,4 +102,5 @@ def _check(cluster: LocalCluster) -> None:
         for node in (cluster.controller, cluster.brokers[0]):
             Config.from_properties(cluster.properties(node), role=node.role)
     except ConfigError as error:
+        cluster.stop()
         raise UserError(str(error)) from error
