@@ -4,6 +4,7 @@
 
 Rules
 1. The request queue is bounded (queued.max.requests): a full one blocks the processor, which is the back-pressure.
+   What a pipelining client sent behind a request (four at most) is queued with it, and counts as one.
 2. A response queue never blocks its putter. Muting bounds it already: a connection has few requests in progress. Were
    it to block: 1. all handlers wait for a processor to take responses; 2. the processor waits for room in the request
    queue. Neither would ever go on.
