@@ -141,7 +141,7 @@ class BrokerServer:
         # there is nothing. Their connections are closed instead, as if the broker were not up yet.
         table = TABLE if self.faults is None else self.faults.wrap(TABLE)
         self._served = {key: table[key] for key in SERVED_FROM_THE_START}  # grows once, to the whole table
-        self.slow_motion = SlowMotion(config, self.channel.requests, self._served)
+        self.slow_motion = SlowMotion(config, self.channel.requests, self._served, clock)
         self.metadata_cache.on_caught_up = lambda: self.slow_motion.serve(table)
         self.handlers: HandlerPool = HandlerPool(
             config.num_io_threads, self.channel, self._served, self.services, request_log, registry, clock

@@ -279,7 +279,7 @@ class Processor:
     def _send_responses(self) -> None:
         """Begin to send everything that was answered."""
         if self._requests.slow_motion is not None and self.responses.qsize():
-            self._requests.slow_motion.before_sending()
+            self._requests.slow_motion.before_sending(self.responses)
         for waiting in self.responses.take_waiting():
             self._let_next_in(waiting)
         answered = self.responses.take_all()

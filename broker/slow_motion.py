@@ -3,9 +3,9 @@
 | key, `barnabas.slow.motion.…` | who pauses | before it | so one sees |
 |---|---|---|---|
 | `network.ms` | a network thread | queues the requests that it has read in a turn | a busy network thread |
-| `request.queue.ms` | a request handler | takes a request | requests in the request queue |
+| `request.queue.ms` | a request handler | takes a request that came just now | requests in the request queue |
 | `handler.ms` | a request handler | calls the API | what a handler has in hand; with many clients, the queue filling |
-| `response.ms` | a network thread | takes what is answered by then | responses in the response queue |
+| `response.ms` | a network thread | takes what was answered just now | responses in the response queue |
 | `fetcher.ms` | a replica fetcher | fetches again | acks=all produces in their purgatory |
 
 Rules
@@ -14,7 +14,9 @@ Rules
 2. The cluster stays alive: what brokers and the controller ask each other, group heartbeats and the handshake
    (`UNDELAYED`, fetches of followers) do not pause in a handler. They do share the queues with what does, and a network
    thread pauses once a turn, however many requests it has: a follower is late by seconds at most.
-3. A pause holds no lock, and ends at once when the broker stops.
+3. The pauses before a queue is taken from count from when the oldest came: who has waited that long already waits no
+   more. So handlers alone decide how much gets through, and a queue that is full drains.
+4. A pause holds no lock, and ends at once when the broker stops.
 
 Threads: the `before_…` methods by whoever pauses; `serve` and `update` by main before the start, then by the handler of
 the controller's push.
@@ -27,13 +29,15 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.common.clock import NS_PER_S
 from barnabas.protocol.api_keys import ApiKey
 from broker.apis.api import Api
 
 if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
     from broker.answers import Answer
     from broker.apis.api import Table
-    from broker.request_channel import Request, RequestQueue
+    from broker.request_channel import Request, RequestQueue, ResponseQueue
 
 log = logging.getLogger("barnabas.slow_motion")
 
@@ -55,11 +59,17 @@ class SlowMotion:
     """The pauses of one broker, as its config says now."""
 
     def __init__(
-        self, config: Any, requests: RequestQueue, served: dict[int, Api], over: threading.Event | None = None
+        self,
+        config: Any,
+        requests: RequestQueue,
+        served: dict[int, Api],
+        clock: Clock,
+        over: threading.Event | None = None,
     ) -> None:
         self._config = config  # fixed before start; its values change
         self._requests = requests  # fixed before start
         self._served = served  # fixed before start; the handlers' table, whose rows `update` replaces
+        self._now_ns = clock.monotonic_ns  # fixed before start
         self._rows: Table = dict(served)  # replaced by serve; the same rows without pauses
         self._over = over or threading.Event()  # set once, by end
         # Seconds, replaced by update.
@@ -99,11 +109,21 @@ class SlowMotion:
 
     def before_taking(self) -> None:
         """A request handler sees that requests wait."""
-        self._over.wait(self._request_queue_s)
+        oldest = _first(self._requests)
+        if oldest is not None:
+            # Why the network's too: it was paused between the arrival and the queue.
+            self._pause_since(oldest.received_ns, self._network_s + self._request_queue_s)
 
-    def before_sending(self) -> None:
+    def before_sending(self, responses: ResponseQueue) -> None:
         """A network thread sees that responses wait."""
-        self._over.wait(self._response_s)
+        oldest = _first(responses)
+        if oldest is not None:
+            self._pause_since(oldest.api_remote_done_ns, self._response_s)
+
+    def _pause_since(self, start_ns: int, pause_s: float) -> None:
+        left_s = pause_s - (self._now_ns() - start_ns) / NS_PER_S
+        if left_s > 0:
+            self._over.wait(left_s)
 
     def _pauses(self) -> tuple[float, float, float, float]:
         return self._network_s, self._request_queue_s, self._handler_s, self._response_s
@@ -119,6 +139,15 @@ class SlowMotion:
             return api.handle(services, request)
 
         return dataclasses.replace(api, handle=handle)
+
+
+def _first(waiting: RequestQueue | ResponseQueue) -> Request | None:
+    """The request that waits longest; None if there is none (any more), or if it is a handler's sentinel."""
+    try:
+        first: Request | None = waiting.queue[0]
+    except IndexError:
+        return None
+    return first
 
 
 def is_from_follower(request: Request) -> bool:

@@ -78,11 +78,15 @@ def group_command(name: str, bootstrap: str, page: str | None, as_json: bool) ->
     """What a group waits for, who its members are, who is late, how far behind it is."""
     answers = _read(find_pages(bootstrap, page), section="node,groups,elsewhere", group=name, limit=LIMIT_MAX)
     coordinator, group, waiting = _group_of(name, answers)
-    positions = _positions(name, bootstrap)
+    try:
+        positions, problem = _positions(name, bootstrap), ""
+    except UserError as error:  # what the coordinator tells is worth having all the same
+        positions, problem = [], str(error)
     if as_json:
-        show_json([{"coordinator": coordinator, **group, "positions": [_position_row(each) for each in positions]}])
+        rows = None if problem else [_position_row(each) for each in positions]
+        show_json([{"coordinator": coordinator, **group, "positions": rows}])
         return
-    _say(group_words(group, coordinator, positions, waiting))
+    _say(group_words(group, coordinator, positions, waiting, problem))
 
 
 def _group_of(name: str, answers: Answers) -> tuple[int, Group, list[Waiting]]:

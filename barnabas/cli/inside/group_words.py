@@ -27,15 +27,19 @@ class Position(NamedTuple):
 
 
 def group_words(
-    group: Group, coordinator: int, positions: Sequence[Position], waiting: Iterable[Waiting] = ()
+    group: Group,
+    coordinator: int,
+    positions: Sequence[Position],
+    waiting: Iterable[Waiting] = (),
+    problem: str = "",
 ) -> list[str]:
-    """The lines about a group, by what its coordinator tells of it."""
+    """The lines about a group, by what its coordinator tells of it; `problem`: why its positions are not known."""
     members: list[Member] = group["members"]["items"]
     return [
         _heading(group, coordinator),
         f"It {group['sentence']}.",
-        *_members(group, members, positions),
-        *_positions(positions),
+        *_members(group, members, None if problem else positions),
+        *([f"How far it is cannot be told: {problem}."] if problem else _positions(positions)),
         *waiting_lines(waiting),
     ]
 
@@ -52,12 +56,12 @@ def _heading(group: Group, coordinator: int) -> str:
     return f"{how}. Broker {coordinator} coordinates it (__consumer_offsets-{group['coordinator_partition']})."
 
 
-def _members(group: Group, members: Sequence[Member], positions: Sequence[Position]) -> list[str]:
+def _members(group: Group, members: Sequence[Member], positions: Sequence[Position] | None) -> list[str]:
     total = group["members"]["total"]
     if not total:
         return []  # the sentence has said it
     owned: dict[str, list[str]] = {}
-    for position in positions:
+    for position in positions or ():
         if position.owner is not None:
             owned.setdefault(position.owner, []).append(str(position.tp))
     lines = [f"{count(total, 'member')}:"]
@@ -67,8 +71,8 @@ def _members(group: Group, members: Sequence[Member], positions: Sequence[Positi
             text += f", instance {member['instance_id']}"
         text += "), the leader" if group["leader"] == member["member_id"] else ")"
         text += f": {_member_state(group, member)}"
-        tps = owned.get(member["member_id"], [])
-        text += f"; it owns {listed(tps, at_most=4)}" if tps else "; it owns nothing"
+        if positions is not None:
+            text += f"; it owns {listed(owned.get(member['member_id'], []), at_most=4) or 'nothing'}"
         lines.append(text)
     if total > SHOWN:
         lines.append(f"{INDENT}and {total - SHOWN} more")

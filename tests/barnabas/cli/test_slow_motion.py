@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.cli.main import run
-from barnabas.cli.slow_motion import PAUSES_MS, ROOMS, slow_motion_properties
+from barnabas.cli.slow_motion import FACTOR_MAX, PAUSES_MS, ROOMS, slow_motion_properties
 from barnabas.cli.up import up
 from barnabas.cluster import PROBE_TIMEOUT_MS
 from barnabas.config.config import Config
@@ -30,7 +30,7 @@ def test_nothing_is_set_at_full_speed() -> None:
     assert slow_motion_properties(None) == {}
 
 
-@pytest.mark.parametrize("factor", [0.01, 1, 4])
+@pytest.mark.parametrize("factor", [0.01, 1, 2])
 def test_a_broker_takes_what_is_set(factor: float) -> None:
     properties = slow_motion_properties(factor)
     config = Config.from_properties({**properties, "node.id": "0", "controller.quorum.bootstrap.servers": "h:1"})
@@ -45,7 +45,7 @@ def test_every_pause_has_its_share() -> None:
 
 
 def test_the_slowest_broker_answers_a_probe_in_time() -> None:
-    slowest = slow_motion_properties(4)
+    slowest = slow_motion_properties(FACTOR_MAX)
     of_followers = "barnabas.slow.motion.fetcher.ms"
     assert sum(int(slowest[key]) for key in PAUSES_MS if key != of_followers) < PROBE_TIMEOUT_MS
     assert int(slowest[of_followers]) < BROKER_KEYS["replica.lag.time.max.ms"].default / 2

@@ -64,6 +64,14 @@ def test_long_lists_are_cut() -> None:
     assert told[-SHOWN - 1].startswith("  orders-0: committed 0,"), "the one that is most behind comes first"
 
 
+def test_positions_that_are_not_known() -> None:
+    told = group_words(group(members=listed(member("m-1"))), 1, [], [], "no cluster answers at h:1")
+    assert told[3:] == [
+        "  m-1 (client reader, 10.0.0.7), the leader: it has joined",
+        "How far it is cannot be told: no cluster answers at h:1.",
+    ]
+
+
 def test_what_waits() -> None:
     told = group_words(group(), 1, [], [waiting("join of client reader waits for 1 of 2 members")])
     assert told[-2:] == ["What waits (1):", "  join of client reader waits for 1 of 2 members (for 4.1 s)"]
