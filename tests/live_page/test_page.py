@@ -12,6 +12,7 @@ from tests.live_page.browser import CONTROLS, DESKTOP, LOW_CONTRAST, PHONE, TOO_
 from tests.live_page.conftest import CLIENT, LEADER, Stalled
 from tests.support.waiting import eventually
 
+LONG_MS = 1200  # in which a page that goes on asks twice
 PANELS = ("waiting", "threads", "slow", "partitions", "groups")
 
 
@@ -64,6 +65,7 @@ def test_partitions_show_how_far_each_replica_is(page: Browser) -> None:
     page.script("document.querySelector('input[type=search]').focus()")
     page.press("nothing-like-it")
     eventually("the filter is asked for", lambda: page.texts(".partition h3") == [])
+    assert len(page.all(".room[data-room='purgatories'] .chips i[data-family='produce']")) == 1, "of partitions only"
 
 
 def test_a_slow_request_is_taken_apart(page: Browser) -> None:
@@ -129,14 +131,35 @@ def test_pausing_and_going_on(page: Browser) -> None:
     assert page.script("return pause.getAttribute('aria-pressed')") == "true"
     asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('live.json')).length"
     page.script("performance.clearResourceTimings()")
-    assert page.script("return new Promise((done) => setTimeout(() => done(performance.now()), 1200))") > 0
+    page.script(f"return new Promise((done) => setTimeout(done, {LONG_MS}))")
     assert page.script(asked) <= 1, "the question that was under way"
     page.driver.find_element("id", "pause").click()
     eventually("it goes on", lambda: page.text("#pulse-text") == "live" and page.script(asked) >= 2)
 
 
-def test_the_theme_is_chosen_and_goes_along_to_another_broker(page: Browser) -> None:
-    page.script("localStorage.clear()")
+def test_a_page_that_nobody_looks_at_asks_nothing(page: Browser) -> None:
+    page.script(
+        """
+        const asked = () => performance.getEntriesByType("resource").filter((e) => e.name.includes("live.json")).length;
+        window.seen = [];
+        document.addEventListener("visibilitychange", () => window.seen.push([document.hidden, asked()]));
+        window.asked = asked;
+        """
+    )
+    first = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")  # which hides the first
+    try:
+        page.script(f"return new Promise((done) => setTimeout(done, {LONG_MS}))")
+    finally:
+        page.driver.close()
+        page.driver.switch_to.window(first)
+    (is_hidden, before), (is_still, after) = eventually("it is seen again", lambda: page.script("return seen"))[-2:]
+    assert (is_hidden, is_still) == (True, False)
+    assert after - before <= 1, "the question that was under way"
+    eventually("it goes on", lambda: page.script("return asked()") > after + 1)
+
+
+def test_the_theme_is_chosen_and_goes_along_to_another_broker(stalled: Stalled, page: Browser) -> None:
     theme = page.driver.find_element("id", "theme")
     theme.click()
     theme.click()
@@ -147,7 +170,9 @@ def test_the_theme_is_chosen_and_goes_along_to_another_broker(page: Browser) -> 
     assert page.text("#peers a[aria-current]") == "broker 1"
     assert page.script("return getComputedStyle(document.body).backgroundColor") == "rgb(13, 18, 24)"
     assert "theme" not in page.driver.current_url
-    page.script("localStorage.clear()")
+    for node_id in (1, LEADER):  # each is another origin, with a memory of its own
+        page.open(stalled.url(node_id))
+        page.script("localStorage.clear()")
 
 
 def test_dots_move_unless_motion_is_unwanted(stalled: Stalled, window: Browser) -> None:

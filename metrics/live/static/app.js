@@ -13,6 +13,7 @@ import { slowPanel } from "./slow.js";
 import { threadsPanel } from "./threads.js";
 import { oldCount, waitingPanel } from "./waiting.js";
 
+const LIMIT = 50; // of each list
 const ANNOUNCE_MS = 5000; // not more often than this
 
 const at = (id) => document.getElementById(id);
@@ -24,7 +25,7 @@ class App {
     this.panels = null;
     this.announcedAt = -Infinity;
     this.poll = new Poll(
-      () => this.query(),
+      () => this.queries(),
       (live) => this.show(live),
       () => this.lost(),
     );
@@ -34,9 +35,10 @@ class App {
     this.poll.soon();
   }
 
-  query() {
+  /** Everything; and of partitions only one topic's, if one is asked for. */
+  queries() {
     const topic = this.partitions?.topic();
-    return { limit: 50, ...(topic ? { topic } : {}) };
+    return [{ limit: LIMIT }, ...(topic ? [{ limit: LIMIT, section: "partitions", topic }] : [])];
   }
 
   pause() {

@@ -5,9 +5,12 @@ const LATE_MS = 3000;
 const RETRY_MS = 2000;
 
 export class Poll {
-  /** `query()` gives the parameters; `answered(json)` and `failed()` hear what became of a question. */
-  constructor(query, answered, failed) {
-    this.query = query;
+  /**
+   * `queries()` gives the parameters of each question that is asked at a time: what a later one tells takes the place
+   * of what the first told. `answered(json)` and `failed()` hear what became of it.
+   */
+  constructor(queries, answered, failed) {
+    this.queries = queries;
     this.answered = answered;
     this.failed = failed;
     this.isPaused = false;
@@ -32,7 +35,8 @@ export class Poll {
   async ask() {
     this.isAsking = true;
     const began = performance.now();
-    const told = await this.answer();
+    const answers = await Promise.all(this.queries().map((query) => this.answer(query)));
+    const told = answers.includes(null) ? null : together(answers);
     this.isAsking = false;
     this.soon(told === null ? RETRY_MS : Math.max(50, INTERVAL_MS - (performance.now() - began)));
     if (told === null) this.failed();
@@ -40,13 +44,18 @@ export class Poll {
   }
 
   /** The answer; null if there is none. */
-  async answer() {
+  async answer(query) {
     try {
-      const url = `live.json?${new URLSearchParams(this.query())}`;
+      const url = `live.json?${new URLSearchParams(query)}`;
       const response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(LATE_MS) });
       return response.ok ? await response.json() : null;
     } catch {
       return null;
     }
   }
+}
+
+function together([told, ...more]) {
+  for (const { schema, at_ms, node, ...sections } of more) Object.assign(told, sections);
+  return told;
 }

@@ -3,6 +3,7 @@
 import { element, say, set, style, sync } from "./dom.js";
 import { familyOfApi, keyOf } from "./families.js";
 import { bytes, duration, percent } from "./format.js";
+import { block, showTable } from "./threads.js";
 
 const STATIONS = {
   request_queue: ["Request queue", "until a handler took it"],
@@ -13,6 +14,13 @@ const STATIONS = {
   send: ["Send", "until the last byte was given to the kernel"],
 };
 const SHOWN = 18;
+const ERROR_COLUMNS = [
+  ["request", (failed) => `${failed.api} v${failed.version}`],
+  ["client", (failed) => failed.client_id ?? "–"],
+  ["errors", (failed) => failed.errors.join(", ")],
+  ["connection", (failed) => failed.connection, "mono"],
+  ["correlation id", (failed) => String(failed.correlation_id), "number"],
+];
 
 /** Make the panel; returns what shows an answer in it. */
 export function slowPanel(panel) {
@@ -31,7 +39,12 @@ export function slowPanel(panel) {
     list,
   );
   const timeline = timelineBlock();
-  panel.append(element("div", { class: "columns" }, listBlock, timeline.section));
+  const errors = block(
+    "Answers with errors",
+    "the last ones, newest first; what merely tells a client to go on is left out",
+  );
+  errors.section.classList.add("after");
+  panel.append(element("div", { class: "columns" }, listBlock, timeline.section), errors.section);
   let chosen = null; // the request that is shown; it stays when it is no longer among the slowest
   let last = [];
   const choose = (key) => {
@@ -56,6 +69,8 @@ export function slowPanel(panel) {
     timeline.show(chosen);
   };
   return (live) => {
+    const failed = live.requests.errors.map((each) => ({ ...each, key: keyOf(each) }));
+    showTable(errors, ERROR_COLUMNS, failed, (each) => each.key, "", "None so far.");
     last = live.requests.slow.slice(0, SHOWN);
     chosen ??= last[0] ?? null;
     chosen = last.find((request) => chosen !== null && keyOf(request) === keyOf(chosen)) ?? chosen;
