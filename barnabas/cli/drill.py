@@ -123,7 +123,7 @@ class Stage(Ephemeral):
         try:
             click.echo(f"staging {self._name} ...")
             chosen.stage(scene)
-            scene.note(staged=True)
+            scene.note(staged=True, page=scene.page())
             click.echo("\n".join(chosen.briefing(scene.facts)))
             clean = 0
             while not self._over.wait(CHECK_S):

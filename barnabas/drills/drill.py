@@ -28,7 +28,8 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """An incident. Texts and commands may hold `{name}` of a fact that `stage` noted (and `{directory}`).
+    """An incident. Texts and commands may hold `{name}` of a fact that `stage` noted (and `{directory}`, and `{page}`,
+    the address of a broker's pages).
 
     `stage` starts the applications and breaks something; it returns when that shows. `problems` says in whole sentences
     what is still wrong, nothing once it is repaired; it may look only at the cluster and the facts. `repair` is one way
@@ -56,7 +57,8 @@ class Drill:
             "",
             "Where it shows",
             *(f"  Grafana     {panel}" for panel in self.panels),
-            f"  /live       {self.live}",
+            f"  live page   http://{facts['page']}/live",
+            f"              {self.live}",
             *(f"  in words    {_filled(command, facts)}" for command in self.explain),
             "",
             "Repair it in another terminal. `barnabas drill check` tells what is still wrong, `barnabas drill",

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from barnabas.cli.inside.pages import find_pages, read_pages
+from barnabas.cli.inside.pages import BROKER, find_pages, read_pages
 from barnabas.cli.supervisor import ask
 from barnabas.cluster import ClusterError
 from barnabas.common.clock import SystemClock
@@ -76,6 +76,14 @@ class Scene:
             return self.brokers()[broker_id]
         except KeyError:
             raise ClusterError(f"broker {broker_id} does not answer") from None
+
+    def page(self) -> str:
+        """The address of the pages of a broker that answers."""
+        answers = read_pages(find_pages(self.bootstrap), {"section": "node"})
+        found = next((page for page in answers.told if page.role == BROKER), None)
+        if found is None:
+            raise ClusterError("no broker answers")
+        return found.address
 
     def samples(self, look: Callable[[], T], count: int = SAMPLES) -> list[T]:
         """What one sees, several times in short order: what comes and goes is not taken for what is gone."""

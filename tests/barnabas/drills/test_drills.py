@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,7 +75,7 @@ class Drilling:
         told = ""
         for line in self.process.stdout:
             told += line
-            if "gives up." in line:
+            if "Ctrl-C gives up." in line:
                 return told
         raise AssertionError(f"it was not staged: {told}")
 
@@ -94,6 +95,9 @@ def test_a_drill_is_staged_seen_and_repaired(name: str) -> None:
         assert drill.title in briefing
         (directory,) = running_directories()
         facts = Scene(directory).facts
+        with urllib.request.urlopen(f"http://{facts['page']}/live", timeout=TIMEOUT_S) as page:
+            assert page.status == 200
+        assert f"http://{facts['page']}/live" in briefing
         code, wrong = run("barnabas", "drill", "check")
         assert (code, wrong.strip()) != (0, "")
         assert code == 1, wrong
