@@ -54,23 +54,17 @@ class Park:
     """Answer later, when `operation` completes.
 
     With a purgatory the operation is tried, watched under `keys` and timed. `purgatory` None is for a `Deferred` that
-    its owner completes. `lets_next_in`: everything is done but for the waiting, so that the connection's next request
-    may be handled meanwhile; its answer still comes after this one's.
+    its owner completes.
     """
 
-    __slots__ = ("keys", "lets_next_in", "operation", "purgatory")
+    __slots__ = ("keys", "operation", "purgatory")
 
     def __init__(
-        self,
-        operation: DelayedOperation,
-        purgatory: Purgatory | None = None,
-        keys: Sequence[Hashable] = (),
-        lets_next_in: bool = False,
+        self, operation: DelayedOperation, purgatory: Purgatory | None = None, keys: Sequence[Hashable] = ()
     ) -> None:
         self.operation = operation
         self.purgatory = purgatory
         self.keys = keys
-        self.lets_next_in = lets_next_in
 
 
 Answer: TypeAlias = Reply | NoReply | Close | Park

@@ -5,16 +5,13 @@ Format of the stream (Kafka protocol guide, "Requests"): frames of
     offset 4   size bytes: request header and body
 
 States, and who moves them (all on the processor's thread)
-    open ------- frame complete, queued -----------------> in progress
+    open ------- frame complete: mute() -----------------> in progress
     in progress - answer sent, or none to send: unmute() -> open, or throttled until `muted_until_ns`
-    in progress - a produce waits for its replicas ------> open, at most `IN_PROGRESS_MAX` times
     any -------- close()                                 -> closed
 
 Invariants
-1. At most one request of a connection is being carried out; what the client sent after it waits in the kernel, or (at
-   most one read's worth) in `FrameReader`. Those before it that are still in progress have been carried out, and only
-   wait for other brokers; those after it wait for their turn (`Request.behind`). Answers leave in the order of the
-   requests.
+1. At most one request of a connection is in progress; what the client sent after it waits in the kernel, or (at most
+   one read's worth) in `FrameReader`.
 2. While a connection is muted its socket is not read; `may_have_input` remembers an edge that came meanwhile.
 
 Threads: one processor owns a connection. Others hold it through a `Request` and may read `context` only.
@@ -24,7 +21,6 @@ Source: Kafka's NetworkReceive, KafkaChannel (4.3).
 from __future__ import annotations
 
 import struct
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -143,18 +139,16 @@ class Connection:
         "context",
         "fd",
         "frames",
-        "in_progress",
         "is_closed",
-        "is_ending",
         "is_hung_up",
         "is_large",
         "is_muted",
-        "is_pipelining",
         "is_to_be_dealt",
         "last_active_ns",
         "may_have_input",
         "muted_until_ns",
         "outgoing",
+        "request",
         "transport",
     )
 
@@ -168,15 +162,13 @@ class Connection:
         self.context = context
         # owner: processor
         self.frames = FrameReader(frame_size_max)
-        self.in_progress: deque[Request] = deque()  # oldest first; all but the last only wait for others (inv. 1)
+        self.request: Request | None = None  # in progress
         self.outgoing: list[Any] | None = None  # what is left to send of its answer
         self.is_muted = False
         self.muted_until_ns = 0  # of the throttle time
         self.may_have_input = False  # an edge came that was not read to its end
         self.is_hung_up = False  # the client sends no more: the stream ends after what is there
         self.is_closed = False
-        self.is_pipelining = False  # one of its requests has let the next in
-        self.is_ending = False  # nothing more is read: it is closed when what is in progress has been answered
         self.is_large = False  # it has moved a large piece
         self.is_to_be_dealt = False  # it may change its processor before its next request
         self.last_active_ns = 0
@@ -217,15 +209,8 @@ class Connection:
             self.may_have_input = False
             return None
 
-    def requests(self) -> list[Request]:
-        """Return a snapshot of what is in progress, oldest first, for the live page."""
-        return list(self.in_progress)
-
-    def has_more(self) -> bool:
-        """Tell whether it makes sense to look for another frame."""
-        return self.may_have_input or not self.frames.is_at_boundary()
-
-    def begin(self, request: Request) -> None:
-        """Take note of a request that was read; once it is queued, the connection is muted (inv. 1)."""
-        assert not self.is_muted, "(inv. 1)"
-        self.in_progress.append(request)
+    def mute(self, request: Request) -> None:
+        """Begin a request (inv. 1)."""
+        assert self.request is None, "(inv. 1)"
+        self.request = request
+        self.is_muted = True

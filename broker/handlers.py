@@ -15,8 +15,6 @@ Rules
 5. A parked request is answered by whoever completes its operation: another handler, the reaper, an event thread.
 6. A handler with more requests at hand wakes sleeping processors only after some of them, so that a processor finds
    several answers when it comes. It wakes them before it sleeps, and before a request that may take long.
-7. What a client sent after a request is handled after it by the same handler, if the request lets it in: a produce that
-   only waits for its replicas. Whoever waits for what these changed is woken once, after the last.
 
 Threads: a handler is one thread; `HandlerPool` is called by main and by dynamic configuration.
 Source: Kafka's KafkaRequestHandler, KafkaApis.handle (4.3).
@@ -90,9 +88,8 @@ class Dispatcher:
         self._now_ns = clock.monotonic_ns
         self._decoders: dict[int, Callable[..., Any]] = {}  # by API key; grows, entries never change
 
-    def handle(self, request: Request, to_wake: list[ResponseQueue]) -> Request | None:
-        """Take a request all the way to its answer, or to where it waits for it; returns the one behind it, if that
-        may be handled now (rule 7).
+    def handle(self, request: Request, to_wake: list[ResponseQueue]) -> None:
+        """Take a request all the way to its answer, or to where it waits for it.
 
         A response queue whose processor must be woken is added to `to_wake` (rule 6).
         """
@@ -100,28 +97,19 @@ class Dispatcher:
             api = self._decode(request)
         except (RefusedError, MalformedMessageError, UnsupportedVersionError) as error:
             self._refuse(request, str(error))
-            self._complete_moved(request.moved)
-            return None
+            return
         if self._request_log.wants(api.key):
             self._request_log.received(request)
-        if api.key not in QUICK_KEYS:
+        if to_wake and api.key not in QUICK_KEYS:
             wake_all(to_wake)
-            self._complete_moved(request.moved)
-            request.moved = []
         answer = self._dispatch(api, request)
         request.api_local_done_ns = self._now_ns()
-        following: Request | None = None
         if isinstance(answer, Park):
-            if answer.lets_next_in:
-                following = request.take_next()  # Why before it is parked: then it may be answered, and forgotten
-            self._park(request, answer, to_wake, following is None)
+            self._park(request, answer)
         else:
             self._reply(request, answer, to_wake)
-        if following is not None:
-            following.moved = request.moved
-        elif request.moved:
+        if request.moved:
             self._complete_moved(request.moved)
-        return following
 
     def _decode(self, request: Request) -> Api:
         """Read header and body; raises RefusedError or MalformedMessageError (rule 4)."""
@@ -184,19 +172,12 @@ class Dispatcher:
         )
         return self._error_answer(request, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def _park(self, request: Request, park: Park, to_wake: list[ResponseQueue], is_last: bool) -> None:
-        """Leave the request to its operation (rule 5); it may be complete before this returns.
-
-        `is_last`: of those that were read.
-        """
+    def _park(self, request: Request, park: Park) -> None:
+        """Leave the request to its operation (rule 5); it may be complete before this returns."""
         request.operation = park.operation
         park.operation.bind(functools.partial(self._answer_parked, request), request)
-        if park.purgatory is None or park.purgatory.try_complete_else_watch(park.operation, park.keys):
-            return
-        if park.lets_next_in and is_last and request.processor is not None:
-            responses: ResponseQueue = request.processor.responses
-            if responses.let_next_in(request):
-                to_wake.append(responses)
+        if park.purgatory is not None:
+            park.purgatory.try_complete_else_watch(park.operation, park.keys)
 
     def _answer_parked(self, request: Request, operation: DelayedOperation) -> None:
         """Answer a request whose operation is complete; on whatever thread completed it."""
@@ -271,7 +252,7 @@ class Dispatcher:
 
     def _complete_moved(self, keys: list[Hashable]) -> None:
         """Wake those who waited for what the API changed; no lock is held here."""
-        for key in dict.fromkeys(keys) if len(keys) > 1 else keys:
+        for key in keys:
             try:
                 self._services.complete_delayed(key)
             except Exception:
@@ -380,17 +361,14 @@ class HandlerPool:
             if request is None:
                 del self._handlers[handler.id]
                 return
-            while request is not None:
-                current = request
-                current.dequeued_ns = now_ns()
-                handler.request = current
-                answered += 1
-                try:
-                    request = handle(current, to_wake)
-                except Exception:
-                    # Why: a mistake outside the API (in sending, in parking) must not end the handler.
-                    log.exception("handling a request of connection %s failed", current.context.connection_id)
-                    request = None
+            request.dequeued_ns = now_ns()
+            handler.request = request
+            answered += 1
+            try:
+                handle(request, to_wake)
+            except Exception:
+                # Why: a mistake outside the API (in sending, in parking) must not end the handler.
+                log.exception("handling a request of connection %s failed", request.context.connection_id)
             handler.request = None
 
     def _next(self, handler: Handler, to_wake: list[ResponseQueue]) -> Request | None:

@@ -6,17 +6,17 @@ requests; finish sends; then, seldom, what the clock asks for. A turn drains eve
 Rules
 1. A processor never looks into a request: it cuts frames and hands them on. Handlers never touch a socket.
 2. A connection is muted from the moment its frame is queued until its response is fully sent and its throttle time is
-   over; then its next frame is looked for at once, since no edge will tell of it. Rule 6 is the exception.
+   over; then its next frame is looked for at once, since no edge will tell of it. Why not let the next one in while a
+   produce waits for its replicas, which would spare followers many fetches: a producer with five requests in flight
+   would have all of them in the log when the leader changes, unanswered. The next leader, which has them too, goes on
+   with newer batches, and five of those later it does not know the first of the old ones any more when it is sent
+   again: OUT_OF_ORDER_SEQUENCE_NUMBER, for ever (found by `make stress`). A request that was not read is the gap that
+   makes the next leader wait.
 3. Whatever a client does wrong ends its own connection, with one line in the log.
 4. The processor may wait in one place besides its selector: for room in the request queue. Response queues never block,
    so handlers go on and make that room.
 5. A connection changes its processor at most once, between two requests: when it turns out to move large pieces
    (`LARGE_BYTES`), it is dealt in turn (acceptors.py, rule 3 says why).
-6. A produce that has been appended, and only waits for its replicas, lets the next request of its connection in, up to
-   `IN_PROGRESS_MAX`; of a client that does so, all that is there is read, and queued as one (`Request.behind`). Order
-   is kept: requests are carried out one after another, by one handler at a time, and answers leave in that order. Why
-   (Kafka waits): a producer sends several requests at a time, and a follower then copies all of them with one fetch
-   instead of one with each.
 
 Threads: each processor is one; the acceptor fills its `inbox`, anyone its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
@@ -62,10 +62,8 @@ SLEEP_S_MAX: Final = 1.0
 CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
 LARGE_BYTES: Final = 64 * 1024  # a request with its response
 UNLIMITED_IDLE: Final = -1
-IN_PROGRESS_MAX: Final = 5  # what an idempotent producer has under way at most
 
 _SEND_AND_CLOSE: Final = Action.SEND_AND_CLOSE  # Why: looked up for every response
-_CLOSE: Final = Action.CLOSE
 
 
 class ProcessorSettings:
@@ -280,8 +278,6 @@ class Processor:
         """Begin to send everything that was answered."""
         if self._requests.slow_motion is not None and self.responses.qsize():
             self._requests.slow_motion.before_sending(self.responses)
-        for waiting in self.responses.take_waiting():
-            self._let_next_in(waiting)
         answered = self.responses.take_all()
         if not answered:
             return
@@ -296,75 +292,56 @@ class Processor:
                 self._identify(connection, request)
             if request.api_throttle_ms > 0:
                 self._throttle(connection, request)
-            request.is_answered = True
-            self._answer(connection)
-
-    def _answer(self, connection: Connection) -> None:
-        """Send what is answered, in the order of the requests; then look for the next one."""
-        in_progress = connection.in_progress
-        while in_progress:
-            request = in_progress[0]
-            if not request.is_answered:
-                break
-            if request.parts is not None:
-                connection.outgoing = request.parts
+            parts = request.parts
+            if parts is not None:
+                connection.outgoing = parts
                 request.parts = None
-            if connection.outgoing is not None and not self._send(connection):
-                return
-            in_progress.popleft()
+                self._send(connection)
+                continue
             self._finish_request(connection, request)
-            following = request.take_next()
-            if following is not None:
-                self._ready.append(following)
-            if request.action is _SEND_AND_CLOSE or request.action is _CLOSE:
+            if request.action is Action.CLOSE:
                 self._close(connection, "")
-                return
-        if not in_progress or in_progress[-1].is_waiting:
-            self._unmute(connection)
+            else:
+                self._unmute(connection)
 
-    def _send(self, connection: Connection) -> bool:
-        """Go on sending a connection's response; tells whether it is out."""
+    def _send(self, connection: Connection) -> None:
+        """Go on sending a connection's response; when it is out, look for the next request."""
         assert connection.outgoing is not None
         try:
             connection.outgoing = connection.transport.send(connection.outgoing)
         except OSError as error:
             self._close(connection, f"the client went away while being answered ({error})")
-            return False
-        if connection.outgoing is None:
-            return True
-        connection.last_active_ns = self._now_ns()
-        return False  # Why nothing to do: the socket is full, and an edge will tell when it is not.
-
-    def _let_next_in(self, request: Request) -> None:
-        """Take note that a request only waits for others: its connection's next one may come in meanwhile (rule 6)."""
-        connection: Connection = request.connection
-        request.is_waiting = connection.is_pipelining = True
-        if connection.is_closed or request.is_answered or connection.in_progress[-1] is not request:
             return
-        self._unmute(connection)
+        if connection.outgoing is not None:
+            connection.last_active_ns = self._now_ns()
+            return  # Why nothing to do: the socket is full, and an edge will tell when it is not.
+        request = connection.request
+        assert request is not None
+        self._finish_request(connection, request)
+        if request.action is _SEND_AND_CLOSE:
+            self._close(connection, "")
+        else:
+            self._unmute(connection)
 
     def _finish_request(self, connection: Connection, request: Request) -> None:
+        connection.request = None
         request.sent_ns = connection.last_active_ns = self._now_ns()
         self._request_log.completed(request)
         if not connection.is_large and request.size_bytes + request.response_size_bytes >= LARGE_BYTES:
             connection.is_large = connection.is_to_be_dealt = True
 
     def _unmute(self, connection: Connection) -> None:
-        """Let the connection's next request in, unless its client must wait (rules 2 and 6)."""
-        if connection.is_ending or len(connection.in_progress) >= IN_PROGRESS_MAX:
-            if not connection.in_progress:
-                self._close(connection, "")
-            return
+        """Let the connection's next request in, unless its client must wait (rule 2)."""
         if connection.muted_until_ns:
             if connection.muted_until_ns > self._now_ns():
                 return
             connection.muted_until_ns = 0
         connection.is_muted = False
-        if connection.is_to_be_dealt and not connection.in_progress:
+        if connection.is_to_be_dealt:
             connection.is_to_be_dealt = False
             if self._hand_over(connection):
                 return
-        if connection.has_more():
+        if connection.may_have_input or not connection.frames.is_at_boundary():
             self._read(connection)
 
     def _throttle(self, connection: Connection, request: Request) -> None:
@@ -410,7 +387,7 @@ class Processor:
                 self._close(connection, "")
                 continue
             if event & WRITABLE and connection.outgoing is not None:
-                self._answer(connection)
+                self._send(connection)
             if event & READABLE and connections.get(fd) is connection:  # not closed or handed over meanwhile
                 connection.may_have_input = True
                 if event & HUNG_UP:
@@ -419,50 +396,28 @@ class Processor:
                     self._read(connection)
 
     def _read(self, connection: Connection) -> None:
-        """Queue the connection's next request, if all of it is there; with it what is behind it, where one request lets
-        the next one in (rule 6).
-        """
+        """Read the connection's next request, if all of it is there."""
         if not self._is_reading:
             return
-        request = self._next_request(connection)
-        if request is None:
-            return
-        if connection.is_pipelining:
-            while len(connection.in_progress) < IN_PROGRESS_MAX and not connection.is_ending and connection.has_more():
-                following = self._next_request(connection)
-                if following is None:
-                    break
-                request.behind.append(following)
-        connection.is_muted = True
-        self._ready.append(request)
-
-    def _next_request(self, connection: Connection) -> Request | None:
-        """Read a request, if all of it is there. Whatever is wrong with the stream ends the connection."""
         try:
             frame = connection.read_frame(self._scratch)
         except InvalidFrameError as error:
             log.warning("closing connection %s: %s", connection.context.connection_id, error)
-            self._end(connection)
-            return None
+            self._close(connection, "")
+            return
         except EOFError:
-            self._end(connection)
-            return None
+            self._close(connection, "")
+            return
         except OSError as failure:
             self._close(connection, str(failure))
-            return None
+            return
         connection.last_active_ns = now_ns = self._now_ns()
         if frame is None:
-            return None
+            return
         request = Request(connection, self, connection.context, frame)
         request.received_ns = now_ns
-        connection.begin(request)
-        return request
-
-    def _end(self, connection: Connection) -> None:
-        """Read no more of a connection; close it, once what is in progress has been answered."""
-        connection.is_ending = connection.is_muted = True
-        if not connection.in_progress:
-            self._close(connection, "")
+        connection.mute(request)
+        self._ready.append(request)
 
     def _queue_requests(self) -> None:
         """Queue what was read, waiting for room (rule 4)."""
@@ -486,7 +441,7 @@ class Processor:
             if (
                 self._connections.get(connection.fd) is connection
                 and connection.is_muted
-                and not connection.in_progress
+                and connection.request is None
             ):
                 self._unmute(connection)
         if now_ns < self._chores_due_ns:
@@ -528,10 +483,6 @@ class Processor:
         except OSError as error:
             log.debug("closing connection %s: %s", connection.context.connection_id, error)
         connection.outgoing = None
-        for request in connection.in_progress:
-            if request.is_answered:
-                self._request_log.dropped(request)
-        connection.in_progress.clear()
         self._quotas.release(self._settings.listener_name, connection.context.client_address)
         self.metrics.closed(connection.client_software)
 

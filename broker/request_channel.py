@@ -4,8 +4,7 @@
 
 Rules
 1. The request queue is bounded (queued.max.requests): a full one blocks the processor, which is the back-pressure.
-   What a pipelining client sent behind a request (four at most) is queued with it, and counts as one.
-2. A response queue never blocks its putter. Muting bounds it already: a connection has few requests in progress. Were
+2. A response queue never blocks its putter. Muting bounds it already: a connection has one request in progress. Were
    it to block: 1. all handlers wait for a processor to take responses; 2. the processor waits for room in the request
    queue. Neither would ever go on.
 3. Wake-ups are the dear part (each hands the interpreter lock around), so they are rationed:
@@ -98,7 +97,6 @@ class Request:
         "api_local_done_ns",
         "api_remote_done_ns",
         "api_throttle_ms",
-        "behind",
         "bodies",
         "buffer",
         "client_software_name",
@@ -109,9 +107,7 @@ class Request:
         "error_codes",
         "header",
         "header_bytes",
-        "is_answered",
         "is_follower",
-        "is_waiting",
         "message",
         "moved",
         "ok_count",
@@ -142,11 +138,6 @@ class Request:
         self.api = None
         self.message = None
         self.moved: list[Hashable] = []  # keys whose purgatories the handler wakes once the API has returned
-        self.is_answered = False  # owner: processor; its answer has come, and is sent when those before it are
-        self.is_waiting = False  # owner: processor; carried out, it only waits for other brokers
-        # What its client sent after it, read already; owner: who holds the request. Whoever finds that the next one
-        # may be carried out takes it.
-        self.behind: list[Request] = []
         self.is_follower: bool | None = None  # a Fetch says whose it is: it is counted twice
         self.bodies: dict[str, Any] | None = None  # request and response as JSON values, if the request log wants them
         self.operation: Any = None  # the DelayedOperation that it waits for, while it does
@@ -172,15 +163,6 @@ class Request:
         request.header = header
         request.message = message
         return request
-
-    def take_next(self) -> Request | None:
-        """Return the first of those behind it, with the others behind that one."""
-        behind = self.behind
-        if not behind:
-            return None
-        self.behind = []
-        behind[0].behind = behind[1:]
-        return behind[0]
 
     @property
     def listener_name(self) -> str:
@@ -378,7 +360,6 @@ class ResponseQueue(queue.Queue[Any]):
         super().__init__()
         self._wake = wake  # fixed before start; makes the processor's selector return
         self._is_asleep = False  # guarded by: mutex; the processor is in its selector, or about to be
-        self._waiting: list[Request] = []  # guarded by: mutex; they only wait: their connections' next ones may come
 
     def put(self, item: Request, block: bool = True, timeout: float | None = None) -> None:
         """Add one and wake the processor if it sleeps."""
@@ -392,22 +373,6 @@ class ResponseQueue(queue.Queue[Any]):
             must_wake = self._is_asleep
             self._is_asleep = False
         return must_wake
-
-    def let_next_in(self, request: Request) -> bool:
-        """Say that a request only waits for others now; true when the caller must call `wake`."""
-        with self.mutex:
-            self._waiting.append(request)
-            must_wake = self._is_asleep
-            self._is_asleep = False
-        return must_wake
-
-    def take_waiting(self) -> list[Request]:
-        """Take the requests that only wait for others now."""
-        if not self._waiting:
-            return []
-        with self.mutex:
-            taken, self._waiting = self._waiting, []
-        return taken
 
     def wake(self) -> None:
         """Make the processor's selector return."""
@@ -424,7 +389,7 @@ class ResponseQueue(queue.Queue[Any]):
     def may_sleep(self) -> bool:
         """Announce that the processor goes to sleep; false when answers are there already."""
         with self.mutex:
-            self._is_asleep = not self.queue and not self._waiting
+            self._is_asleep = not self.queue
             return self._is_asleep
 
     def stay_awake(self) -> None:

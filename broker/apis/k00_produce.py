@@ -280,8 +280,7 @@ def _park(
     for topic in message.topic_data:
         for data in topic.partition_data:
             data.records = None  # the log has them: let the frame go while the request waits
-    request.buffer = None
-    return Park(operation, services.purgatories.produce, list(responses), lets_next_in=True)
+    return Park(operation, services.purgatories.produce, list(responses))
 
 
 def _finish(

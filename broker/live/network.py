@@ -61,7 +61,7 @@ def processors(rooms: Rooms, look: Look) -> list[Processor]:
 
 def _processor(rooms: Rooms, processor: network.Processor, finished: int, look: Look) -> Processor:
     connections = processor.connections()
-    sending = [request for c in connections if c.outgoing is not None for request in c.requests()[:1]]
+    sending = [c.request for c in connections if c.outgoing is not None and c.request is not None]
     queueing = processor.queueing()
     requests = rooms.sockets.channel.requests
     answered = processor.responses.waiting()
@@ -147,6 +147,6 @@ def _verb(request: Request) -> str:
 
 
 def in_progress(rooms: Rooms) -> list[Request]:
-    """Every request that is anywhere: each connection has one, or several of which all but the last only wait."""
+    """Every request that is anywhere: each connection has one at most."""
     connections = (connection for processor in rooms.sockets.processors() for connection in processor.connections())
-    return [request for connection in connections for request in connection.requests()]
+    return [request for connection in connections if (request := connection.request) is not None]

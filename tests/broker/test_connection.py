@@ -158,10 +158,9 @@ def test_a_cut_frame_ends_the_stream(peer: Peer) -> None:
 
 def test_a_muted_connection_is_not_read(peer: Peer) -> None:
     request = Request(peer.connection, None, CONTEXT, memoryview(b""))
-    peer.connection.begin(request)
-    peer.connection.is_muted = True
+    peer.connection.mute(request)
     with pytest.raises(AssertionError):
         peer.read()
     with pytest.raises(AssertionError):
-        peer.connection.begin(request)
-    assert peer.connection.requests() == [request]
+        peer.connection.mute(request)
+    assert peer.connection.is_muted

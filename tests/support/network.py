@@ -94,22 +94,13 @@ def _mistake(_services: Services, _request: Request, _argument: str) -> Answer:
     raise RuntimeError("our mistake")
 
 
-def _park(services: Services, _request: Request, argument: str, lets_next_in: bool = False) -> Answer:
+def _park(services: Services, _request: Request, argument: str) -> Answer:
     deferred = Deferred(
         int(argument or "60000"), lambda: k12_heartbeat.HeartbeatResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
     )
     services.deferred.append(deferred)
     services.arrived.release()
-    return Park(deferred, services.purgatory, ["key"], lets_next_in)
-
-
-def _replicate(services: Services, request: Request, argument: str) -> Answer:
-    return _park(services, request, argument, True)
-
-
-def _replicate_move(services: Services, request: Request, argument: str) -> Answer:
-    request.moved.append(argument)
-    return _park(services, request, "", True)
+    return Park(deferred, services.purgatory, ["key"])
 
 
 def _move(services: Services, request: Request, argument: str) -> Answer:
@@ -132,8 +123,6 @@ _KINDS = {
     "error": _api_error,
     "mistake": _mistake,
     "park": _park,
-    "replicate": _replicate,
-    "replicate-move": _replicate_move,
     "move": _move,
     "not-encodable": _not_encodable,
     "last": _last,
@@ -298,7 +287,9 @@ class Client:
             return True
 
 
-def heartbeat(kind: str, correlation_id: int = 1, version: int = HEARTBEAT_VERSION, client_id: str = "test") -> bytes:
+def heartbeat(
+    kind: str, correlation_id: int = 1, version: int = HEARTBEAT_VERSION, client_id: str = "test"
+) -> bytes:
     """A heartbeat's frame; its generation id is the correlation id."""
     request = k12_heartbeat.HeartbeatRequest(group_id=kind, generation_id=correlation_id)
     return headers.encode_request(headers.RequestHeader(HEARTBEAT, version, correlation_id, client_id), request)
