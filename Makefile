@@ -68,8 +68,9 @@ lint: $(VENV)/installed ## style, imports between packages, bans
 types: $(VENV)/installed ## strict static types
 	$(BIN)/mypy
 
+# Two or three tests at a time: many of them wait, for a process or for a JVM.
 unit: $(VENV)/installed test-tools ## the tests that mirror the packages
-	$(BIN)/pytest -q tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
+	$(BIN)/pytest -q -n 2 tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
 		--ignore tests/stress/test_stress.py --ignore tests/churn/test_churn.py \
 		--ignore tests/eos/test_eos.py --ignore tests/compose
 
@@ -77,13 +78,13 @@ unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 compiled: $(VENV)/installed ## the same of what is compiled, run compiled
 	mkdir -p build/compiled && ln -sfn ../../tests build/compiled/tests && cp setup.cfg build/compiled/
 	$(BIN)/barnabas --version | grep ', compiled'
-	cd build/compiled && ../../$(BIN)/python -P -m pytest -q tests/broker tests/metrics tests/barnabas/protocol tests/barnabas/common
+	cd build/compiled && ../../$(BIN)/python -P -m pytest -q -n 2 tests/broker tests/metrics tests/barnabas/protocol tests/barnabas/common
 
 clients: $(VENV)/installed test-tools ## real clients and Apache Kafka's own tools against a real cluster
-	$(BIN)/pytest -q tests/clients
+	$(BIN)/pytest -q -n 3 --dist loadfile tests/clients
 
 crash: $(VENV)/installed ## processes killed under load; nothing acknowledged may be lost
-	$(BIN)/pytest -q tests/crash
+	$(BIN)/pytest -q -n 3 tests/crash
 
 stress-short: $(VENV)/installed test-tools ## a few faults of every kind in a three-broker cluster under load
 	$(BIN)/pytest -q tests/stress/test_stress.py
