@@ -108,15 +108,21 @@ class LogSegment(SegmentBase):
     # Loading, truncating
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError or FileNotFoundError if the indexes must be rebuilt."""
+        """Raise CorruptIndexError or FileNotFoundError if the indexes must be rebuilt.
+
+        Of the sparse ones the last entry is looked at; what else is wrong in them is found by whoever meets it.
+        """
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
         self.txn_index.sanity_check()
+        if self.offset_index.entry_count and not self._is_batch_of(*self.offset_index.last_entry):
+            raise CorruptIndexError(f"{self.offset_index.path}: no batch is where its last entry says")
         for entry in self.txn_index.entries():
-            if not self._ends_transaction(entry):
-                raise CorruptIndexError(f"{self.txn_index.path}: no transaction ended as {entry} says")
+            if not (self._ends_transaction(entry) and self._begins_transaction(entry)):
+                raise CorruptIndexError(f"{self.txn_index.path}: no transaction was aborted as {entry} says")
 
     def _ends_transaction(self, entry: AbortedTxn) -> bool:
+        """Tell whether the entry's marker is there."""
         try:
             found = self.translate(entry.last_offset, self.size)
         except MalformedMessageError:
@@ -124,6 +130,20 @@ class LogSegment(SegmentBase):
         if found is None or not entry.first_offset <= entry.last_offset == found[1].last_offset:
             return False
         return found[1].is_control and found[1].producer_id == entry.producer_id
+
+    def _begins_transaction(self, entry: AbortedTxn) -> bool:
+        """Tell whether the entry's first batch is there; it may be in a segment before, or compacted away."""
+        if entry.first_offset < self.base_offset:
+            return True
+        try:
+            found = self.translate(entry.first_offset, self.size)
+        except MalformedMessageError:
+            return False
+        if found is None or found[1].base_offset > entry.first_offset:
+            return found is not None
+        header = found[1]
+        is_first = header.base_offset == entry.first_offset and header.is_transactional
+        return is_first and header.producer_id == entry.producer_id
 
     def recover(self, on_batch: OnBatch) -> int:
         """Check every batch, cut the file at the first bad one, rebuild the indexes; returns the bytes cut.

@@ -72,7 +72,7 @@ class TransactionIndex:
         except FileNotFoundError:
             return
         for version, *fields in _ENTRY.iter_unpack(data[: self._count * ENTRY_SIZE]):
-            if version > VERSION:
+            if version != VERSION:
                 raise CorruptIndexError(f"{self.path}: an entry of version {version}")
             yield AbortedTxn(*fields)
 
@@ -119,9 +119,13 @@ class TransactionIndex:
         """Raise CorruptIndexError if an entry cannot be this segment's."""
         if self._fs.exists(self.path) and self._fs.size(self.path) % ENTRY_SIZE:
             raise CorruptIndexError(f"{self.path} holds part of an entry")
+        last_offset, stable = self.base_offset - 1, -1
         for entry in self.entries():
-            if entry.last_offset < self.base_offset:
-                raise CorruptIndexError(f"{self.path}: {entry} ended before offset {self.base_offset}")
+            if entry.last_offset <= last_offset or entry.first_offset < 0:
+                raise CorruptIndexError(f"{self.path}: {entry} began before offset 0 or ended before {last_offset + 1}")
+            if not max(stable, 0) <= entry.last_stable_offset <= entry.last_offset + 1:
+                raise CorruptIndexError(f"{self.path}: {entry} cannot have left the stable offset where it says")
+            last_offset, stable = entry.last_offset, entry.last_stable_offset
 
     def flush(self) -> None:
         """Make the file durable, if there is one."""

@@ -211,6 +211,38 @@ def test_a_damaged_transaction_index_is_rebuilt(damage: Callable[[bytes], bytes]
     assert fs.read_bytes(path) == whole
 
 
+def test_a_flipped_bit_in_a_transaction_index_changes_no_answer() -> None:
+    (name,) = names_with(".txnindex")
+    path = f"{BENCH.directory}/{name}"
+    whole = FS.read_bytes(path)
+    rebuilt = 0
+    for index in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[index] ^= 1 << bit
+            fs = FS.kill()
+            fs.write_bytes(path, damaged, sync=True)
+            assert answers(opened(fs)) == GOLDEN, (index, bit)
+            rebuilt += fs.read_bytes(path) == whole
+    assert rebuilt > len(whole) * 8 * 3 / 4
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [(".index", zeroed), (".index", torn), (".index", overwritten), (".timeindex", zeroed), (".timeindex", torn)],
+)
+def test_indexes_that_end_wrongly_are_rebuilt_at_start(suffix: str, damage: Callable[[bytes], bytes]) -> None:
+    """What a start can tell from an index and the batch that its last entry points at."""
+    for name in names_with(suffix):
+        path = f"{BENCH.directory}/{name}"
+        whole = FS.read_bytes(path)
+        fs = FS.kill()
+        fs.write_bytes(path, damage(whole), sync=True)
+        target = opened(fs)
+        assert fs.read_bytes(path) == whole, name
+        assert not any(segment.has_damaged_index for segment in target.segments)
+
+
 @pytest.mark.parametrize("damage", [zeroed, torn, overwritten])
 def test_damaged_checkpoints_are_noticed(damage: Callable[[bytes], bytes]) -> None:
     fs = MemoryFileSystem()
