@@ -156,6 +156,7 @@ class LocalCluster:
     clock: Clock = field(default_factory=SystemClock)
     nodes: dict[int, Node] = field(default_factory=dict)
     is_cancelled: Callable[[], bool] = never  # asked while waiting for processes to be ready
+    control_url: str = ""  # where the supervisor answers HTTP; it sets this before the start
     _lock: int | None = field(default=None, init=False)  # descriptor of supervisor.lock, while this cluster holds it
     _reserved: list[socket.socket] = field(default_factory=list, init=False)  # keep the ports that were drawn
 
@@ -448,6 +449,8 @@ class LocalCluster:
             if node.child is not None
         ]
         content: ClusterFile = {"bootstrap": self.bootstrap, "supervisor_pid": os.getpid(), "processes": processes}
+        if self.control_url:
+            content["control_url"] = self.control_url
         write_cluster_file(self.directory, content)
 
 

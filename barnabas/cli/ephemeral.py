@@ -118,6 +118,7 @@ def environment(cluster: LocalCluster) -> dict[str, str]:
         "BARNABAS_BOOTSTRAP": cluster.bootstrap,
         "BARNABAS_METRICS_URLS": ",".join(f"{page}/metrics" for page in pages),
         "BARNABAS_FAULTS_URLS": ",".join(f"{page}/faults" for page in pages),
+        "BARNABAS_CONTROL_URL": cluster.control_url,
         "BARNABAS_DATA_DIR": str(cluster.directory),
     }
 

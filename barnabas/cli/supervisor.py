@@ -30,6 +30,7 @@ from barnabas.control import ask as ask
 REQUEST_TIMEOUT_S = 5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
+FAULTS_KEY = "barnabas.faults.enable"
 
 
 class Supervisor:
@@ -54,7 +55,7 @@ class Supervisor:
         """Start the cluster, say that it is ready, serve until a stop signal or `end`, stop everything; return the exit
         code.
         """
-        with contextlib.closing(self):
+        with contextlib.closing(self), self._control_page():
             with contextlib.suppress(CancelledError):
                 self._cluster.start()
                 try:
@@ -62,6 +63,18 @@ class Supervisor:
                 finally:
                     self.stop()
             return self.exit_code
+
+    @contextlib.contextmanager
+    def _control_page(self) -> Iterator[None]:
+        """Answer HTTP for as long as the block runs, if faults are enabled."""
+        if self._cluster.config.get(FAULTS_KEY, "").lower() != "true":
+            yield
+            return
+        from barnabas.cli.control_page import ControlPage  # Why here: most clusters are not there to be broken
+
+        with ControlPage(self._cluster.directory) as page:
+            self._cluster.control_url = page.url
+            yield
 
     @property
     def exit_code(self) -> int:
@@ -98,7 +111,8 @@ class Supervisor:
 
     def on_ready(self) -> None:
         """Say that clients can use the cluster."""
-        print(f"ready bootstrap={self._cluster.bootstrap} metrics={self._cluster.metrics}", flush=True)
+        control = f" control={self._cluster.control_url}" if self._cluster.control_url else ""
+        print(f"ready bootstrap={self._cluster.bootstrap} metrics={self._cluster.metrics}{control}", flush=True)
 
     def close(self) -> None:
         """Give the descriptors back; signals go on being taken, and ignored."""

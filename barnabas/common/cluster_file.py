@@ -6,7 +6,7 @@ import json
 import os
 import select
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 NAME = "cluster.json"
 LEFTOVER_TIMEOUT_S = 10
@@ -28,6 +28,7 @@ class ClusterFile(TypedDict):
     bootstrap: str
     supervisor_pid: int
     processes: list[ProcessEntry]
+    control_url: NotRequired[str]  # where the cluster as a whole is broken by HTTP, if that is enabled
 
 
 def write_cluster_file(directory: Path, content: ClusterFile) -> None:

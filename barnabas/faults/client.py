@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 from barnabas.common.clock import SystemClock
 from barnabas.faults.definition import CONTROLLER, WIRE_ACTIONS, Fault, FaultError
 from barnabas.faults.nodes import NodeFaults
-from barnabas.faults.pages import FaultsUnavailableError, NodePage, Target, target_of
+from barnabas.faults.pages import FaultsUnavailableError, NodePage, NodeSilentError, Target, target_of
 from barnabas.faults.recording import Recorder
 
 POLL_S_MIN: Final = 0.005
@@ -76,8 +76,7 @@ class Faults:
     def list(self) -> list[dict[str, Any]]:
         """The state of every fault on every node that answers, as GET /faults tells it, with `node`."""
         told = []
-        for page in self._target.pages().values():
-            answer = page.ask("GET", "/faults")
+        for answer in self._ask_all("GET"):
             told += [{"node": answer["node"], **state} for state in answer["faults"]]
         return told
 
@@ -97,7 +96,13 @@ class Faults:
 
     def remove_all(self) -> int:
         """Remove every fault of every node that answers; returns how many there were."""
-        return sum(len(page.ask("DELETE", "/faults")["faults"]) for page in self._target.pages().values())
+        return sum(len(answer["faults"]) for answer in self._ask_all("DELETE"))
+
+    def _ask_all(self, method: str) -> Iterator[dict[str, Any]]:
+        """What each node that answers says of all its faults."""
+        for page in self._target.pages().values():
+            with contextlib.suppress(NodeSilentError):
+                yield page.ask(method, "/faults")
 
     def __enter__(self) -> Faults:
         return self

@@ -24,6 +24,10 @@ class FaultsUnavailableError(ConnectionError):
     """A node does not answer, or does not take faults: one line that says why."""
 
 
+class NodeSilentError(FaultsUnavailableError):
+    """A node does not answer: it is gone, or stands still."""
+
+
 class NodePage:
     """The page of one process."""
 
@@ -59,7 +63,7 @@ class NodePage:
             response = connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise FaultsUnavailableError(f"{self.name} does not answer at {self.host}:{self.port}: {error}") from error
+            raise NodeSilentError(f"{self.name} does not answer at {self.host}:{self.port}: {error}") from error
         finally:
             connection.close()
         try:

@@ -9,7 +9,7 @@ with Faults(cluster).recorder as recorder:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -63,16 +63,16 @@ class Recorder:
 
     def start(self, capacity: int | None = None) -> None:
         """Record from now on; each node keeps its last `capacity` requests."""
-        wanted: dict[str, Any] = {"recording": True}
-        if capacity is not None:
-            wanted["capacity"] = capacity
-        for page in self._target.pages().values():
-            page.ask("POST", "/recorder", wanted)
+        self.switch({"recording": True} if capacity is None else {"recording": True, "capacity": capacity})
 
     def stop(self) -> None:
         """Record no more; what there is can still be read."""
+        self.switch({"recording": False})
+
+    def switch(self, wanted: Any) -> None:
+        """Tell every node's recorder what POST /recorder takes."""
         for page in self._target.pages().values():
-            page.ask("POST", "/recorder", {"recording": False})
+            page.ask("POST", "/recorder", wanted)
 
     def clear(self) -> None:
         """Forget what was recorded."""
@@ -103,11 +103,15 @@ class Recorder:
             "outcome": outcome,
             "sender": sender,
         }
-        query = urlencode({key: value for key, value in wanted.items() if value is not None})
+        return self.select({key: str(value) for key, value in wanted.items() if value is not None}, node)
+
+    def select(self, wanted: Mapping[str, str], node: int | None = None) -> list[RecordedRequest]:
+        """What was recorded and fits the filters of GET /recorder, oldest first; raises FaultError for unknown ones."""
         found = []
         for page in self._target.pages().values():
             if node in (None, page.node_id):
-                found += [RecordedRequest(**one) for one in page.ask("GET", f"/recorder?{query}")["requests"]]
+                answer = page.ask("GET", f"/recorder?{urlencode(wanted)}")
+                found += [RecordedRequest(**one) for one in answer["requests"]]
         return sorted(found, key=lambda request: (request.time_ms, request.node, request.sequence))
 
     def wait(

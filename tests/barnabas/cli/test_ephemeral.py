@@ -67,6 +67,7 @@ def test_it_tells_where_it_is_and_ends_with_its_standard_input(temporary: Path) 
             "BARNABAS_BOOTSTRAP",
             "BARNABAS_METRICS_URLS",
             "BARNABAS_FAULTS_URLS",
+            "BARNABAS_CONTROL_URL",
             "BARNABAS_DATA_DIR",
             "BARNABAS_READY",
         }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,11 @@ def test_a_fault_is_the_same_in_python_and_json(values: dict[str, Any]) -> None:
 def test_every_action_is_tried_above() -> None:
     assert {Fault.parse(values).action for values in GOOD} == ACTIONS.keys()
     assert {key for values in GOOD for key in values} == CHECKS.keys()
+
+
+def test_every_key_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "faults.md").read_text()
+    assert [key for key in CHECKS if f"`{key}" not in text] == []
 
 
 def test_names_are_kafkas_whatever_their_case() -> None:
