@@ -287,9 +287,7 @@ class Client:
             return True
 
 
-def heartbeat(
-    kind: str, correlation_id: int = 1, version: int = HEARTBEAT_VERSION, client_id: str = "test"
-) -> bytes:
+def heartbeat(kind: str, correlation_id: int = 1, version: int = HEARTBEAT_VERSION, client_id: str = "test") -> bytes:
     """A heartbeat's frame; its generation id is the correlation id."""
     request = k12_heartbeat.HeartbeatRequest(group_id=kind, generation_id=correlation_id)
     return headers.encode_request(headers.RequestHeader(HEARTBEAT, version, correlation_id, client_id), request)
