@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,18 +39,25 @@ class Project:
             path = self.directory / ("pytest.ini" if name == "ini" else f"{name}.py")
             path.write_text(textwrap.dedent(text))
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start pytest; no plugin but ours is loaded."""
+    @contextlib.contextmanager
+    def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Run pytest beside the block, at most until its end; no plugin but ours is loaded."""
         environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         command = [sys.executable, "-P", "-m", "pytest", "-p", "barnabas.testing.plugin", "-p", "no:cacheprovider"]
-        return subprocess.Popen(
+        with subprocess.Popen(
             [*command, "-q", "--color=no", "--strict-markers", *arguments],
             cwd=self.directory,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-        )
+            # Why: a shell's background job inherits that SIGINT is ignored, and so do its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Run pytest; the exit code and what it printed."""
@@ -153,12 +162,14 @@ def test_logs_are_shown_with_the_test_that_failed(project: Project) -> None:
 def test_nothing_is_left_when_pytest_is_interrupted_or_killed(project: Project, number: signal.Signals) -> None:
     project.write(
         test_it="""
-            import signal
+            import threading
 
             def test_waits(barnabas_cluster, capsys):
                 with capsys.disabled():
                     print("pids", *barnabas_cluster.pids.values(), flush=True)
-                signal.pause()
+                # Why again and again: a signal that comes right before a wait ends the next one only.
+                while True:
+                    threading.Event().wait(0.1)
         """,
     )
     with project.start() as process:
