@@ -38,6 +38,7 @@ class ControllerView:
         self._server = server  # fixed before start
         self._clock = clock  # fixed before start
         self._started_ms = clock.monotonic_ms()  # fixed before start
+        self._version = software_version()  # fixed before start
         self._counted: tuple[Image | None, dict[str, int], Counter[int], Counter[int]] = (
             None, {}, Counter(), Counter()
         )  # owner: the page's thread; of an image: its size, partitions led and held by broker  # fmt: skip
@@ -74,7 +75,7 @@ class ControllerView:
             "epoch": server.controller.epoch,
             "cluster_id": server.cluster_id,
             "controller_id": server.controller.node_id,
-            "version": software_version(),
+            "version": self._version,
             "up_ms": look.now_ms - self._started_ms,
             "peers": peers(server.config.barnabas_live_peers, "controller", server.controller.node_id),
         }

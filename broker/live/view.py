@@ -32,13 +32,16 @@ class BrokerView:
         views = RequestViews(TABLE, server.request_log)
         rooms = Rooms(server.sockets, server.handlers, views, server.registry)
         manager, groups_of, transactions_of = (
-            server.replica_manager, server.group_coordinator, server.transaction_coordinator
-        )  # fmt: skip
+            server.replica_manager,
+            server.group_coordinator,
+            server.transaction_coordinator,
+        )
         elsewhere = Elsewhere(groups_of, transactions_of)
         all_purgatories = server.all_purgatories()
         self._server = server  # fixed before start
         self._clock = clock  # fixed before start
         self._started_ms = clock.monotonic_ms()  # fixed before start
+        self._version = software_version()  # fixed before start
         self._sections: dict[str, Section] = {  # fixed before start
             "schema": lambda _look: SCHEMA,
             "at_ms": lambda look: look.wall_ms,
@@ -74,7 +77,7 @@ class BrokerView:
             "epoch": server.lifecycle.epoch,
             "cluster_id": server.cluster_id,
             "controller_id": server.metadata_cache.snapshot.controller_id,
-            "version": software_version(),
+            "version": self._version,
             "up_ms": look.now_ms - self._started_ms,
             "peers": peers(server.config.barnabas_live_peers, "broker", server.broker_id),
         }
