@@ -145,8 +145,8 @@ def test_a_throttle_is_told_to_the_client(topic: Topic, faults: Faults) -> None:
 
 def test_a_consumer_finds_a_corrupt_batch_and_nothing_is_wrong_on_disk(topic: Topic, faults: Faults) -> None:
     delivered(topic.produce(0))
-    consumer = topic.consumer(0, **{"check.crcs": True})
     with faults.add(Fault(topic=topic.name, corrupt=True)) as handle:
+        consumer = topic.consumer(0, **{"check.crcs": True})
         failed = consumer.poll(TIMEOUT_S)
         assert failed is not None
         assert failed.error().code() == KafkaError._BAD_MSG
