@@ -100,6 +100,27 @@ def test_what_comes_is_appended_and_the_watermark_follows(room, fetcher, leader)
     assert partition.high_watermark == 2
 
 
+def test_what_is_asked_for_is_as_configured(leader):
+    settings = {
+        "replica_fetch_min_bytes": "7",
+        "replica_fetch_wait_max_ms": "321",
+        "replica_fetch_max_bytes": "5000",
+        "replica_fetch_response_max_bytes": "60000",
+    }
+    room = BrokerRoom(**settings)
+    room.push({"t": [state(2, (1, 2), leader_epoch=3, partition_epoch=3)]})
+    fetcher = ReplicaFetcher(2, 0, room.manager, lambda: ("b2", 9092), lambda: 10)
+    fetcher._connection = leader
+    fetcher.add([room.manager.partition(TP)])
+    leader.answers = [said()]
+    turn(fetcher)
+    (request,) = leader.asked
+    assert (request.min_bytes, request.max_wait_ms, request.max_bytes) == (7, 321, 60_000)
+    assert asked_of(request).partition_max_bytes == 5000
+    assert asked_of(request).current_leader_epoch == 3
+    room.close()
+
+
 def test_a_diverging_log_is_cut(room, fetcher, leader):
     leader.answers = [said(written(b"a", b"b")), said(written(b"c", offset=2)), said(diverging=(3, 2))]
     for _ in range(3):
