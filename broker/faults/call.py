@@ -82,14 +82,14 @@ class Call:
 
     def refuse(self, code: ErrorCode) -> Answer:
         """The error as the answer to all of the request; where none may be sent, the connection's end."""
-        if self.expects_nothing:
+        if self.expects_nothing or self.request.message is None:
             return Close(f"{code.name} by a fault, and nothing may be answered")
         return answers.refusal(self.api, self.request, ApiError(code))
 
     @property
     def expects_nothing(self) -> bool:
         """Whether this is a produce with acks=0."""
-        return self.key == ApiKey.PRODUCE and self.request.message.acks == 0
+        return self.key == ApiKey.PRODUCE and bool(self.request.message.acks == 0)
 
     def after(self, answer: Answer, follow: answers.Follow) -> Answer:
         """What `follow` makes of the answer, when it is there."""

@@ -166,6 +166,8 @@ class FaultEngine:
 
     def handle(self, api: Api, services: Any, request: Request) -> Answer:
         """Answer a request, as faults will have it."""
+        if request.processor is None:  # inside an Envelope, which has come this way already
+            return api.handle(services, request)
         sender = sending_node(request)
         cut = self._links.cut_from(sender)
         if cut is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.faults.versions import MAXIMA, highest_version, release_has_feature
+from barnabas.faults.versions import highest_version, release_has_feature
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
@@ -134,7 +134,7 @@ def api_versions(armed: Armed, call: Call, proceed: Proceed) -> Answer | None:
             return None
         is_known = highest is not None and call.version <= highest
         return call.after(proceed(), lambda given: _listed(given, call, release, is_known=is_known))
-    if call.key in MAXIMA and highest is not None and call.version <= highest:
+    if highest is not None and call.version <= highest:
         return None
     if not armed.fires_for(call.request):
         return None

@@ -52,8 +52,12 @@ class FaultRoom(BrokerRoom):
     def send(self, message: Message, version: int, *, client_id: str = "tester", connection: str = "c-1") -> Sent:
         """Send a request, as a frame."""
         frame = encode_request(RequestHeader(message.API_KEY, version, 7, client_id), message)
+        return self.send_frame(bytearray(frame[4:]), connection)
+
+    def send_frame(self, frame: bytearray, connection: str = "c-1") -> Sent:
+        """Send a frame, without its size."""
         context = RequestContext(LISTENER, LISTENER, "127.0.0.1", 5, connection)
-        request = Request(None, self, context, memoryview(bytearray(frame[4:])))
+        request = Request(None, self, context, memoryview(frame))
         request.received_ns = request.dequeued_ns = self.clock.monotonic_ns()
         self.dispatcher.handle(request, [])
         return Sent(self, request)

@@ -11,12 +11,14 @@ from barnabas.common.topic_partition import TopicPartition
 from barnabas.faults.definition import Fault, FaultError
 from barnabas.faults.versions import highest_version
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages import k01_fetch as fetch_wire
 from barnabas.protocol.messages import k02_list_offsets as offsets_wire
 from barnabas.protocol.messages import k03_metadata as metadata_wire
 from barnabas.protocol.messages import k18_api_versions as versions_wire
 from barnabas.protocol.messages import k22_init_producer_id as init_wire
 from barnabas.protocol.records.batch import CorruptBatchError, read_header, verify_crc
+from broker.apis.table import TABLE
 from tests.broker.faults.fault_room import CLOSED, PENDING, SILENT, FaultRoom, errors_of
 from tests.support.broker_room import batch, fetch, produce, state, topic_id
 
@@ -95,6 +97,16 @@ def test_every_partition_of_a_request_may_be_met(room: FaultRoom) -> None:
     room.add(topic="t*", error="KAFKA_STORAGE_ERROR")
     assert errors_of(room.ask(produced(T0, T1), 9), 9) == dict.fromkeys((T0, T1), E.KAFKA_STORAGE_ERROR)
     assert (end_of(room, T0), end_of(room, T1)) == (0, 0)
+
+
+def test_what_could_not_be_read_is_not_answered_either(room: FaultRoom) -> None:
+    room.add(api="ApiVersions", error="INVALID_REQUEST")
+    asked = versions_wire.ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    sent = room.send(asked, 4)
+    assert sent.answer().error_code == E.INVALID_REQUEST
+    frame = bytearray(encode_request(RequestHeader(18, 3, 1, "x"), asked)[4:])
+    frame[2:4] = (99).to_bytes(2, "big")
+    assert room.send_frame(frame).answer() == CLOSED
 
 
 def test_two_faults_share_a_request(room: FaultRoom) -> None:
@@ -243,6 +255,13 @@ def test_all_faults_of_a_list_are_added_or_none(room: FaultRoom) -> None:
     with pytest.raises(FaultError):
         room.engine.add_all([Fault(error="INVALID_RECORD"), Fault(node=2, error="INVALID_RECORD")])
     assert room.engine.faults() == []
+
+
+def test_what_is_in_an_envelope_has_met_the_faults_outside(room: FaultRoom) -> None:
+    room.add(error="INVALID_RECORD", sender="any")
+    inner = room.request(metadata_wire.MetadataRequest(topics=None), 12)
+    answer = room.engine.wrap(TABLE)[3].handle(room.services, inner)
+    assert {topic.error_code for topic in answer.message.topics} == {0}
 
 
 def test_faults_that_are_spent_do_not_pile_up(room: FaultRoom) -> None:
