@@ -4,6 +4,7 @@ import { element, say, set, style, sync } from "./dom.js";
 import { bytes, count, duration, whole } from "./format.js";
 
 const WINDOW_MIN = 40; // records that a lane shows at least
+const SILENT_MS = 1500; // a follower that has something to fetch asks more often than this
 
 /** Make the panel; `asked` is called when another topic is asked for. Returns what shows an answer, and the topic. */
 export function partitionsPanel(panel, asked) {
@@ -179,7 +180,8 @@ function showLane(child, replica) {
   const [name, lane, end] = child.children;
   const start = replica.end - replica.window;
   const share = (offset) => `${Math.max(0, Math.min(1, (offset - start) / replica.window)) * 100}%`;
-  const isLate = !replica.is_leader && (replica.lag > 0 || replica.log_end_offset < 0 || !replica.is_in_sync);
+  const isSilent = replica.last_fetch_ms > SILENT_MS || replica.log_end_offset < 0;
+  const isLate = !replica.is_leader && (!replica.is_in_sync || !replica.is_alive || (replica.lag > 0 && isSilent));
   say(name.firstElementChild, replica.broker === "here" ? "here" : `replica ${replica.broker}`);
   say(name.lastElementChild, replica.is_alive ? (replica.is_in_sync ? "" : " out") : " dead");
   set(lane, "data-role", replica.is_leader ? "leader" : isLate ? "late" : "follower");
@@ -198,5 +200,5 @@ function endOf(replica) {
   if (replica.log_end_offset < 0) return "not fetched yet";
   if (replica.is_leader) return "leader";
   if (replica.lag > 0) return `${whole(replica.lag)} behind`;
-  return replica.last_fetch_ms > 1500 ? `fetched ${duration(replica.last_fetch_ms)} ago` : "caught up";
+  return replica.last_fetch_ms > SILENT_MS ? `fetched ${duration(replica.last_fetch_ms)} ago` : "caught up";
 }
