@@ -181,7 +181,8 @@ function showLane(child, replica) {
   const start = replica.end - replica.window;
   const share = (offset) => `${Math.max(0, Math.min(1, (offset - start) / replica.window)) * 100}%`;
   const isSilent = replica.last_fetch_ms > SILENT_MS || replica.log_end_offset < 0;
-  const isLate = !replica.is_leader && (!replica.is_in_sync || !replica.is_alive || (replica.lag > 0 && isSilent));
+  const isLate =
+    !replica.is_leader && (!replica.is_in_sync || !replica.is_alive || (replica.lag > 0 && isSilent));
   say(name.firstElementChild, replica.broker === "here" ? "here" : `replica ${replica.broker}`);
   say(name.lastElementChild, replica.is_alive ? (replica.is_in_sync ? "" : " out") : " dead");
   set(lane, "data-role", replica.is_leader ? "leader" : isLate ? "late" : "follower");
