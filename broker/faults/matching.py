@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.faults.definition import API_KEYS
 from barnabas.protocol.api_keys import ROWS, ApiKey
@@ -23,6 +23,7 @@ _BETWEEN_NODES: Final = frozenset(int(key) for key, row in ROWS.items() if row.c
     ApiKey.ASSIGN_REPLICAS_TO_DIRS,
 }
 _ADD_PARTITIONS_BY_BROKERS: Final = 4
+_GROUP_LISTS: Final = ("groups", "group_ids", "groups_names")
 
 
 def sending_node(request: Request) -> int | None:
@@ -68,7 +69,7 @@ class Matcher:
             and (_fits(fault.connection, context.connection_id) or _fits(fault.connection, _peer(request)))
             and _fits(fault.listener, context.listener_name)
             and _fits(fault.principal, context.principal)
-            and (fault.group is None or _fits(fault.group, _group(request)))
+            and (fault.group is None or any(_fits(fault.group, group) for group in groups_of(request.message)))
         )
 
     def fits(self, topic: str, partition: int | None) -> bool:
@@ -89,6 +90,9 @@ def _peer(request: Request) -> str:
     return f"{request.context.client_address}:{request.context.client_port}"
 
 
-def _group(request: Request) -> str | None:
-    group = getattr(request.message, "group_id", None)
-    return group if isinstance(group, str) else None
+def groups_of(message: Any) -> list[str]:
+    """The groups that a request is about, as its version names them."""
+    if getattr(message, "group_id", None):
+        return [message.group_id]
+    several = next((names for field in _GROUP_LISTS if (names := getattr(message, field, None))), ())
+    return [group if isinstance(group, str) else group.group_id for group in several]

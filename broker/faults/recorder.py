@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
@@ -103,8 +103,10 @@ class Recorder:
             "throttle_time_ms": 0 if isinstance(given, Close) else given.throttle_time_ms,
         }
         if isinstance(given, Reply):
-            found["errors"] = sorted({error_name(code) for code in _codes(given.message) if code})
-            found["partitions"] = _with_errors(call, record["partitions"], given.message)
+            told = dict(_told(call, given.message, call.topic_name))
+            codes = {*error_codes_of(given.message), *told.values()}
+            found["errors"] = sorted(error_name(code) for code in codes if code)
+            found["partitions"] = _with_errors(record["partitions"], told)
         with self._lock:
             record.update(found)
 
@@ -115,16 +117,8 @@ class Recorder:
         return [record for record in records if _fits(record, wanted)]
 
 
-def _codes(message: Any) -> Iterable[int]:
-    codes = error_codes_of(message)
-    if any(field.name == "partition_error_code" for field in message.FIELDS):
-        codes.append(message.partition_error_code)
-    return codes
-
-
-def _with_errors(call: Call, asked: list[Record], message: Any) -> list[Record]:
+def _with_errors(asked: list[Record], told: Mapping[Partition, int]) -> list[Record]:
     """The partitions that a request named, or its answer tells of, with what that says of each."""
-    told = dict(_told(call, message, call.topic_name))
     known = {(one["topic"], one["partition"]) for one in asked}
     every = asked + [{"topic": topic, "partition": index} for topic, index in told if (topic, index) not in known]
     return [{**one, "error": _name(told.get((one["topic"], one["partition"])))} for one in every]
