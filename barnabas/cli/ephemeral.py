@@ -186,12 +186,13 @@ class Ephemeral(Supervisor):
                 self.end()
 
     def _start_command(self) -> None:
+        # Ctrl-C goes to the command too, which ends in its own way; any other stop signal ends it. Why before the
+        # start: the command may be interrupted as soon as it runs.
+        signal.signal(signal.SIGINT, self._on_interrupt)
         try:
             self._child = subprocess.Popen(self._command, env={**os.environ, **environment(self._cluster)})
         except OSError as error:
             raise UserError(f"cannot run {self._command[0]}: {error.strerror}") from error
-        # Ctrl-C goes to the command too, which ends in its own way; any other stop signal ends it.
-        signal.signal(signal.SIGINT, self._on_interrupt)
         self.watch(self._pidfd(self._child.pid), self._on_command_end)
 
     def _on_interrupt(self, number: int, frame: object) -> None:
