@@ -28,7 +28,7 @@ def attend(visitor: socket.socket, address: Any, answer: AnswerTo) -> None:
                 self.send_error(413)
                 return
             status, values = answer(self.command, self.path, self.rfile.read(int(length)))
-            body = json.dumps(values).encode() + b"\n"
+            body = json.dumps(values, ensure_ascii=False).encode() + b"\n"
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

@@ -42,7 +42,7 @@ def _guarded(answer: Any) -> Page:
 
 
 def _page(value: Any, status: str = OK) -> Page:
-    return Page(json.dumps(value).encode() + b"\n", JSON_TYPE, status)
+    return Page(json.dumps(value, ensure_ascii=False).encode() + b"\n", JSON_TYPE, status)
 
 
 def _body(asked: Asked) -> Any:
