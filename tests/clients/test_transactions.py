@@ -100,6 +100,7 @@ def test_offsets_count_when_the_transaction_is_committed(target: Target, topic: 
     for offset, ends_with in ((5, producer.abort_transaction), (7, producer.commit_transaction)):
         producer.begin_transaction()
         producer.produce(topic, str(offset))
+        assert producer.flush(TIMEOUT_S) == 0, "what is not sent yet is left out of a transaction that is aborted"
         producer.send_offsets_to_transaction(
             [TopicPartition(topic, 0, offset)], consumer.consumer_group_metadata(), TIMEOUT_S
         )
