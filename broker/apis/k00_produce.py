@@ -96,11 +96,12 @@ def _produce_verified(services: Services, request: Request, message: ProduceRequ
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
     operation = operation_of(request.version)
-    guards = draw_guards(services, batches, operation)
+    draw = partial(draw_guards, services, batches, operation)
+    guards = draw()
     if not guards:
         return _produce(services, request, NOTHING_TO_VERIFY)
     carry_out = partial(_produce, services, request)
-    return verify(services, request, transactional_id, producers.pop(), guards, operation, carry_out)
+    return verify(services, request, transactional_id, producers.pop(), guards, draw, operation, carry_out)
 
 
 def operation_of(version: int) -> Operation:

@@ -76,10 +76,11 @@ def handle(services: Services, request: Request) -> Answer:
 
     if not message.group_id:
         return Reply(finish(ErrorCode.INVALID_GROUP_ID))
-    guards = draw_guards(services, {tp: (producer, NO_SEQUENCE)}, operation)
+    draw = partial(draw_guards, services, {tp: (producer, NO_SEQUENCE)}, operation)
+    guards = draw()
     if not guards:
         return commit(NOTHING_TO_VERIFY)
-    return verify(services, request, message.transactional_id, producer, guards, operation, partial(commit))
+    return verify(services, request, message.transactional_id, producer, guards, draw, operation, partial(commit))
 
 
 def _operation(version: int) -> Operation:

@@ -95,20 +95,26 @@ def verify(
     transactional_id: str,
     producer: Producer,
     guards: Mapping[TopicPartition, VerificationGuard],
+    draw: Callable[[], Mapping[TopicPartition, VerificationGuard]],
     operation: Operation,
     carry_out: Callable[[Verdict], Answer],
 ) -> Park:
-    """Ask the coordinator, then carry the request out."""
+    """Ask the coordinator, then carry the request out with these guards; `draw` gives others if it is asked again."""
     waiting = Continuation(request)
+    held = dict(guards)
+
+    def renew() -> None:
+        held.clear()
+        held.update(draw())
 
     def told(errors: Mapping[TopicPartition, ErrorCode]) -> None:
         failed = {tp: error for tp, error in errors.items() if error}
-        waiting.go_on(partial(carry_out, Verdict(guards, failed)))
+        waiting.go_on(partial(carry_out, Verdict(held, failed)))
         moved, request.moved = request.moved, []
         for key in moved:
             services.complete_delayed(key)  # type: ignore[arg-type]
 
-    services.transaction_verification.ask(Question(transactional_id, producer, list(guards), operation, told))
+    services.transaction_verification.ask(Question(transactional_id, producer, list(guards), operation, told, renew))
     return Park(waiting)
 
 

@@ -9,7 +9,8 @@ log drew beforehand, and drops at the next marker, tells whether the answer stil
 
 Rules
 1. An ADD that comes while the transaction before is being concluded is tried again for a while
-   (add.partitions.to.txn.retry.backoff.max.ms), so that the client need not.
+   (add.partitions.to.txn.retry.backoff.max.ms), so that the client need not. Guards are drawn anew each time
+   (`Question.renew`): the marker that is waited for drops those drawn before it.
 2. A coordinator on this broker is asked directly; another one by AddPartitionsToTxn, all transactions that wait for the
    same broker in one request.
 3. What failed to be asked may be tried again by the client: NETWORK_EXCEPTION, COORDINATOR_NOT_AVAILABLE.
@@ -74,6 +75,7 @@ class Question(NamedTuple):
     partitions: Collection[TopicPartition]
     operation: Operation
     reply: Callable[[Errors], object]  # called once, on any thread; partitions that are in order have NONE
+    renew: Callable[[], object] = lambda: None  # called before it is asked again, on any thread
 
 
 class TransactionVerification:
@@ -143,7 +145,11 @@ class TransactionVerification:
             question.reply(errors)
             return
         again = question._replace(reply=partial(self._take_added, question, give_up_ms))
-        self._scheduler.schedule_once("add-partitions-to-txn", lambda: self._ask_once(again), backoff_ms)
+        self._scheduler.schedule_once("add-partitions-to-txn", lambda: self._ask_again(again), backoff_ms)
+
+    def _ask_again(self, question: Question) -> None:
+        question.renew()
+        self._ask_once(question)
 
     def _ask_once(self, question: Question) -> None:
         partition = self._coordinator.partition_for(question.transactional_id)

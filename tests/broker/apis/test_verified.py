@@ -11,11 +11,13 @@ import pytest
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.protocol.records.batch import ControlType, end_txn_marker
 from broker.answers import NoReply, Park, Reply
 from broker.apis.verified import Continuation, produce_error, producer_of
 from broker.coordinators.transaction import Producer
 from broker.coordinators.transaction_verification import Operation, Question
 from broker.purgatory import Deferred
+from broker.storage.log_types import AppendOrigin
 from tests.support.broker_room import BrokerRoom, Waiting, batch, produce, state
 
 T0 = TopicPartition("t", 0)
@@ -73,6 +75,24 @@ def test_the_first_batch_waits_and_the_next_does_not(room: Room, version: int, o
     assert (question.transactional_id, question.producer, question.operation) == ("x", Producer(7, 0), operation)
     assert row(waiting.response).error_code == NONE
     assert row(room.produce(version, sequence=1)).base_offset == 1
+
+
+@pytest.mark.parametrize(("is_renewed", "told"), [(True, NONE), (False, ErrorCode.INVALID_TXN_STATE)])
+def test_the_marker_of_the_transaction_before_comes_meanwhile(room: Room, is_renewed: bool, told: ErrorCode) -> None:
+    """The coordinator, asked again when that is there, adds the partition; the guard must be of this time too."""
+    room.produce(12)
+    room.asked.answer()
+    waiting = room.produce(12, epoch=1)
+    marker = end_txn_marker(
+        ControlType.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp_ms=room.clock.wall_ms()
+    )
+    partition = room.manager.find(TopicPartition("u", 0))
+    assert partition is not None
+    partition.append_as_leader(memoryview(bytearray(marker)), required_acks=-1, origin=AppendOrigin.COORDINATOR)
+    if is_renewed:
+        room.asked.questions[-1].renew()
+    room.asked.answer()
+    assert row(waiting.response).error_code == told
 
 
 def test_with_acks_all_it_waits_twice(room: Room) -> None:

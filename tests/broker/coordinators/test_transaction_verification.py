@@ -218,6 +218,17 @@ class TestAddWhileTheLastOneEnds:
         self.step(room)
         assert room.told == [both(NONE)]
 
+    def test_guards_are_renewed_before_each_further_question(self) -> None:
+        room = Room(0)
+        room.coordinator.errors = [BUSY, BUSY, NONE]
+        asked: list[int] = []
+        renew = lambda: asked.append(len(room.coordinator.added))  # noqa: E731
+        room.verification.ask(Question("x", PRODUCER, [T0, T1], Operation.ADD, room.told.append, renew))
+        assert asked == []
+        self.step(room)
+        self.step(room)
+        assert (asked, room.told) == ([1, 2], [both(NONE)])
+
     def test_but_not_for_ever(self) -> None:
         room = Room(0)
         room.coordinator.errors = [BUSY]
