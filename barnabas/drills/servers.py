@@ -19,7 +19,7 @@ SHORT_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval
 def kill_a_leader(scene: Scene) -> None:
     scene.reader.create_topic(ORDERS, 3, 2, {"min.insync.replicas": "2"})
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
-    scene.await_that("orders come in", lambda: scene.leaders(ORDERS)[0]["high_watermark"] > 0)
+    scene.await_that("orders come in", lambda: scene.leaders(ORDERS).get(0, {}).get("high_watermark", 0) > 0)
     victim = scene.leaders(ORDERS)[0]["leader"]
     scene.note(victim=victim)
     scene.act("kill", victim)
@@ -63,6 +63,7 @@ SMALL_FETCHES = {"replica.fetch.max.bytes": "16384", "replica.fetch.response.max
 
 def leave_a_throttle(scene: Scene) -> None:
     scene.reader.create_topic(ORDERS, 1, 2, {"min.insync.replicas": "1"})
+    scene.await_that("the partition is led", lambda: 0 in scene.leaders(ORDERS))
     follower = next(broker for broker in (0, 1) if broker != scene.leaders(ORDERS)[0]["leader"])
     scene.note(follower=follower)
     scene.reader.set_config(("topic", ORDERS), {"follower.replication.throttled.replicas": "*"})
@@ -108,7 +109,7 @@ BALLAST = "java_pid4711.hprof"
 def fill_a_disk(scene: Scene) -> None:
     scene.reader.create_topic(ORDERS, 2, 2, {"min.insync.replicas": "1"})
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
-    scene.await_that("orders come in", lambda: scene.leaders(ORDERS)[0]["high_watermark"] > 0)
+    scene.await_that("orders come in", lambda: scene.leaders(ORDERS).get(0, {}).get("high_watermark", 0) > 0)
     ballast = scene.directory / f"broker-{VICTIM}" / BALLAST
     ballast.write_bytes(b"")
     scene.note(victim=VICTIM, ballast=ballast.name)
