@@ -19,7 +19,7 @@ LOOKS = 10  # in some of them at least it rebalances
 
 
 def start_a_storm(scene: Scene) -> None:
-    scene.reader.create_topic(ORDERS, 6, 1, {})
+    scene.create_topic(ORDERS, 6, 1)
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
     for number in range(READERS):
         scene.runs(f"billing-{number}", reads(scene.bootstrap, ORDERS, BILLING))
@@ -65,7 +65,7 @@ POISON = b"\x00\x01 not JSON"
 def poison(scene: Scene) -> None:
     from confluent_kafka import Producer
 
-    scene.reader.create_topic(ORDERS, 1, 1, {})
+    scene.create_topic(ORDERS, 1, 1)
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=30))
     scene.runs(BILLING, reads(scene.bootstrap, ORDERS, BILLING))
     scene.await_that("the first orders are billed", lambda: _committed(scene) > 0)

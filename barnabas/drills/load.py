@@ -18,7 +18,7 @@ CULPRIT = "nightly-report"
 def flood(scene: Scene) -> None:
     from barnabas.faults import Fault
 
-    scene.reader.create_topic(ORDERS, 1, 1, {})
+    scene.create_topic(ORDERS, 1, 1)
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=20))
     scene.faults.add(Fault(api="ListOffsets", client_id=CULPRIT, delay_ms=60, holds_handler=True))
     scene.runs(CULPRIT, asks(scene.bootstrap, ORDERS, connections=16))
@@ -68,7 +68,7 @@ WAITING_MAX = 1.5
 def saturate(scene: Scene) -> None:
     from barnabas.faults import Fault
 
-    scene.reader.create_topic(ORDERS, 1, 1, {})
+    scene.create_topic(ORDERS, 1, 1)
     scene.faults.add(Fault(api="ListOffsets", client_id="till-*", delay_ms=DISK_MS, holds_handler=True))
     for number in range(TILLS):
         scene.runs(f"till-{number}", asks(scene.bootstrap, ORDERS, connections=1, pause_s=PAUSE_S))

@@ -103,6 +103,10 @@ class Scene:
             if partition["topic"] == topic and partition["role"] == "leader"
         }
 
+    def has_records(self, topic: str) -> bool:
+        """Whether the first partition of a topic has records that are committed, as far as its leader tells."""
+        return any(found["high_watermark"] > 0 for number, found in self.leaders(topic).items() if number == 0)
+
     def group(self, name: str) -> dict[str, Any] | None:
         """A group as its coordinator tells of it."""
         groups = [group for live in self.brokers(group=name).values() for group in live["groups"]["items"]]
@@ -117,6 +121,11 @@ class Scene:
     def act(self, action: str, node_id: int) -> None:
         """Kill, stop, start, pause or resume a process."""
         ask(self.directory, action, node_id)
+
+    def create_topic(self, name: str, partitions: int, replicas: int, config: dict[str, str] | None = None) -> None:
+        """Create a topic, and wait until every partition of it is led."""
+        self.reader.create_topic(name, partitions, replicas, config or {})
+        self.await_that(f"{name} is led", lambda: len(self.leaders(name)) == partitions)
 
     def runs(self, name: str, work: Work) -> None:
         """Start an application."""

@@ -17,9 +17,9 @@ SHORT_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval
 
 
 def kill_a_leader(scene: Scene) -> None:
-    scene.reader.create_topic(ORDERS, 3, 2, {"min.insync.replicas": "2"})
+    scene.create_topic(ORDERS, 3, 2, {"min.insync.replicas": "2"})
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
-    scene.await_that("orders come in", lambda: scene.leaders(ORDERS).get(0, {}).get("high_watermark", 0) > 0)
+    scene.await_that("orders come in", lambda: scene.has_records(ORDERS))
     victim = scene.leaders(ORDERS)[0]["leader"]
     scene.note(victim=victim)
     scene.act("kill", victim)
@@ -62,8 +62,7 @@ SMALL_FETCHES = {"replica.fetch.max.bytes": "16384", "replica.fetch.response.max
 
 
 def leave_a_throttle(scene: Scene) -> None:
-    scene.reader.create_topic(ORDERS, 1, 2, {"min.insync.replicas": "1"})
-    scene.await_that("the partition is led", lambda: 0 in scene.leaders(ORDERS))
+    scene.create_topic(ORDERS, 1, 2, {"min.insync.replicas": "1"})
     follower = next(broker for broker in (0, 1) if broker != scene.leaders(ORDERS)[0]["leader"])
     scene.note(follower=follower)
     scene.reader.set_config(("topic", ORDERS), {"follower.replication.throttled.replicas": "*"})
@@ -107,9 +106,9 @@ BALLAST = "java_pid4711.hprof"
 
 
 def fill_a_disk(scene: Scene) -> None:
-    scene.reader.create_topic(ORDERS, 2, 2, {"min.insync.replicas": "1"})
+    scene.create_topic(ORDERS, 2, 2, {"min.insync.replicas": "1"})
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
-    scene.await_that("orders come in", lambda: scene.leaders(ORDERS).get(0, {}).get("high_watermark", 0) > 0)
+    scene.await_that("orders come in", lambda: scene.has_records(ORDERS))
     ballast = scene.directory / f"broker-{VICTIM}" / BALLAST
     ballast.write_bytes(b"")
     scene.note(victim=VICTIM, ballast=ballast.name)
@@ -166,7 +165,7 @@ TENANT = "tenant-"
 
 
 def kill_the_controller(scene: Scene) -> None:
-    scene.reader.create_topic(ORDERS, 1, 1, {})
+    scene.create_topic(ORDERS, 1, 1)
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
     scene.runs("sign-up", creates_topics(scene.bootstrap, TENANT, every_s=0.3))
     scene.await_that("topics are created", lambda: _tenants(scene) >= 2)
