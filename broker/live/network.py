@@ -14,7 +14,7 @@ from broker.live.requests import subject
 if TYPE_CHECKING:
     from broker import handlers as threads
     from broker import processors as network
-    from broker.live.look import Look
+    from broker.live.look import Look, Section
     from broker.live.requests import RequestViews
     from broker.request_channel import Request
     from broker.socket_server import SocketServer
@@ -28,6 +28,16 @@ class Rooms(NamedTuple):
     handlers: threads.HandlerPool
     views: RequestViews
     registry: Registry
+
+
+def sections(rooms: Rooms) -> dict[str, Section]:
+    """What every process tells of its network layer, in the order of the picture."""
+    return {
+        "acceptors": lambda _look: acceptors(rooms),
+        "processors": lambda look: processors(rooms, look),
+        "request_queue": lambda look: request_queue(rooms, look),
+        "handlers": lambda look: handlers(rooms, look),
+    }
 
 
 def acceptors(rooms: Rooms) -> list[Acceptor]:
