@@ -120,12 +120,7 @@ def _counts(replica: Replica, view: Partition) -> bool:
 
 def _behind(replica: Replica, view: Partition, silent: Mapping[int, str]) -> str:
     broker = replica["broker"]
-    if replica["log_end_offset"] == UNKNOWN:
-        text = f"replica {broker} has not fetched since broker {view['leader']} leads"
-    else:
-        text = f"replica {broker} is at {replica['log_end_offset']}, {count(replica['lag'], 'record')} behind"
-        if replica["last_fetch_ms"] != UNKNOWN:
-            text += f"; it last fetched {duration(replica['last_fetch_ms'])} ago"
+    text = f"replica {broker} {_position(replica, view, '; it')}"
     if replica["is_in_sync"] and replica["last_caught_up_ms"] != UNKNOWN:
         left_ms = view["lag_max_ms"] - replica["last_caught_up_ms"]
         if left_ms > 0:
@@ -135,6 +130,16 @@ def _behind(replica: Replica, view: Partition, silent: Mapping[int, str]) -> str
     elif not replica["is_in_sync"]:
         text += "; it is about to join the ISR"
     return text + _why(replica, silent)
+
+
+def _position(replica: Replica, view: Partition, joined: str) -> str:
+    """How far a replica is, and `joined` to it when it last fetched."""
+    if replica["log_end_offset"] == UNKNOWN:
+        return f"has not fetched since broker {view['leader']} leads"
+    text = f"is at {replica['log_end_offset']}, {count(replica['lag'], 'record')} behind"
+    if replica["last_fetch_ms"] != UNKNOWN:
+        text += f"{joined} last fetched {duration(replica['last_fetch_ms'])} ago"
+    return text
 
 
 def _why(replica: Replica, silent: Mapping[int, str]) -> str:
@@ -150,12 +155,7 @@ def _others(view: Partition, silent: Mapping[int, str]) -> list[str]:
     for replica in view["replicas"]:
         if replica["is_leader"] or _counts(replica, view):
             continue
-        if replica["log_end_offset"] == UNKNOWN:
-            how = f"has not fetched since broker {view['leader']} leads"
-        else:
-            how = f"is at {replica['log_end_offset']}, {count(replica['lag'], 'record')} behind"
-            if replica["last_fetch_ms"] != UNKNOWN:
-                how += f", and last fetched {duration(replica['last_fetch_ms'])} ago"
+        how = _position(replica, view, ", and")
         lines.append(f"Replica {replica['broker']} is not in sync: it {how}{_why(replica, silent)}.")
     return lines
 
