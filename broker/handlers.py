@@ -122,7 +122,7 @@ class Dispatcher:
         if api is None:
             raise RefusedError(f"API key {header.api_key} is not served here")
         version = header.api_version
-        low, high = api.versions
+        low, high = api.versions  # Why not api.supports: a call for every request
         if not low <= version <= high:
             if api.key != API_VERSIONS_KEY:
                 raise RefusedError(f"{api.name} v{version} is not served here")

@@ -16,7 +16,7 @@ Rules
 4. The processor may wait in one place besides its selector: for room in the request queue. Response queues never block,
    so handlers go on and make that room.
 5. A connection changes its processor at most once, between two requests: when it turns out to move large pieces
-   (`LARGE_BYTES`), it is dealt in turn (acceptors.py, rule 3 says why).
+   (`LARGE_BYTES`), it is dealt in turn (acceptor.py, rule 3 says why).
 
 Threads: each processor is one; the acceptor fills its `inbox`, anyone its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
