@@ -1,6 +1,6 @@
 # `make run` runs the main job, `make test` passes the tests; both do all the set-up. `make help` lists the rest.
 
-PYTHON ?= python3
+PYTHON ?= $(shell ./tools/interpreter)
 VENV := .venv
 BIN := $(VENV)/bin
 BROKERS ?= 3
