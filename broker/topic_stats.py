@@ -11,16 +11,15 @@ Source: Kafka's BrokerTopicMetrics, BrokerTopicStats (4.3).
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
 from metrics import catalogue as c
-from metrics.histograms import BOUNDS, CELL_SIZE, SUM, count_sorted
+from metrics.histograms import BOUNDS
 from metrics.meters import Meter
+from metrics.tally import Tally
 
 if TYPE_CHECKING:
     from metrics.catalogue import Metric
@@ -61,7 +60,9 @@ _BROKER_ROWS: Final = (
     c.REASSIGNMENT_BYTES_IN_PER_SEC,
     c.REASSIGNMENT_BYTES_OUT_PER_SEC,
 )
-_SIZES_KEPT: Final = 512
+_BATCH_BYTES: Final = 0
+_BATCH_RECORDS: Final = 1
+_RECORD_BYTES: Final = 2
 
 
 class TopicStats:
@@ -146,14 +147,11 @@ class TopicStats:
 
 
 class BatchSizes:
-    """The distributions of produced batches' bytes, records, and bytes a record.
-
-    Sizes are kept in a list of the appending thread and counted by the hundred (as in `metrics/request_metrics.py`).
-    """
+    """The distributions of produced batches' bytes, records, and bytes a record."""
 
     def __init__(self, registry: Registry) -> None:
-        self._threads: dict[int, _Sizes] = {}  # owner of each value: the thread of that identity
-        self._seen: list[_Sizes] = []  # owner: the scraper
+        self._threads: dict[int, Tally] = {}  # written by the thread of that identity
+        self._seen: list[list[list[float]]] = []  # owner: the scraper
         registry.before_scrape(self._look)
         for index, row in enumerate((c.BATCH_BYTES, c.BATCH_RECORDS, c.RECORD_BYTES)):
             registry.histogram_of(row, partial(self._cells, index))
@@ -162,44 +160,19 @@ class BatchSizes:
         """A batch (or several, of one request and partition) was appended."""
         ident = get_ident()
         try:
-            pending = self._threads[ident].pending
+            tally = self._threads[ident]
         except KeyError:
-            pending = (self._threads.setdefault(ident, _Sizes([[0.0] * CELL_SIZE for _ in range(3)], []))).pending
-        pending.append((size_bytes, records))
-        if len(pending) >= _SIZES_KEPT:
-            self._threads[ident] = self._threads[ident].whole()
+            tally = self._threads[ident] = Tally((BOUNDS, BOUNDS, BOUNDS))
+        tally.add(_BATCH_BYTES, size_bytes, 1)
+        tally.add(_BATCH_RECORDS, records, 1)
+        if records > 0:
+            tally.add(_RECORD_BYTES, size_bytes / records, records)
 
     def _look(self) -> None:
-        self._seen = [sizes.whole() for sizes in list(self._threads.values())]
+        self._seen = [tally.cells() for tally in list(self._threads.values())]
 
     def _cells(self, index: int) -> list[list[float]]:
-        return [sizes.cells[index] for sizes in self._seen]
-
-
-class _Sizes:
-    """One thread's: those counted, and those still in a list, which its owner appends to until it is replaced."""
-
-    __slots__ = ("cells", "pending")
-
-    def __init__(self, cells: list[list[float]], pending: list[tuple[int, int]]) -> None:
-        self.cells = cells
-        self.pending = pending
-
-    def whole(self) -> _Sizes:
-        """Return the same with nothing pending."""
-        batches = self.pending[:]
-        if not batches:
-            return self
-        cells = [cell[:] for cell in self.cells]
-        for cell, values in zip(cells, zip(*batches, strict=True), strict=False):
-            count_sorted(cell, sorted(values), BOUNDS)
-            cell[SUM] += sum(values)
-        of_records = cells[2]
-        for (size, records), count in Counter(batches).items():  # Why: a producer's batches are much alike
-            if records > 0:
-                of_records[bisect_left(BOUNDS, size / records)] += records * count
-                of_records[SUM] += size * count
-        return _Sizes(cells, [])
+        return [cells[index] for cells in self._seen]
 
 
 class BrokerTopicStats:

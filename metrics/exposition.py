@@ -2,8 +2,7 @@
 
 The text is put together here, not by prometheus_client: a broker with a thousand partitions has tens of thousands of
 lines, and what a scrape takes from the interpreter is taken from requests. So labels are spelt once and kept
-(`_labels`), and each family is one join over numbers gathered before. What the process uses (memory, descriptors) is
-prometheus_client's, imported at the first scrape, since it takes 12 MB.
+(`_labels`), and each family is one join over numbers gathered before.
 
 Threads: `render` by the HTTP thread.
 """
@@ -14,7 +13,7 @@ import contextlib
 import gc
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from metrics.histograms import QUANTILES, Histogram, HistogramSnapshot, Timer, bucket_of
 from metrics.meters import AvgMax, Counter, Gauge, Meter, Sensor
@@ -53,7 +52,7 @@ class Exposition:
         registry.gauge(SCRAPE_SECONDS, lambda: self._took_s)
 
     def render(self) -> bytes:
-        """Return the page: every instrument of the registry, and what the process itself uses."""
+        """Return the page: every instrument and every table of the registry."""
         with _no_collections():
             return self._render()
 
@@ -67,7 +66,7 @@ class Exposition:
             for table in self._registry.tables():
                 _add_table(page, table)
         self._labels, self._families = page.used, page.families
-        whole = "".join(page.parts).encode() + _process_page()
+        whole = "".join(page.parts).encode()
         self._took_s = self._registry.now_s() - now_s
         return whole
 
@@ -248,22 +247,3 @@ def _report(row: Metric, error: Exception) -> None:
     if row.name not in _reported:
         _reported.add(row.name)
         log.warning("%s cannot be read", row.name, exc_info=error)
-
-
-_process_collectors: Any = None  # owner: the HTTP thread; made at the first scrape
-
-
-def _process_page() -> bytes:
-    """Return what the operating system and the interpreter tell of this process."""
-    global _process_collectors
-    from prometheus_client import CollectorRegistry, generate_latest
-
-    if _process_collectors is None:
-        from prometheus_client.gc_collector import GCCollector
-        from prometheus_client.platform_collector import PlatformCollector
-        from prometheus_client.process_collector import ProcessCollector
-
-        _process_collectors = CollectorRegistry(auto_describe=False)
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=_process_collectors)
-    return bytes(generate_latest(_process_collectors))

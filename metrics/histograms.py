@@ -11,7 +11,7 @@ which holds the registry's lock.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from threading import get_ident
@@ -36,16 +36,6 @@ CELL_SIZE: Final = SUM + 1
 
 #: Kafka's (Yammer's) samples forget like this.
 _SAMPLE_DECAY_PER_S: Final = 0.015
-
-
-def count_sorted(cell: list[float], values: Sequence[float], bounds: Sequence[float]) -> None:
-    """Add ascending values to the buckets of a cell: work for each bucket that is hit, not for each value."""
-    done, total = 0, len(values)
-    while done < total:
-        bucket = bisect_left(bounds, values[done])
-        upto = total if bucket == len(bounds) else bisect_right(values, bounds[bucket], done)
-        cell[bucket] += upto - done
-        done = upto
 
 
 class HistogramSnapshot:

@@ -1,7 +1,7 @@
 """THE table of metrics: what JMX does not give (see `catalogue.py`).
 
-Sizes of batches and records, what each client does, and consumer lag under the names of kafka_exporter. `exact` rows
-have one name in both dialects.
+Sizes of batches and records, what each client does, the process and its interpreter under the names that Prometheus'
+own libraries use, and consumer lag under the names of kafka_exporter. `exact` rows have one name in both dialects.
 """
 
 from __future__ import annotations
@@ -45,6 +45,33 @@ CLIENT_REQUEST_SECONDS = _own(
 LOG_LINES = _own("log", "lines", COUNTER, "Lines logged, by level.", ("level",))
 SLOW_REQUESTS = _own("request", "slow", COUNTER, "Requests slower than barnabas.slow.request.ms.", ("request",))
 SCRAPE_SECONDS = _own("scrape", "seconds", GAUGE, "Time that the page before this one took to make.")
+
+# --- the names of Prometheus' own libraries, alike in every language
+
+
+def _process(name: str, kind: Kind, doc: str) -> Metric:
+    return row("process", "process", name, kind, doc, exact=f"process_{name}")
+
+
+PROCESS_VIRTUAL_MEMORY = _process("virtual_memory_bytes", GAUGE, "Virtual memory size in bytes.")
+PROCESS_RESIDENT_MEMORY = _process("resident_memory_bytes", GAUGE, "Resident memory size in bytes.")
+PROCESS_START_TIME = _process("start_time_seconds", GAUGE, "Start time of the process since unix epoch in seconds.")
+PROCESS_CPU = _process("cpu_seconds", COUNTER, "Total user and system CPU time spent in seconds.")
+PROCESS_OPEN_FDS = _process("open_fds", GAUGE, "Number of open file descriptors.")
+PROCESS_MAX_FDS = _process("max_fds", GAUGE, "Maximum number of open file descriptors.")
+
+
+def _python(name: str, kind: Kind, doc: str, labels: tuple[str, ...]) -> Metric:
+    return row("python", "python", name, kind, doc, labels=labels, exact=f"python_{name}")
+
+
+PYTHON_INFO = _python(
+    "info", GAUGE, "Python platform information.", ("implementation", "major", "minor", "patchlevel", "version")
+)
+_GENERATION = ("generation",)
+GC_COLLECTED = _python("gc_objects_collected", COUNTER, "Objects collected during gc.", _GENERATION)
+GC_UNCOLLECTABLE = _python("gc_objects_uncollectable", COUNTER, "Uncollectable objects found during gc.", _GENERATION)
+GC_COLLECTIONS = _python("gc_collections", COUNTER, "Number of times this generation was collected.", _GENERATION)
 
 # --- kafka_exporter's names; one node of the cluster gives them all
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from barnabas.common.clock import FakeClock
-from metrics.histograms import BOUNDS, QUANTILES, Histogram, Timer, bucket_of, count_sorted
+from metrics.histograms import BOUNDS, QUANTILES, Histogram, Timer, bucket_of
 from metrics.meters import AvgMax, Counter, Meter, Sensor, Window
 
 
@@ -116,15 +116,6 @@ def test_a_meter_read_while_it_is_marked_never_goes_back() -> None:
     for thread in threads:
         thread.join()
     assert counts == sorted(counts)
-
-
-def test_counting_what_is_sorted_is_counting_one_by_one() -> None:
-    values = sorted([0.0005, 0.001, 0.0011, 3, 3, 3, 3.2, 3.3, 700, 1e9, 2e9])
-    one_by_one, at_once = Histogram(), [0.0] * len(Histogram().snapshot(0.0).buckets)
-    for value in values:
-        one_by_one.update(value)
-    count_sorted(at_once, values, BOUNDS)
-    assert one_by_one.snapshot(0.0).buckets == at_once
 
 
 def test_a_histogram_includes_its_parts_and_reads_what_others_count() -> None:

@@ -1,15 +1,26 @@
-"""The process' disk account."""
+"""What the operating system and the interpreter know of the process."""
 
 from __future__ import annotations
 
+import gc
+import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.process_collector import ProcessCollector
 
 from metrics import catalogue as c
 from metrics import process
 from metrics.exposition import render
 from metrics.registry import Registry
+
+#: Of a process whose name is meant to confuse: 2.5 s of CPU, started 100 s after the machine, 1000 pages resident.
+STAT = "7 (a) R 9) (b) S 1 7 7 0 -1 4194304 90 0 0 0 {utime} {stime} 0 0 20 0 9 0 {start} 123456789 1000 18446744073709551615\n"
 
 
 def test_fields_are_read(tmp_path: Path) -> None:
@@ -21,6 +32,32 @@ def test_fields_are_read(tmp_path: Path) -> None:
         process.disk_bytes("nothing", account)
 
 
+def test_usage_is_read(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    (tmp_path / "self" / "fd").mkdir(parents=True)
+    for number in range(3):
+        (tmp_path / "self" / "fd" / str(number)).touch()
+    (tmp_path / "stat").write_text("cpu  1 2 3\nbtime 1700000000\nprocesses 5\n")
+    told = STAT.format(utime=2 * ticks, stime=ticks // 2, start=100 * ticks)
+    (tmp_path / "self" / "stat").write_text(told)
+    assert process.usage(process.boot_time_s(tmp_path), tmp_path) == process.Usage(
+        virtual_bytes=123456789,
+        resident_bytes=1000 * resource.getpagesize(),
+        start_time_s=1700000100.0,
+        cpu_s=2.5,
+        open_fds=3,
+        max_fds=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    )
+
+
+def test_a_system_that_keeps_no_account(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        process.boot_time_s(tmp_path)
+    (tmp_path / "stat").write_text("cpu  1 2 3\n")
+    with pytest.raises(OSError, match="btime"):
+        process.boot_time_s(tmp_path)
+
+
 def test_the_page_has_them() -> None:
     registry = Registry()
     process.register(registry)
@@ -29,4 +66,42 @@ def test_the_page_has_them() -> None:
         c.LINUX_DISK_WRITE_BYTES,
         c.METRICS_COUNT,
     }
-    assert b"kafka_server_kafkaserver_linux_disk_write_bytes " in render(registry)
+    page = samples(render(registry).decode())
+    assert page["kafka_server_kafkaserver_linux_disk_write_bytes"] >= 0
+    assert page["python_info"] == 1
+    assert page["python_gc_collections_total"] <= gc.get_stats()[2]["collections"]
+
+
+def test_they_are_told_as_prometheus_client_tells_them() -> None:
+    registry = Registry()
+    process.register(registry)
+    ours = samples(render(registry).decode())
+    collector = ProcessCollector(registry=CollectorRegistry())
+    theirs = {sample.name: sample.value for family in collector.collect() for sample in family.samples}
+    assert theirs.keys() == {name for name in ours if name.startswith("process_")}
+    for name in ("process_start_time_seconds", "process_max_fds"):
+        assert ours[name] == pytest.approx(theirs[name], abs=0.02)
+    for name in ("process_resident_memory_bytes", "process_virtual_memory_bytes", "process_open_fds"):
+        assert ours[name] == pytest.approx(theirs[name], rel=0.25)
+    assert 0 < ours["process_cpu_seconds_total"] <= theirs["process_cpu_seconds_total"]
+
+
+def samples(page: str) -> dict[str, float]:
+    """Values by name; of several series the last."""
+    return {sample.name: sample.value for family in text_string_to_metric_families(page) for sample in family.samples}
+
+
+def test_the_first_scrape_imports_nothing() -> None:
+    """It was the slowest by far when it did."""
+    code = (
+        "import sys, broker.main, controller.main\n"
+        "from metrics import catalogue, process, registry, exposition, request_metrics\n"
+        "instruments = registry.Registry()\n"
+        "process.register(instruments)\n"
+        "request_metrics.RequestMetrics(instruments)\n"
+        "before = set(sys.modules)\n"
+        "assert exposition.render(instruments)\n"
+        "print(*sorted(set(sys.modules) - before))\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

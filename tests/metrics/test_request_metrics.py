@@ -6,14 +6,13 @@ import pytest
 
 from barnabas.common.clock import FakeClock
 from metrics.registry import Registry
-from metrics.request_metrics import FULL, RequestMetrics
+from metrics.request_metrics import RequestMetrics
 
 NS_PER_MS = 1_000_000
 
 
-@pytest.mark.parametrize("count", [0, 1, FULL - 1, FULL, FULL + 1])
+@pytest.mark.parametrize("count", [0, 1, 700])
 def test_counts_and_times_are_those_of_all_requests_so_far(count: int) -> None:
-    """Whether their thread has digested them or not."""
     metrics = RequestMetrics(Registry(FakeClock()))
     for _ in range(count):
         metrics.record("Produce", 12, (1 * NS_PER_MS, 2 * NS_PER_MS, 3 * NS_PER_MS, 0, 4 * NS_PER_MS, -5), 10)

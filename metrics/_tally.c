@@ -1,0 +1,246 @@
+/* Tally: the twin of the class in tally.py, which says what it is for and what its methods do. The two are held to each
+other by tests/metrics/test_tally.py.
+
+Threads: one writes a tally, any may read it. What both touch is read and written whole (relaxed atomics, which cost
+nothing where a word is atomic anyway), so this needs no interpreter lock.
+*/
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+typedef struct {
+    double *bounds; /* ascending */
+    int64_t *counts; /* one more than bounds */
+    Py_ssize_t size; /* of bounds */
+    double sum;
+} Column;
+
+typedef struct {
+    PyObject_VAR_HEAD
+    Column columns[];
+} Tally;
+
+/* The number of the first bound that `value` does not exceed. */
+static Py_ssize_t bucket_of(const Column *column, double value)
+{
+    const double *base = column->bounds;
+    Py_ssize_t left = column->size;
+
+    while (left > 0) {
+        Py_ssize_t half = left / 2;
+        int is_above = base[half] < value;
+        base += is_above ? half + 1 : 0;
+        left = is_above ? left - half - 1 : half;
+    }
+    return base - column->bounds;
+}
+
+static void put(Column *column, double value, int64_t weight)
+{
+    int64_t *count;
+    double sum;
+
+    if (value < 0)
+        value = 0;
+    count = &column->counts[bucket_of(column, value)];
+    sum = column->sum + value * (double)weight;
+    __atomic_store_n(count, *count + weight, __ATOMIC_RELAXED);
+    __atomic_store(&column->sum, &sum, __ATOMIC_RELAXED);
+}
+
+static int number(PyObject *object, double *value)
+{
+    *value = PyLong_CheckExact(object) ? PyLong_AsDouble(object) : PyFloat_AsDouble(object);
+    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *tally_count(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
+{
+    Tally *self = (Tally *)object;
+    double value;
+    Py_ssize_t index;
+
+    if (nargs != Py_SIZE(self))
+        return PyErr_Format(PyExc_TypeError, "count() takes %zd values, one for each column, not %zd", Py_SIZE(self),
+                            nargs);
+    for (index = 0; index < nargs; index++) {
+        if (number(args[index], &value))
+            return NULL;
+        put(&self->columns[index], value, 1);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *tally_add(PyObject *object, PyObject *const *args, Py_ssize_t nargs)
+{
+    Tally *self = (Tally *)object;
+    Py_ssize_t index;
+    long long weight;
+    double value;
+
+    if (nargs != 3) {
+        PyErr_SetString(PyExc_TypeError, "add(column, value, weight)");
+        return NULL;
+    }
+    index = PyLong_AsSsize_t(args[0]);
+    if ((index == -1 && PyErr_Occurred()) || number(args[1], &value))
+        return NULL;
+    weight = PyLong_AsLongLong(args[2]);
+    if (weight == -1 && PyErr_Occurred())
+        return NULL;
+    if (index < 0 || index >= Py_SIZE(self)) {
+        PyErr_SetString(PyExc_IndexError, "no such column");
+        return NULL;
+    }
+    put(&self->columns[index], value, weight);
+    Py_RETURN_NONE;
+}
+
+static PyObject *cell(const Column *column)
+{
+    PyObject *list = PyList_New(column->size + 2);
+    Py_ssize_t index;
+    double sum;
+
+    if (list == NULL)
+        return NULL;
+    for (index = 0; index <= column->size + 1; index++) {
+        PyObject *item;
+        if (index <= column->size) {
+            item = PyFloat_FromDouble((double)__atomic_load_n(&column->counts[index], __ATOMIC_RELAXED));
+        } else {
+            __atomic_load(&column->sum, &sum, __ATOMIC_RELAXED);
+            item = PyFloat_FromDouble(sum);
+        }
+        if (item == NULL) {
+            Py_DECREF(list);
+            return NULL;
+        }
+        PyList_SET_ITEM(list, index, item);
+    }
+    return list;
+}
+
+static PyObject *tally_cells(PyObject *object, PyObject *Py_UNUSED(ignored))
+{
+    Tally *self = (Tally *)object;
+    PyObject *list = PyList_New(Py_SIZE(self));
+    Py_ssize_t index;
+
+    for (index = 0; list != NULL && index < Py_SIZE(self); index++) {
+        PyObject *item = cell(&self->columns[index]);
+        if (item == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, index, item);
+    }
+    return list;
+}
+
+static int fill(Column *column, PyObject *sequence)
+{
+    PyObject *bounds = PySequence_Fast(sequence, "bounds are a sequence of sequences of numbers");
+    Py_ssize_t index;
+
+    if (bounds == NULL)
+        return -1;
+    column->size = PySequence_Fast_GET_SIZE(bounds);
+    column->bounds = PyMem_Calloc(column->size + 1, sizeof(double));
+    column->counts = PyMem_Calloc(column->size + 1, sizeof(int64_t));
+    if (column->bounds == NULL || column->counts == NULL) {
+        Py_DECREF(bounds);
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (index = 0; index < column->size; index++)
+        if (number(PySequence_Fast_GET_ITEM(bounds, index), &column->bounds[index]))
+            break;
+    Py_DECREF(bounds);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *tally_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"bounds", NULL};
+    PyObject *argument, *columns;
+    Tally *self;
+    Py_ssize_t index;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:Tally", names, &argument))
+        return NULL;
+    columns = PySequence_Fast(argument, "bounds are a sequence of sequences of numbers");
+    if (columns == NULL)
+        return NULL;
+    self = (Tally *)type->tp_alloc(type, PySequence_Fast_GET_SIZE(columns));
+    for (index = 0; self != NULL && index < Py_SIZE(self); index++)
+        if (fill(&self->columns[index], PySequence_Fast_GET_ITEM(columns, index)))
+            Py_CLEAR(self);
+    Py_DECREF(columns);
+    return (PyObject *)self;
+}
+
+static void tally_dealloc(PyObject *object)
+{
+    Tally *self = (Tally *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    Py_ssize_t index;
+
+    for (index = 0; index < Py_SIZE(self); index++) {
+        PyMem_Free(self->columns[index].bounds);
+        PyMem_Free(self->columns[index].counts);
+    }
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef tally_methods[] = {
+    {"count", (PyCFunction)(void (*)(void))tally_count, METH_FASTCALL, "count(*values): one value for each column."},
+    {"add", (PyCFunction)(void (*)(void))tally_add, METH_FASTCALL, "add(column, value, weight)."},
+    {"cells", tally_cells, METH_NOARGS, "cells(): for each column the counts of its buckets, then the sum."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot tally_slots[] = {
+    {Py_tp_doc, "Tally(bounds): counts values by bucket, in columns. See tally.py."},
+    {Py_tp_new, tally_new},
+    {Py_tp_dealloc, tally_dealloc},
+    {Py_tp_methods, tally_methods},
+    {0, NULL},
+};
+
+static PyType_Spec tally_spec = {
+    .name = "metrics._tally.Tally",
+    .basicsize = sizeof(Tally),
+    .itemsize = sizeof(Column),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = tally_slots,
+};
+
+static int module_exec(PyObject *module)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, &tally_spec, NULL);
+    int failed = type == NULL || PyModule_AddType(module, (PyTypeObject *)type);
+
+    Py_XDECREF(type);
+    return failed ? -1 : 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, module_exec},
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_tally",
+    .m_doc = "Counting values by bucket.",
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__tally(void)
+{
+    return PyModuleDef_Init(&module);
+}
