@@ -26,11 +26,11 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from barnabas.common import interpreter
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.cluster_file import (
     ClusterFile,
@@ -364,7 +364,7 @@ class LocalCluster:
 
     def _command(self, node: Node) -> list[str]:
         """What runs a node; a subclass may wrap it in a command that ends by executing it (the pid must stay)."""
-        return [sys.executable, "-P", "-m", f"{node.role}.main", str(node.directory / "server.properties")]
+        return [*interpreter.command(f"{node.role}.main"), str(node.directory / "server.properties")]
 
     def await_ready(self, timeout_ms: int = READY_TIMEOUT_MS, nodes: Sequence[Node] | None = None) -> None:
         """Wait until each of these nodes (default: all that run) can be used: a broker when it lists all running

@@ -70,14 +70,17 @@ class LazyGroup(click.Group):
 
 
 def print_version(context: click.Context, _parameter: click.Parameter, is_asked: bool) -> None:
-    """Print the version, and whether the modules that setup.py lists were compiled; then end."""
+    """Print the version, whether the modules that setup.py lists were compiled, and if no lock binds them; then end."""
     if not is_asked or context.resilient_parsing:
         return
     import importlib.metadata  # Why here: they are a third of what `barnabas up` would import
     import importlib.util
 
+    from barnabas.common.interpreter import is_free_threaded
+
     hot = importlib.util.find_spec("barnabas.protocol.headers")
     how = "not compiled" if hot is None or str(hot.origin).endswith(".py") else "compiled"
+    how += ", free-threaded" if is_free_threaded() else ""
     click.echo(f"barnabas, version {importlib.metadata.version('barnabas')}, {how}")
     context.exit()
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import NoReturn
 
 import click
+
+from barnabas.common import interpreter
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _OVERRIDE = click.option("--override", multiple=True, metavar="KEY=VALUE", help="A property that wins over the file's.")
 
 
 def _become(module: str, file: Path, overrides: tuple[str, ...]) -> NoReturn:
-    """Replace this process: the server then holds no command-line library. -P: a user's own `broker.py` cannot shadow
-    ours.
-    """
-    arguments = [sys.executable, "-P", "-m", module, str(file)]
+    """Replace this process: the server then holds no command-line library."""
+    arguments = [*interpreter.command(module), str(file)]
     for override in overrides:
         arguments += ["--override", override]
-    os.execv(sys.executable, arguments)
+    os.execvp(arguments[0], arguments)
 
 
 @click.command()
