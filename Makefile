@@ -116,10 +116,8 @@ dashboards: $(VENV)/installed ## the Grafana dashboards, from dashboards/build.p
 golden: $(VENV)/installed test-tools ## ask Apache Kafka again what tests/compare compares with
 	$(BIN)/python -m tests.compare.record
 
-bench: $(VENV)/installed test-tools ## Barnabas and Apache Kafka in one run, as ratios
-	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.replicated
-	$(BIN)/python -m benchmarks.failover
+bench: $(VENV)/installed test-tools ## beside Apache Kafka on this machine: a table of ratios, a picture, a line of history (BENCH=options)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 format: $(VENV)/installed ## lay the source out
 	$(BIN)/ruff check --fix .

@@ -1,84 +1,133 @@
-"""`python -m benchmarks`: measures both systems in alternating rounds and prints the table.
+"""`python -m benchmarks`: measures both systems in alternating rounds; prints the table, draws the picture, adds a line
+to the history.
 
 Both run throughout, with the same settings and on the same disk; only one is under load at a time, and who goes first
-changes from round to round. The first rounds warm both up (a JVM compiles as it goes) and are not counted.
+changes from round to round. Rounds count when both are warm (`rounds.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import sys
-import tempfile
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from barnabas.common.clock import SystemClock
-from benchmarks.load_generator import LoadGenerator, LoadGeneratorError
-from benchmarks.measurements import FULL, MANY, MEASUREMENTS, ONE, QUICK, Bench, Samples
-from benchmarks.report import publish, rows
-from benchmarks.systems import Apache, Barnabas, System
-from tests.support.kafka_jars import KafkaRuntimeError, kafka_runtime
+from benchmarks.bench import FULL, MANY, ONE, QUICK, Bench, Measurement
+from benchmarks.figures import OURS, THEIRS
+from benchmarks.harness import chosen, directory, systems_option
+from benchmarks.history import HISTORY, PICTURE, Run, append, console, versions
+from benchmarks.load_generator import LoadGenerator
+from benchmarks.plot import draw
+from benchmarks.report import missed, table
+from benchmarks.rounds import Results, Tell, measure
+from benchmarks.systems import REPLICATED, SETTINGS, Make, System, barnabas, own_executable, remove, running
+from benchmarks.workloads import MEASUREMENTS
+from benchmarks.workloads.requests import possible
+from tests.support.kafka_jars import kafka_runtime
 
-WARM_UP_ROUNDS = 2
-Measure = Callable[[Bench, System], Samples]
+LIMIT_MS = 1000
+ANSWER_BYTES = {"produce": 60, "metadata": 300}
 
 
 @click.command()
 @click.option("--rounds", default=5, show_default=True, help="Counted rounds a measurement.")
 @click.option("--only", multiple=True, type=click.Choice(list(MEASUREMENTS)), help="Leave out the others.")
-@click.option("--systems", type=click.Choice(["both", "barnabas", "apache"]), default="both", show_default=True)
-@click.option("--quick", is_flag=True, help="Short runs: to try it out, not to judge by.")
+@systems_option
+@click.option("--also", multiple=True, metavar="NAME=BARNABAS", help="Another barnabas executable, as a column.")
+@click.option("--quick", is_flag=True, help="Short runs: to try it out, not to judge by; not kept in the history.")
 @click.option("--check", is_flag=True, help="Fail if a target is missed.")
-def main(rounds: int, only: tuple[str, ...], systems: str, quick: bool, check: bool) -> None:
+@click.option("--history", type=click.Path(path_type=Path), default=HISTORY, help="The file that gets a line.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw here (default: in results/, if all is measured).")
+def main(
+    rounds: int,
+    only: tuple[str, ...],
+    systems: str,
+    also: tuple[str, ...],
+    quick: bool,
+    check: bool,
+    history: Path,
+    plot: Path | None,
+) -> None:
     """Compare Barnabas with Apache Kafka on this machine."""
-    console = Console(stderr=True)
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-bench-"))
-    with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        try:
-            runtime, clock = kafka_runtime(), SystemClock()
-            bench = Bench(runtime, LoadGenerator(directory, clock), clock, QUICK if quick else FULL)
-        except (KafkaRuntimeError, LoadGeneratorError) as error:
-            sys.exit(str(error))
-        every: dict[str, System] = {"apache": Apache(runtime, directory), "barnabas": Barnabas(directory)}
-        chosen = [system for name, system in every.items() if systems in (name, "both")]
-        limits = {f"{loop.connections}x{loop.in_flight}": bench.generator.own_limit(loop, 1000) for loop in (MANY, ONE)}
-        for name, limit in limits.items():
-            console.print(f"load generator's own limit, {name}: {limit.requests_per_second:,.0f} requests/s")
-        for system in chosen:
-            console.print(f"starting {system.name}")
-            system.start()
-            stack.callback(system.stop)
-        measures = {name: MEASUREMENTS[name] for name in only or MEASUREMENTS}
-        results = _measure(bench, chosen, measures, rounds, console)
-    path = publish(results, {"rounds": rounds, "quick": quick}, clock)
-    console.print(f"samples in {os.path.relpath(path)}")
-    if check and any(row.is_met is False for row in rows(results)):
-        sys.exit("a target was missed")
+    clock = SystemClock()
+    told = console(stderr=True)
+    tell: Tell = told.print
+    others = dict(map(_named_executable, also))
+    with directory("bench") as where:
+        makes = chosen(systems) | {name: barnabas(name, path) for name, path in others.items()}
+        bench = Bench(kafka_runtime(), LoadGenerator(where, clock), clock, QUICK if quick else FULL)
+        limits = own_limits(bench.generator, tell)
+        measurements = {name: row for name, row in MEASUREMENTS.items() if not only or name in only}
+        results = measure_all(bench, makes, measurements, rounds, where, tell)
+    console().print(table(results))
+    if not quick:
+        ours = {OURS: own_executable()} if OURS in makes else {}
+        append(Run.now(clock, rounds, versions({**ours, **others}), limits, results), history)
+        tell(f"a line more in {os.path.relpath(history)}")
+    is_whole = not quick and not only and {OURS, THEIRS} <= makes.keys()
+    if picture := plot or (PICTURE if is_whole else None):
+        draw(results, picture)
+        tell(f"drawn: {os.path.relpath(picture)}")
+    if failed := missed(results):
+        tell(f"missed: {'; '.join(failed)}")
+        sys.exit(1 if check else 0)
 
 
-def _measure(
-    bench: Bench, systems: Sequence[System], measures: dict[str, Measure], rounds: int, console: Console
-) -> dict[str, dict[str, list[float]]]:
-    results: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for name, measure in measures.items():
-        for number in range(1 - WARM_UP_ROUNDS, rounds + 1):
-            in_turn = systems if number % 2 else systems[::-1]
-            for system in in_turn:
-                samples = measure(bench, system)
-                told = ", ".join(f"{figure} {value:,.4g}" for figure, value in samples.items())
-                label = "warm-up" if number <= 0 else f"{number}/{rounds}"
-                console.print(f"{name} {label} [bold]{system.name}[/bold]: {told}", highlight=False)
-                if number > 0:
-                    for figure, value in samples.items():
-                        results[figure][system.name].append(value)
+def measure_all(
+    bench: Bench,
+    makes: Mapping[str, Make],
+    measurements: Mapping[str, Measurement],
+    rounds: int,
+    where: Path,
+    tell: Tell,
+) -> Results:
+    """All measurements; those of as many brokers that run before them share these."""
+    results: Results = {}
+    kinds = groupby(measurements.items(), lambda item: (item[1].brokers, item[1].starts_it))
+    for (brokers, starts_it), same in kinds:
+        settings = SETTINGS if brokers == 1 else {**SETTINGS, **REPLICATED}
+        made = [make(where / f"{index}-{brokers}", brokers, settings) for index, make in enumerate(makes.values())]
+        with there(made, starts_it, tell):
+            for name, measurement in same:
+                if name == "idle-connections" and possible(bench.size.idle[-1]) < bench.size.idle[-1]:
+                    tell(f"a process may have few files open: {possible(bench.size.idle[-1]):,} connections at most")
+                results |= measure(name, measurement, bench, made, rounds, tell)
     return results
+
+
+@contextmanager
+def there(systems: Sequence[System], starts_it: bool, tell: Tell) -> Iterator[None]:
+    """Run the systems, unless the measurement does so itself; their data goes in the end."""
+    with ExitStack() as stack:
+        for system in systems:
+            stack.callback(remove, system)
+            if not starts_it:
+                tell(f"starting {system.name}")
+                stack.enter_context(running(system))
+        yield
+
+
+def own_limits(generator: LoadGenerator, tell: Tell) -> dict[str, float]:
+    """What the load generator does against a server that answers at once."""
+    limits = {}
+    for what, answer_bytes in ANSWER_BYTES.items():
+        for loop in (MANY, ONE):
+            name = f"{what} {loop.connections}x{loop.in_flight}"
+            limits[name] = generator.own_limit(loop, LIMIT_MS, answer_bytes).requests_per_second
+            tell(f"load generator's own limit, {name}: {limits[name]:,.0f} requests/s")
+    return limits
+
+
+def _named_executable(text: str) -> tuple[str, Path]:
+    name, _, path = text.partition("=")
+    if not name or not os.access(path, os.X_OK) or name in (OURS, THEIRS):
+        raise click.BadParameter(f"{text}: NAME=PATH, with a name of its own and an executable", param_hint="--also")
+    return name, Path(path).absolute()
 
 
 if __name__ == "__main__":

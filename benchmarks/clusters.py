@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from barnabas.cluster import LocalCluster, Node
-from benchmarks.report import OURS, THEIRS
+from benchmarks.figures import OURS, THEIRS
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.kafka_jars import KafkaRuntime
 

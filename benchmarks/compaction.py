@@ -12,8 +12,6 @@ import contextlib
 import os
 import random
 import shutil
-import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,9 +37,9 @@ from barnabas.protocol.records.batch import (
     iter_records,
 )
 from barnabas.protocol.records.varint import write_varint
-from benchmarks.nodes import Apache, Barnabas, Node
+from benchmarks.harness import chosen, directory, systems_option
+from benchmarks.systems import System, broker_pid, running
 from broker.storage.scan import scan_batches
-from tests.support.kafka_jars import KafkaRuntimeError, kafka_runtime
 from tests.support.processes import cpu_seconds, peak_resident_bytes
 from tests.support.waiting import eventually
 
@@ -118,10 +116,11 @@ def _batch(offset: int, count: int, payload: bytes) -> bytes:
     )
 
 
-def place(node: Node, source: Path) -> Path:
+def place(system: System, source: Path) -> Path:
     """Put the log into a topic of this system, which then is stopped; returns the partition's directory."""
-    with node.running() as (bootstrap, _, data):
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+    data = system.data_directory
+    with running(system):
+        admin = AdminClient({"bootstrap.servers": system.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
         partition = data / f"{TOPIC}-0"
         eventually("the partition is there", partition.exists)
@@ -137,17 +136,18 @@ def place(node: Node, source: Path) -> Path:
     return partition
 
 
-def measure(node: Node, source: Path) -> Cleaning:
+def measure(system: System, source: Path) -> Cleaning:
     """Put the log into a topic of this system and have it compacted."""
-    partition = place(node, source)
+    partition = place(system, source)
     clock = SystemClock()
-    with node.running() as (bootstrap, pid, data):
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+    with running(system):
+        pid = broker_pid(system)
+        admin = AdminClient({"bootstrap.servers": system.bootstrap})
         eventually("the topic is there", lambda: TOPIC in admin.list_topics(timeout=10).topics)
-        roll(bootstrap)
+        roll(system.bootstrap)
         used, start_ns = cpu_seconds(pid), clock.monotonic_ns()
         compact(admin)
-        eventually("it is clean", lambda: is_clean(data), LIMIT_MS)
+        eventually("it is clean", lambda: is_clean(system.data_directory), LIMIT_MS)
         seconds = (clock.monotonic_ns() - start_ns) / 1e9
         cpu, peak = cpu_seconds(pid) - used, peak_resident_bytes(pid) / MIB
     logs = sorted(partition.glob("*.log"))
@@ -197,31 +197,21 @@ def _count(logs: list[Path]) -> int:
 @click.command()
 @click.option("--records", default=10_000_000, show_default=True)
 @click.option("--keys", default=1_000_000, show_default=True, help="Different keys, drawn at random.")
-@click.option("--systems", type=click.Choice(["both", "barnabas", "apache"]), default="both", show_default=True)
+@systems_option
 @click.option("--log", "kept", type=click.Path(path_type=Path), help="Keep the log here, or take it from here.")
 def main(records: int, keys: int, systems: str, kept: Path | None) -> None:
     """Compare the log cleaners."""
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-compaction-"))
-    with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        source = kept or directory / "log"
+    with directory("compaction") as where:
+        source = kept or where / "log"
         if not source.exists():
             source.mkdir()
             write_log(source, records, keys)
         size = sum(path.stat().st_size for path in source.iterdir()) / MIB
-        nodes: list[Node] = []
-        try:
-            if systems != "barnabas":
-                nodes.append(Apache(directory, kafka_runtime(), SETTINGS))
-        except KafkaRuntimeError as error:
-            sys.exit(str(error))
-        if systems != "apache":
-            nodes.append(Barnabas(directory, SETTINGS))
         click.echo(f"{records:,} records, {keys:,} keys, {size:.0f} MiB, {os.cpu_count()} cores")
-        for node in nodes:
-            took = measure(node, source)
+        for index, (name, make) in enumerate(chosen(systems).items()):
+            took = measure(make(where / str(index), 1, SETTINGS), source)
             click.echo(
-                f"{node.name}: {took.seconds:.1f} s ({records / took.seconds:,.0f} records/s, "
+                f"{name}: {took.seconds:.1f} s ({records / took.seconds:,.0f} records/s, "
                 f"{size / took.seconds:.0f} MiB/s), {took.cpu_seconds:.1f} s of CPU, peak {took.peak_mib:.0f} MiB; "
                 f"{took.records_left:,} records in {took.mib_left:.0f} MiB are left"
             )

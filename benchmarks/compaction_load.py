@@ -7,11 +7,6 @@ time under compaction are those of whole turns of a second that ended before the
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
@@ -20,9 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.common.clock import SystemClock
 from benchmarks.compaction import SETTINGS, TOPIC, compact, is_clean, place, roll, write_log
+from benchmarks.harness import chosen, directory, systems_option
 from benchmarks.load_generator import LoadGenerator, Loop, LoopResult
-from benchmarks.nodes import Apache, Barnabas, Node
-from tests.support.kafka_jars import KafkaRuntimeError, kafka_runtime
+from benchmarks.systems import System, port_of, remove, running
 from tests.support.waiting import eventually
 
 LOADS = {"32 x 2": Loop(32, 2), "1 x 1": Loop(1, 1)}
@@ -31,51 +26,42 @@ PARTITIONS = 6
 WARM_UP_MS, ALONE_MS, TURN_MS = 3000, 4000, 1000
 
 
-def measure(node: Node, source: Path, generator: LoadGenerator, loop: Loop) -> tuple[LoopResult, list[LoopResult]]:
+def measure(system: System, source: Path, generator: LoadGenerator, loop: Loop) -> tuple[LoopResult, list[LoopResult]]:
     """What the loop saw alone, and in each second of the compaction."""
-    place(node, source)
-    with node.running() as (bootstrap, _, data):
-        port = int(bootstrap.rpartition(":")[2])
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+    place(system, source)
+    with running(system):
+        port = port_of(system)
+        admin = AdminClient({"bootstrap.servers": system.bootstrap})
         eventually("the topic is there", lambda: TOPIC in admin.list_topics(timeout=10).topics)
         admin.create_topics([NewTopic(LOAD_TOPIC, PARTITIONS, 1)])[LOAD_TOPIC].result(30)
-        roll(bootstrap)
-        alone = generator.run(port, LOAD_TOPIC, PARTITIONS, loop, WARM_UP_MS, ALONE_MS)
+        roll(system.bootstrap)
+        work = generator.produce_work(port, LOAD_TOPIC, PARTITIONS)
+        alone = generator.run(port, work, loop, WARM_UP_MS, ALONE_MS)
         compact(admin)
         during: list[LoopResult] = []
-        while not is_clean(data):
-            during.append(generator.run(port, LOAD_TOPIC, PARTITIONS, loop, 0, TURN_MS))
+        while not is_clean(system.data_directory):
+            during.append(generator.run(port, work, loop, 0, TURN_MS))
     return alone, during[:-1] or during
 
 
 @click.command()
 @click.option("--records", default=5_000_000, show_default=True)
-@click.option("--systems", type=click.Choice(["both", "barnabas", "apache"]), default="both", show_default=True)
+@systems_option
 @click.option("--load", "loads", type=click.Choice(list(LOADS)), multiple=True, default=tuple(LOADS))
 def main(records: int, systems: str, loads: tuple[str, ...]) -> None:
     """Compare what producers notice of the log cleaners."""
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-compaction-load-"))
-    with ExitStack() as stack:
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        source = directory / "log"
+    with directory("compaction-load") as where:
+        source = where / "log"
         source.mkdir()
         write_log(source, records, records // 10)
-        generator = LoadGenerator(directory / "generator", SystemClock())
-        chosen: dict[str, Callable[[Path], Node]] = {"barnabas": lambda where: Barnabas(where, SETTINGS)}
-        try:
-            if systems != "barnabas":
-                runtime = kafka_runtime()
-                chosen["apache"] = lambda where: Apache(where, runtime, SETTINGS)
-        except KafkaRuntimeError as error:
-            sys.exit(str(error))
-        for system, make in chosen.items():
-            for name in loads if systems in ("both", system) else ():
-                where = directory / f"{system}-{name.replace(' ', '')}"
-                node = make(where)
-                alone, during = measure(node, source, generator, LOADS[name])
-                shutil.rmtree(where, ignore_errors=True)
+        generator = LoadGenerator(where / "generator", SystemClock())
+        for name, make in chosen(systems).items():
+            for load in loads:
+                system = make(where / "system", 1, SETTINGS)
+                alone, during = measure(system, source, generator, LOADS[load])
+                remove(system)
                 click.echo(
-                    f"{node.name}, {name}: alone {_told([alone])}; while {records:,} records are compacted, "
+                    f"{name}, {load}: alone {_told([alone])}; while {records:,} records are compacted, "
                     f"{len(during)} s: {_told(during)}"
                 )
 

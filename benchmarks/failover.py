@@ -13,30 +13,29 @@ the last heartbeat. It is 3 s here, with a heartbeat each 200 ms, so that chance
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import click
 from confluent_kafka import ElectionType, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from rich.console import Console
 
 from barnabas.cluster import Node
 from barnabas.common.clock import Clock, SystemClock
 from benchmarks.clusters import Cluster, choose
-from benchmarks.report import publish, rows
-from tests.support.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
+from benchmarks.figures import OURS
+from benchmarks.harness import directory, systems_option
+from benchmarks.history import HISTORY, Run, append, console, versions
+from benchmarks.report import missed, table
+from benchmarks.systems import own_executable
+from tests.support.kafka_jars import KafkaRuntime, kafka_runtime
 from tests.support.numbered_producers import Load, NumberedProducers, Told
 from tests.support.waiting import eventually
 
@@ -171,33 +170,26 @@ class Failover:
 
 @click.command()
 @click.option("--rounds", default=3, show_default=True, help="How often each broker end is measured.")
-@click.option("--systems", type=click.Choice(["both", "barnabas", "apache"]), default="both", show_default=True)
+@systems_option
 @click.option("--only", type=click.Choice(list(WAYS)), multiple=True, help="Leave out the others.")
 @click.option("--check", is_flag=True, help="Fail if a target is missed.")
 def main(rounds: int, systems: str, only: tuple[str, ...], check: bool) -> None:
     """Compare how long Barnabas and Apache Kafka interrupt a producer."""
-    try:
-        runtime = kafka_runtime()
-    except KafkaRuntimeError as error:
-        sys.exit(str(error))
-    console = Console(stderr=True)
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-failover-"))
-    chosen = choose(systems, runtime, directory, SETTINGS)
+    told = console(stderr=True)
     samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    try:
-        for name, cluster in chosen.items():
-            console.print(f"starting {name}")
+    with directory("failover") as where:
+        runtime = kafka_runtime()
+        for name, cluster in choose(systems, runtime, where, SETTINGS).items():
+            told.print(f"starting {name}")
             with ExitStack() as stack:
                 cluster.start()
                 stack.callback(cluster.stop)
                 for figure, value in _measure(cluster, runtime, rounds, only or tuple(WAYS)):
-                    console.print(f"[bold]{name}[/bold] {figure}: {value:,.0f} ms", highlight=False)
+                    told.print(f"[bold]{name}[/bold] {figure}: {value:,.0f} ms")
                     samples[figure][name].append(value)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    path = publish(samples, {"rounds": rounds, "settings": SETTINGS}, SystemClock())
-    console.print(f"samples in {os.path.relpath(path)}")
-    if check and any(row.is_met is False for row in rows(samples)):
+    console().print(table(samples))
+    append(Run.now(SystemClock(), rounds, versions({OURS: own_executable()}), {}, samples), HISTORY)
+    if check and missed(samples):
         sys.exit("a target was missed")
 
 

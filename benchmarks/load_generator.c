@@ -4,9 +4,10 @@
  * One thread and one epoll, frames prepared beforehand (only the correlation id is written), nothing decoded but the
  * error code: what it measures should be the broker.
  *
- * Usage: load_generator PORT CONNECTIONS IN_FLIGHT WARM_UP_MS MEASURE_MS ERROR_CODE_OFFSET FRAMES_FILE
+ * Usage: load_generator PORT CONNECTIONS IN_FLIGHT WARM_UP_MS MEASURE_MS ANSWER_BYTES ERROR_CODE_OFFSET FRAMES_FILE
  *   FRAMES_FILE        request frames with their 4-byte length, one after another; connection i sends frame i modulo their number
- *   ERROR_CODE_OFFSET  where in an answer (its length included) the error code stands
+ *   ANSWER_BYTES       how long every answer is, its length included
+ *   ERROR_CODE_OFFSET  where in it the error code stands
  * Prints one JSON object: requests, errors, seconds, and the latency's quantiles in microseconds, all of the measured time
  * only: while it warms up, a broker may still be taking up the topic.
  */
@@ -34,7 +35,7 @@ static struct {
     uint64_t start_ns, end_ns; /* the measured time */
 } results;
 
-static size_t error_code_offset;
+static size_t answer_bytes, error_code_offset;
 
 static void record(uint64_t sent_ns, uint64_t answered_ns, int is_error) {
     if (answered_ns < results.start_ns || answered_ns >= results.end_ns) return;
@@ -78,7 +79,7 @@ static uint32_t take_answers(struct connection *connection) {
             fprintf(stderr, "an answer out of order or too short\n");
             exit(1);
         }
-        int is_error = answer[error_code_offset] != 0 || answer[error_code_offset + 1] != 0;
+        int is_error = size != answer_bytes || answer[error_code_offset] != 0 || answer[error_code_offset + 1] != 0;
         record(connection->sent_ns[connection->answered % IN_FLIGHT_MAX], answered_ns, is_error);
         connection->answered++;
         count++;
@@ -147,22 +148,23 @@ static void report(void) {
     double cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
         + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
     qsort(results.latencies_ns, results.count, sizeof *results.latencies_ns, by_value);
-    printf("{\"requests\": %zu, \"errors\": %llu, \"seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, "
-           "\"generator_cpu_seconds\": %.3f}\n",
+    printf("{\"requests\": %zu, \"errors\": %llu, \"seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
+           "\"p999_us\": %.1f, \"max_us\": %.1f, \"generator_cpu_seconds\": %.3f}\n",
            results.count, (unsigned long long)results.errors, (double)(results.end_ns - results.start_ns) / 1e9,
-           quantile_us(0.5), quantile_us(0.99), quantile_us(1), cpu_seconds);
+           quantile_us(0.5), quantile_us(0.99), quantile_us(0.999), quantile_us(1), cpu_seconds);
 }
 
 int main(int argument_count, char **arguments) {
-    if (argument_count != 8) {
-        fprintf(stderr, "usage: load_generator PORT CONNECTIONS IN_FLIGHT WARM_UP_MS MEASURE_MS ERROR_CODE_OFFSET FRAMES_FILE\n");
+    if (argument_count != 9) {
+        fprintf(stderr, "usage: load_generator PORT CONNECTIONS IN_FLIGHT WARM_UP_MS MEASURE_MS ANSWER_BYTES ERROR_CODE_OFFSET FRAMES_FILE\n");
         return 2;
     }
     int count = atoi(arguments[2]), in_flight = atoi(arguments[3]);
-    error_code_offset = (size_t)atoi(arguments[6]);
+    answer_bytes = (size_t)atoi(arguments[6]);
+    error_code_offset = (size_t)atoi(arguments[7]);
     const uint8_t *frames[FRAMES_MAX];
     size_t frame_count;
-    uint8_t *bytes = read_frames(arguments[7], frames, &frame_count);
+    uint8_t *bytes = read_frames(arguments[8], frames, &frame_count);
     struct connection *connections = calloc((size_t)count, sizeof *connections);
     if (connections == NULL || in_flight > IN_FLIGHT_MAX || frame_count == 0) die("arguments");
     connect_all(connections, count, atoi(arguments[1]), frames, frame_count);

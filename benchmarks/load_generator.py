@@ -1,4 +1,4 @@
-"""The closed loop of small produce requests: compiles the C programs beside this file, makes frames, runs them."""
+"""Closed loops of small requests: compiles the C programs beside this file, makes frames, runs them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,22 +15,25 @@ from barnabas.cluster import HOST, free_ports
 from barnabas.common.clock import Clock
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from barnabas.protocol.schema import Request
 from tests.support.processes import end_process, tied_to_parent
 from tests.support.waiting import eventually
+from tests.support.wire import RawConnection
 
 PRODUCE_VERSION = 9  # the oldest flexible one: names, not ids, of topics
+METADATA_VERSION = 12
 RECORD_BYTES = 100
+ANSWER_TIMEOUT_MS = 30_000  # brokers may still be taking up the topic
 CLIENT_ID = "load-generator"
+HEADER_BYTES = 9  # of an answer: size 4, correlation id 4, the header's tags 1
 _SOURCES = Path(__file__).parent
-# The answer: size 4, correlation id 4, the header's tags 1, topics 1, the name's length 1, the name, partitions 1,
-# index 4; then the error code.
-_ERROR_CODE_OFFSET_LESS_NAME = 16
-_NULL_ANSWER_BYTES = 60
+_NULL_CODE_OFFSET = 8
 
 
 class LoadGeneratorError(Exception):
-    """The programs could not be compiled; one line."""
+    """The programs could not be compiled, or a broker did not answer as it has to; one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,66 +45,134 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What is sent: connection i sends frame i modulo their number."""
+
+    frames: Sequence[bytes]
+    answer_bytes: int  # of every answer, its size included
+    error_code_offset: int  # in an answer
+
+
+@dataclass(frozen=True, slots=True)
 class LoopResult:
     """What the generator measured."""
 
     requests_per_second: float
     p50_ms: float
     p99_ms: float
+    p999_ms: float
     generator_cpu_share: float  # of one core
 
 
 class LoadGenerator:
     """The compiled programs. Used by one thread."""
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    def __init__(self, directory: Path, clock: Clock, answer_timeout_ms: int = ANSWER_TIMEOUT_MS) -> None:
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
             raise LoadGeneratorError("a C compiler is missing (Debian: apt-get install gcc libc6-dev)")
         self._directory = directory
         self._clock = clock
+        self._answer_timeout_ms = answer_timeout_ms
         self._directory.mkdir(parents=True, exist_ok=True)
         for name in ("load_generator", "null_responder"):
-            command = [compiler, "-O2", "-o", str(directory / name), str(_SOURCES / f"{name}.c")]
+            command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(directory / name), str(_SOURCES / f"{name}.c")]
             result = subprocess.run(command, capture_output=True, text=True, check=False)
             if result.returncode != 0:
                 raise LoadGeneratorError(f"{name}.c does not compile: {result.stderr.strip()}")
 
-    def run(self, port: int, topic: str, partitions: int, loop: Loop, warm_up_ms: int, measure_ms: int) -> LoopResult:
-        """Produce single small records, acks=1, in a closed loop. Raises AssertionError if the broker refuses one."""
+    def produce_work(self, port: int, topic: str, partitions: int) -> Work:
+        """Single small records, acks=1, connections taking partitions in turn. Sends each once, to see that it is
+        taken. Raises LoadGeneratorError.
+        """
+        frames = [self._produce_frame(topic, partition) for partition in range(partitions)]
+        # After the header: topics 1, the name's length 1, the name, partitions 1, index 4.
+        return self._tried(port, frames, HEADER_BYTES + 2 + len(topic) + 5)
+
+    def metadata_work(self, port: int, topic: str) -> Work:
+        """Requests for one topic's metadata. Asks once, to see what is answered. Raises LoadGeneratorError."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        frame = _frame(request, METADATA_VERSION)
+        answer = MetadataResponse.decode(memoryview(_ask(port, frame))[HEADER_BYTES:], METADATA_VERSION)
+        # After the header: throttle time 4, brokers 1, each node id 4, host, port 4, rack 1, tags 1; cluster id,
+        # controller id 4, topics 1.
+        brokers = sum(4 + 1 + len(broker.host) + 4 + 1 + len(broker.rack or "") + 1 for broker in answer.brokers)
+        return self._tried(port, [frame], HEADER_BYTES + 4 + 1 + brokers + 1 + len(answer.cluster_id or "") + 4 + 1)
+
+    def run(self, port: int, work: Work, loop: Loop, warm_up_ms: int, measure_ms: int) -> LoopResult:
+        """Send it in a closed loop. Raises LoadGeneratorError if the broker refuses a request or hangs up."""
         frames = self._directory / "frames"
-        frames.write_bytes(b"".join(self._frame(topic, partition) for partition in range(partitions)))
-        error_offset = _ERROR_CODE_OFFSET_LESS_NAME + len(topic)
-        numbers = (port, loop.connections, loop.in_flight, warm_up_ms, measure_ms, error_offset)
+        frames.write_bytes(b"".join(work.frames))
+        loops = (loop.connections, loop.in_flight, warm_up_ms, measure_ms)
+        numbers = (port, *loops, work.answer_bytes, work.error_code_offset)
         command = [os.fspath(self._directory / "load_generator"), *map(str, numbers), os.fspath(frames)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert result.returncode == 0, f"the load generator failed: {result.stderr.strip()}"
+        if result.returncode != 0:
+            raise LoadGeneratorError(f"the load generator failed: {result.stderr.strip()}")
         measured = json.loads(result.stdout)
-        assert measured["errors"] == 0, f"the broker refused {measured['errors']} requests"
+        if measured["errors"]:
+            raise LoadGeneratorError(f"the broker refused {measured['errors']} of {measured['requests']} requests")
         return LoopResult(
             measured["requests"] / measured["seconds"],
             measured["p50_us"] / 1000,
             measured["p99_us"] / 1000,
+            measured["p999_us"] / 1000,
             measured["generator_cpu_seconds"] * 1000 / (warm_up_ms + measure_ms),
         )
 
-    def own_limit(self, loop: Loop, measure_ms: int) -> LoopResult:
+    def own_limit(self, loop: Loop, measure_ms: int, answer_bytes: int) -> LoopResult:
         """What the generator does against a server that answers at once."""
+        work = Work([self._produce_frame("none", 0)], 8 + answer_bytes, _NULL_CODE_OFFSET)
+        with self.null_responder(answer_bytes) as port:
+            return self.run(port, work, loop, 200, measure_ms)
+
+    @contextmanager
+    def null_responder(self, answer_bytes: int) -> Iterator[int]:
+        """Run the server that answers every request at once, with so many zeros; gives its port."""
         (port,) = free_ports(1)
-        command = [os.fspath(self._directory / "null_responder"), str(port), str(_NULL_ANSWER_BYTES)]
+        command = [os.fspath(self._directory / "null_responder"), str(port), str(answer_bytes)]
         responder = subprocess.Popen(tied_to_parent(command))
         try:
             eventually("the null responder listens", lambda: _is_listening(port))
-            return self.run(port, "none", 1, loop, 200, measure_ms)
+            yield port
         finally:
             end_process(responder)
 
-    def _frame(self, topic: str, partition: int) -> bytes:
+    def _tried(self, port: int, frames: Sequence[bytes], error_code_offset: int) -> Work:
+        """The work of these frames, each of which was answered well."""
+
+        def answers() -> list[bytes]:
+            answers = [_ask(port, frame) for frame in frames]
+            return answers if all(not any(answer[error_code_offset:][:2]) for answer in answers) else []
+
+        try:
+            found = eventually("requests are answered without an error", answers, self._answer_timeout_ms)
+        except AssertionError as error:
+            raise LoadGeneratorError(str(error)) from None
+        sizes = {len(answer) for answer in found}
+        if len(sizes) > 1:
+            raise LoadGeneratorError(f"answers differ in size: {sorted(sizes)}")
+        return Work(frames, sizes.pop(), error_code_offset)
+
+    def _produce_frame(self, topic: str, partition: int) -> bytes:
         record = SimpleRecord(self._clock.wall_ms(), None, b"x" * RECORD_BYTES)
         data = PartitionProduceData(index=partition, records=build_batch([record]))
         topics = [TopicProduceData(name=topic, partition_data=[data])]
-        request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics)
-        return encode_request(RequestHeader(0, PRODUCE_VERSION, 0, CLIENT_ID), request)
+        return _frame(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), PRODUCE_VERSION)
+
+
+def _frame(request: Request, version: int) -> bytes:
+    return encode_request(RequestHeader(type(request).API_KEY, version, 0, CLIENT_ID), request)
+
+
+def _ask(port: int, frame: bytes) -> bytes:
+    """The answer to a request, its size included."""
+    with RawConnection(port) as connection:
+        connection.send_bytes(frame)
+        payload = connection.receive_frame()
+    if payload is None:
+        raise LoadGeneratorError("the broker hung up")
+    return len(payload).to_bytes(4) + payload
 
 
 def _is_listening(port: int) -> bool:

@@ -1,25 +1,33 @@
-"""The two systems that are measured, behind one face. Both get the same server properties."""
+"""The systems that are measured, behind one face: one broker or three, all with the same server properties.
+
+Barnabas is run by `barnabas up`, of this environment or of another one (another interpreter, another version). Apache
+Kafka has the JVM settings of its own start script; with one broker, broker and controller are one process, as in its
+quickstart; with three, the controller has a process of its own, as it has here.
+"""
 
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from barnabas.cluster import HOST, LocalCluster, free_ports, read_cluster_file
-from barnabas.common.clock import Clock
+from barnabas.cluster import HOST, free_ports, read_cluster_file
 from barnabas.common.ports import is_free
+from benchmarks.figures import OURS, THEIRS
+from tests.support.apache_cluster import ApacheCluster
 from tests.support.apache_kafka import SERVER_JVM, ApacheKafka
 from tests.support.kafka_jars import KafkaRuntime
-from tests.support.processes import cpu_seconds, tied_to_parent
+from tests.support.processes import cpu_seconds, end_process, resident_bytes, tied_to_parent
 from tests.support.waiting import eventually
-from tests.support.wire import is_serving, listed_brokers
+from tests.support.wire import listed_brokers
 
-END_TIMEOUT_S = 30
+USABLE_TIMEOUT_MS = 120_000
+END_TIMEOUT_S = 60
 FREE_PORTS_ASKED = 20  # one of them has free ports behind it
 SETTINGS = {
     "num.partitions": "6",
@@ -29,164 +37,270 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
     "log.retention.hours": "168",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """One start of a system: how long until a client could use it, and the processes that then ran."""
-
-    seconds: float
-    pids: dict[str, int]  # "broker 0", "controller 100", "supervisor" -> process id
+REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 
 
 class System(Protocol):
-    """A broker with its controller on this machine."""
-
-    name: str
+    """One or more brokers and their controller, on this machine. Its directory is kept when it stops."""
 
     @property
-    def port(self) -> int:
-        """Where clients connect."""
+    def name(self) -> str:
+        """What reports call it."""
 
-    def start(self) -> None:
-        """Start it and return when clients can use it."""
+    @property
+    def directory(self) -> Path:
+        """Where everything of it is."""
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port,...`, for a client's bootstrap.servers."""
+
+    @property
+    def data_directory(self) -> Path:
+        """The first broker's log.dirs."""
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The running processes: "broker 0", "controller 100", "supervisor" -> process id."""
+
+    def prepare(self) -> None:
+        """Do what comes before a start and is not part of it: choose ports, format storage."""
+
+    def launch(self) -> None:
+        """Start the processes. Does not wait for them to be usable."""
+
+    def await_usable(self) -> None:
+        """Wait until each broker lists all of them to a client."""
 
     def stop(self) -> None:
-        """Stop it and remove its data."""
-
-    def broker_cpu_seconds(self) -> float:
-        """The CPU time that the broker's process has used."""
-
-    def timed_start(self, clock: Clock, brokers: int) -> Start | None:
-        """Start a second one as a user would, beside the one that runs; `end_timed_start` ends it. None: not measured
-        with so many brokers.
-        """
-
-    def end_timed_start(self) -> None:
-        """End what `timed_start` started."""
+        """End the processes, if they run, and wait until they are gone."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Barnabas:
-    """A controller and one broker."""
+    """A cluster of `barnabas up`."""
 
     directory: Path
-    name: str = field(default="Barnabas", init=False)
-    _cluster: LocalCluster = field(init=False)
-    _supervisor: subprocess.Popen[bytes] | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self._cluster = LocalCluster(self.directory / "barnabas", broker_count=1, first_port=0, config=SETTINGS)
+    brokers: int = 1
+    settings: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
+    name: str = OURS
+    executable: Path = field(default_factory=lambda: own_executable())
+    _ports: range = range(0)
+    _supervisor: subprocess.Popen[bytes] | None = None
 
     @property
-    def port(self) -> int:
-        """Where clients connect."""
-        return self._cluster.brokers[0].port
+    def bootstrap(self) -> str:
+        """`host:port,...`, for a client's bootstrap.servers."""
+        return ",".join(f"{HOST}:{port}" for port in self._ports)
 
-    def start(self) -> None:
-        """Start it and return when clients can use it."""
-        self._cluster.start()
+    @property
+    def data_directory(self) -> Path:
+        """The first broker's log.dirs."""
+        return self.directory / "broker-0" / "data"
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The running processes."""
+        content = read_cluster_file(self.directory)
+        assert content is not None, f"{self.name} does not run"
+        named = {f"{process['role']} {process['id']}": process["pid"] for process in content["processes"]}
+        return {**named, "supervisor": content["supervisor_pid"]}
+
+    def prepare(self) -> None:
+        """Choose ports."""
+        free = free_ports(FREE_PORTS_ASKED)
+        ranges = (range(port, port + self.brokers) for port in free)
+        self._ports = next(ports for ports in ranges if all(is_free(port) for port in ports))
+
+    def launch(self) -> None:
+        """Run `barnabas up`."""
+        size = ("--brokers", str(self.brokers), "--port", str(self._ports[0]), "--data-dir", str(self.directory))
+        settings = [word for key, value in self.settings.items() for word in ("--config", f"{key}={value}")]
+        command = tied_to_parent([str(self.executable), "up", *size, *settings])
+        self._supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def await_usable(self) -> None:
+        """Wait until each broker lists all of them to a client."""
+        await_listed(self.name, self._ports, lambda: self._supervisor is not None and self._supervisor.poll() is None)
 
     def stop(self) -> None:
-        """Stop it and remove its data."""
-        self._cluster.stop()
-        shutil.rmtree(self._cluster.directory)
-
-    def broker_cpu_seconds(self) -> float:
-        """The CPU time that the broker's process has used."""
-        child = self._cluster.brokers[0].child
-        assert child is not None
-        return cpu_seconds(child.pid)
-
-    def timed_start(self, clock: Clock, brokers: int) -> Start:
-        """Run `barnabas up` until each broker lists all of them to a client."""
-        data = self.directory / "barnabas-up"
-        shutil.rmtree(data, ignore_errors=True)
-        first = _free_range(brokers)
-        up = [str(Path(sys.executable).with_name("barnabas")), "up", "--brokers", str(brokers), "--port", str(first)]
-        start_ns = clock.monotonic_ns()
-        self._supervisor = subprocess.Popen([*tied_to_parent(up), "--data-dir", str(data)], stdout=subprocess.DEVNULL)
-        for port in range(first, first + brokers):
-            eventually("barnabas up is usable", lambda port=port: self._is_usable(port, brokers))  # type: ignore[misc]
-        seconds = (clock.monotonic_ns() - start_ns) / 1e9
-        content = read_cluster_file(data)
-        assert content is not None
-        processes = content["processes"]
-        assert isinstance(processes, list)
-        pids = {f"{process['role']} {process['id']}": int(process["pid"]) for process in processes}
-        return Start(seconds, {**pids, "supervisor": self._supervisor.pid})
-
-    def _is_usable(self, port: int, brokers: int) -> bool:
-        assert self._supervisor is not None
-        assert self._supervisor.poll() is None, "barnabas up ended"
-        return listed_brokers(port) == brokers
-
-    def end_timed_start(self) -> None:
-        """End what `timed_start` started."""
+        """End the processes."""
         if self._supervisor is not None:
-            self._supervisor.send_signal(signal.SIGINT)
-            self._supervisor.wait(END_TIMEOUT_S)
+            end_process(self._supervisor, END_TIMEOUT_S)
             self._supervisor = None
 
 
-@dataclass
-class Apache:
-    """One node of Apache Kafka: broker and controller in one JVM, with the JVM settings of its own start script."""
+@dataclass(slots=True)
+class ApacheOne:
+    """One node of Apache Kafka, broker and controller."""
 
-    runtime: KafkaRuntime
-    directory: Path
-    name: str = field(default="Apache Kafka", init=False)
-    _node: ApacheKafka = field(init=False)
-    _second: ApacheKafka | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self._node = ApacheKafka(self.runtime, self.directory / "apache", SETTINGS, SERVER_JVM)
+    node: ApacheKafka
+    name: str = THEIRS
 
     @property
-    def port(self) -> int:
-        """Where clients connect."""
-        return self._node.port
+    def directory(self) -> Path:
+        """Where everything of it is."""
+        return self.node.directory
 
-    def start(self) -> None:
-        """Start it and return when clients can use it."""
-        self._node.start()
+    @property
+    def bootstrap(self) -> str:
+        """`host:port`, for a client's bootstrap.servers."""
+        return self.node.bootstrap
+
+    @property
+    def data_directory(self) -> Path:
+        """Its log.dirs."""
+        return self.node.data_directory
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The running process."""
+        return {"broker 0": self.node.pid}
+
+    def prepare(self) -> None:
+        """Format the storage."""
+        self.node.format()
+
+    def launch(self) -> None:
+        """Start the process."""
+        self.node.launch()
+
+    def await_usable(self) -> None:
+        """Wait until it lists itself to a client."""
+        child = self.node.child
+        await_listed(
+            self.name, range(self.node.port, self.node.port + 1), lambda: child is None or child.poll() is None
+        )
 
     def stop(self) -> None:
-        """Stop it and remove its data."""
-        self._node.stop()
-        shutil.rmtree(self._node.directory)
-
-    def broker_cpu_seconds(self) -> float:
-        """The CPU time that the broker's process has used."""
-        return cpu_seconds(self._node.pid)
-
-    def timed_start(self, clock: Clock, brokers: int) -> Start | None:
-        """Start a freshly formatted node until a client could use it (formatting is not counted)."""
-        if brokers > 1:
-            return None
-        directory = self.directory / "apache-start"
-        shutil.rmtree(directory, ignore_errors=True)
-        node = self._second = ApacheKafka(self.runtime, directory, SETTINGS, SERVER_JVM)
-        node.format()
-        start_ns = clock.monotonic_ns()
-        node.launch()
-        eventually("Apache Kafka is usable", lambda: is_serving(node.port), 60_000)
-        return Start((clock.monotonic_ns() - start_ns) / 1e9, {"broker 0": node.pid})
-
-    def end_timed_start(self) -> None:
-        """End what `timed_start` started."""
-        if self._second is not None:
-            self._second.stop()
-            self._second = None
+        """End the process."""
+        self.node.stop()
 
 
-def _free_range(count: int) -> int:
-    """The first of so many free ports in a row."""
-    return next(
-        port for port in free_ports(FREE_PORTS_ASKED) if all(is_free(port + number, HOST) for number in range(count))
-    )
+@dataclass(slots=True)
+class ApacheMany:
+    """Several brokers of Apache Kafka, and a controller."""
+
+    cluster: ApacheCluster
+    name: str = THEIRS
+
+    @property
+    def directory(self) -> Path:
+        """Where everything of it is."""
+        return self.cluster.directory
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port,...`, for a client's bootstrap.servers."""
+        return self.cluster.bootstrap
+
+    @property
+    def data_directory(self) -> Path:
+        """The first broker's log.dirs."""
+        return self.cluster.brokers[0].directory / "data"
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The running processes."""
+        nodes = self.cluster.nodes.values()
+        return {f"{node.role} {node.node_id}": node.child.pid for node in nodes if node.child is not None}
+
+    def prepare(self) -> None:
+        """Choose ports, format every node's storage."""
+        self.cluster.prepare()
+
+    def launch(self) -> None:
+        """Start the processes."""
+        for node in self.cluster.nodes.values():
+            self.cluster.start_node(node)
+
+    def await_usable(self) -> None:
+        """Wait until each broker lists all of them to a client."""
+        self.cluster.await_ready()
+
+    def stop(self) -> None:
+        """End the processes."""
+        if self.cluster.nodes:
+            self.cluster.stop()
 
 
-def bootstrap(system: System) -> str:
-    """`host:port`, for a client's bootstrap.servers."""
-    return f"{HOST}:{system.port}"
+# Makes a system that does not run yet: its directory, how many brokers, the settings of all of them.
+Make = Callable[[Path, int, Mapping[str, str]], System]
+
+
+def apache(runtime: KafkaRuntime) -> Make:
+    """Makes Apache Kafka."""
+
+    def make(directory: Path, brokers: int, settings: Mapping[str, str]) -> System:
+        if brokers == 1:
+            return ApacheOne(ApacheKafka(runtime, directory, settings, SERVER_JVM))
+        return ApacheMany(ApacheCluster(runtime, directory, settings, brokers, SERVER_JVM))
+
+    return make
+
+
+def barnabas(name: str = OURS, executable: Path | None = None) -> Make:
+    """Makes Barnabas as this environment has it, or as another executable does, under a name of its own."""
+
+    def make(directory: Path, brokers: int, settings: Mapping[str, str]) -> System:
+        return Barnabas(directory, brokers, settings, name, executable or own_executable())
+
+    return make
+
+
+def own_executable() -> Path:
+    """The `barnabas` of this environment."""
+    return Path(sys.executable).with_name("barnabas")
+
+
+def await_listed(name: str, ports: range, is_alive: Callable[[], bool]) -> None:
+    """Wait until the broker on each of these ports lists as many brokers as there are ports."""
+
+    def is_usable(port: int) -> bool:
+        assert is_alive(), f"{name} ended while it started"
+        return listed_brokers(port) == len(ports)
+
+    for port in ports:
+        eventually(f"{name} is usable", lambda port=port: is_usable(port), USABLE_TIMEOUT_MS)  # type: ignore[misc]
+
+
+def start(system: System) -> None:
+    """Start a system and wait until clients can use it."""
+    system.prepare()
+    system.launch()
+    system.await_usable()
+
+
+@contextmanager
+def running(system: System) -> Iterator[System]:
+    """Run a system; its data is kept."""
+    try:
+        start(system)
+        yield system
+    finally:
+        system.stop()
+
+
+def remove(system: System) -> None:
+    """Forget all data of a system that does not run."""
+    shutil.rmtree(system.directory, ignore_errors=True)
+
+
+def port_of(system: System) -> int:
+    """Where clients reach the first broker."""
+    return int(system.bootstrap.split(",")[0].rpartition(":")[2])
+
+
+def broker_pid(system: System) -> int:
+    """The first broker's process."""
+    return system.pids["broker 0"]
+
+
+def used_cpu_seconds(system: System) -> float:
+    """The CPU time that all its processes have used."""
+    return sum(map(cpu_seconds, system.pids.values()))
+
+
+def memory_mb(system: System) -> dict[str, float]:
+    """The resident memory of each process."""
+    return {process: resident_bytes(pid) / 1e6 for process, pid in system.pids.items()}

@@ -7,21 +7,18 @@ does as well. CPU time is the broker's: on a machine that does other things too 
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
 from collections import defaultdict
 from contextlib import ExitStack
-from pathlib import Path
 from statistics import median
 
 import click
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.cluster import LocalCluster
-from benchmarks.measurements import producer_perf_test
+from benchmarks.clients import produce
+from benchmarks.harness import directory
 from benchmarks.systems import SETTINGS
-from tests.support.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
+from tests.support.kafka_jars import KafkaRuntime, kafka_runtime
 from tests.support.processes import cpu_seconds
 
 MODES = ("full", "header")
@@ -36,16 +33,11 @@ PARTITIONS = 6
 @click.option("--record-bytes", "sizes", type=int, multiple=True, default=(100, 1024), show_default=True)
 def main(rounds: int, codecs: tuple[str, ...], sizes: tuple[int, ...]) -> None:
     """Compare full validation with that of batch headers alone."""
-    try:
+    with directory("validation") as where, ExitStack() as stack:
         runtime = kafka_runtime()
-    except KafkaRuntimeError as error:
-        sys.exit(str(error))
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-validation-"))
-    with ExitStack() as stack:
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
         brokers = {
             mode: stack.enter_context(
-                LocalCluster(directory / mode, 1, 0, {**SETTINGS, "barnabas.record.validation": mode})
+                LocalCluster(where / mode, 1, 0, {**SETTINGS, "barnabas.record.validation": mode})
             )
             for mode in MODES
         }
@@ -68,8 +60,8 @@ def _produce(cluster: LocalCluster, runtime: KafkaRuntime, size: int, codec: str
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
     used = cpu_seconds(child.pid)
     count = BYTES_PER_RUN // size
-    settings = (f"compression.type={codec}",)
-    rate = producer_perf_test(runtime, cluster.bootstrap, topic, count, size, *settings)
+    settings = ("acks=1", f"compression.type={codec}")
+    rate = produce(runtime, cluster.bootstrap, topic, count, size, *settings).mb_per_s
     used = cpu_seconds(child.pid) - used
     admin.delete_topics([topic])[topic].result(30)
     return rate, used * 1000 / (count * size / 1e6)

@@ -56,15 +56,19 @@ class ApacheCluster:
 
     def start(self) -> None:
         """Format every node's storage, start them all and return when every broker lists all brokers."""
+        self.prepare()
+        for node in self.nodes.values():
+            self.start_node(node)
+        self.await_ready()
+
+    def prepare(self) -> None:
+        """Choose ports and format every node's storage."""
         ports = free_ports(self.broker_count + 1)
         for node_id in (CONTROLLER_ID, *range(self.broker_count)):
             role = "controller" if node_id == CONTROLLER_ID else "broker"
             self.nodes[node_id] = Node(role, node_id, next(ports), -1, self.directory / f"{role}-{node_id}")
         for node in self.nodes.values():
             self._format(node)
-        for node in self.nodes.values():
-            self.start_node(node)
-        self.await_ready()
 
     def stop(self) -> None:
         """End every process, the controller last."""

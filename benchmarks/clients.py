@@ -1,0 +1,138 @@
+"""The clients that load a system: Apache Kafka's own perf tests, and two small Java programs of ours (`java/`).
+
+Each runs in a JVM of its own. Its CPU time is told beside what it measured: on the cores that it shares with the
+brokers, that is what bounds how fast any broker could look.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.kafka_jars import KafkaRuntime
+from tests.support.kafka_tools import MAIN_CLASSES
+
+JAVA = Path(__file__).with_name("java")
+CLIENT_JVM = ("-Xmx512M",)  # what kafka-producer-perf-test.sh and kafka-consumer-perf-test.sh give it
+MANY_CLIENTS_JVM = ("-Xmx2G",)
+FETCH_MB_PER_S = 8  # the column of kafka-consumer-perf-test that leaves out the join of the group
+MIB = 1 << 20
+
+
+class ClientError(Exception):
+    """A client failed; what it printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a client printed, and the CPU time that it took, the start of its JVM included."""
+
+    output: str
+    cpu_seconds: float
+
+    @property
+    def last_line(self) -> str:
+        """Where the perf tests print their result."""
+        return self.output.splitlines()[-1] if self.output else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What a client moved."""
+
+    mb_per_s: float  # of 2**20 bytes, as Kafka's tools count
+    client_cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What the members of consumer groups found."""
+
+    assigned_s: float  # from their start until every group had dealt out all partitions
+    mb_per_s: float  # of all groups together
+    client_cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Milliseconds from a record's send to its arrival in a consumer."""
+
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+
+
+def produce(
+    runtime: KafkaRuntime, bootstrap: str, topic: str, count: int, record_bytes: int, *settings: str
+) -> Throughput:
+    """Send records as fast as it goes, by kafka-producer-perf-test; `settings` are the producer's, `key=value`.
+    Raises ClientError.
+    """
+    size = ("--num-records", str(count), "--record-size", str(record_bytes), "--throughput", "-1")
+    properties = ("--command-property", f"bootstrap.servers={bootstrap}", *settings)
+    ran = _tool(runtime, "kafka-producer-perf-test", "--topic", topic, *size, *properties)
+    match = re.search(r"\(([\d.]+) MB/sec\)", ran.last_line)
+    if match is None:
+        raise ClientError(ran.output)
+    return Throughput(float(match[1]), ran.cpu_seconds)
+
+
+def consume(runtime: KafkaRuntime, bootstrap: str, topic: str, count: int) -> Throughput:
+    """Read so many records by kafka-consumer-perf-test. Raises ClientError."""
+    where = ("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count))
+    ran = _tool(runtime, "kafka-consumer-perf-test", *where)
+    return Throughput(float(ran.last_line.split(",")[FETCH_MB_PER_S]), ran.cpu_seconds)
+
+
+def read_in_groups(
+    runtime: KafkaRuntime,
+    bootstrap: str,
+    topic: str,
+    groups: int,
+    members: int,
+    count: int,
+    settings: Mapping[str, str] | None = None,
+) -> Groups:
+    """Have each of these groups read the topic's first `count` records, all at once (java/Consumers.java). They do it
+    twice, in the same JVM; the second time counts. Raises ClientError.
+    """
+    passes = 2
+    given = {"bootstrap.servers": bootstrap, **(settings or {})}
+    arguments = [topic, str(groups), str(members), str(passes), str(count), *(f"{k}={v}" for k, v in given.items())]
+    ran = _program(runtime, "Consumers", MANY_CLIENTS_JVM, arguments)
+    told = json.loads(ran.last_line)
+    return Groups(told["assigned_s"], told["bytes"] / MIB / told["read_s"], ran.cpu_seconds / passes)
+
+
+def end_to_end(runtime: KafkaRuntime, bootstrap: str, topic: str, warm_up: int, count: int) -> Latency:
+    """Send one record after another, each when the one before has come out (java/EndToEnd.java). Raises ClientError."""
+    told = json.loads(_program(runtime, "EndToEnd", CLIENT_JVM, [bootstrap, topic, str(warm_up), str(count)]).last_line)
+    return Latency(told["p50_us"] / 1000, told["p99_us"] / 1000, told["p999_us"] / 1000)
+
+
+def _tool(runtime: KafkaRuntime, tool: str, *arguments: str) -> Ran:
+    return _run([*runtime.command(MAIN_CLASSES[tool], *CLIENT_JVM), *arguments])
+
+
+def _program(runtime: KafkaRuntime, name: str, jvm: Sequence[str], arguments: Sequence[str]) -> Ran:
+    classes = runtime.compiled(JAVA / f"{name}.java")
+    return _run([*runtime.command(name, *jvm, classes=classes), *arguments])
+
+
+def _run(command: Sequence[str]) -> Ran:
+    before = _children_cpu_seconds()
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise ClientError(f"{' '.join(command)}: {result.stdout}{result.stderr}")
+    return Ran(result.stdout, _children_cpu_seconds() - before)
+
+
+def _children_cpu_seconds() -> float:
+    """Of the children that have ended; servers end at other times."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,100 @@
+"""What the benchmark tells: a row a figure, with its unit, its direction, and what it has to reach.
+
+Two kinds of targets: `ratio` is what the median of Barnabas / Apache Kafka, of the same round, has to be; `own` bounds
+Barnabas's own median, in the figure's unit. "At least" or "at most" follows from the direction. The ratios are those of
+"Ahead of Apache Kafka on the same two cores", the project's issue 8; own bounds are older promises that still hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+OURS, THEIRS = "Barnabas", "Apache Kafka"
+LOOPS = ("32x2", "1x1")  # connections x requests in flight on each
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number that a measurement yields."""
+
+    name: str
+    unit: str
+    more_is_better: bool
+    ratio: float | None = None
+    own: float | None = None
+
+    def meets(self, value: float, bound: float) -> bool:
+        """Whether a value is on the right side of a bound."""
+        return value >= bound if self.more_is_better else value <= bound
+
+
+def more(name: str, unit: str, *, ratio: float | None = None, own: float | None = None) -> Figure:
+    """A figure that should be high."""
+    return Figure(name, unit, True, ratio, own)
+
+
+def less(name: str, unit: str, *, ratio: float | None = None, own: float | None = None) -> Figure:
+    """A figure that should be low."""
+    return Figure(name, unit, False, ratio, own)
+
+
+def _closed_loop(what: str, loop: str, *, rate: float | None = None, latency: float | None = None) -> Iterator[Figure]:
+    yield more(f"small {what} {loop}", "1/s", ratio=rate)
+    yield less(f"small {what} {loop}, p50", "ms", ratio=latency)
+    yield less(f"small {what} {loop}, p99", "ms", ratio=latency)
+    yield less(f"small {what} {loop}, p99.9", "ms")
+
+
+FIGURES = {
+    figure.name: figure
+    for figure in (
+        more("produce 1 KiB", "MB/s", ratio=1.3),
+        less("produce 1 KiB, CPU", "s/GB", ratio=0.6),
+        less("produce 1 KiB, client's CPU", "s/GB"),
+        more("consume 1 KiB", "MB/s", ratio=1.0),
+        less("consume 1 KiB, CPU", "s/GB", ratio=0.6),
+        less("consume 1 KiB, client's CPU", "s/GB"),
+        less("memory after load", "MB", ratio=0.15),
+        more("produce 100 B", "MB/s", ratio=1.1),
+        less("produce 100 B, CPU", "s/GB"),
+        less("produce 100 B, client's CPU", "s/GB"),
+        more("consume by 4 readers", "MB/s", ratio=1.2),
+        less("consume by 4 readers, CPU", "s/GB"),
+        less("consume by 4 readers, client's CPU", "s/GB"),
+        *_closed_loop("produce", "32x2", rate=1.0),
+        *_closed_loop("produce", "1x1", latency=0.9),
+        *_closed_loop("metadata", "32x2", rate=1.0),
+        *_closed_loop("metadata", "1x1"),
+        less("end to end, p50", "ms", ratio=0.9),
+        less("end to end, p99", "ms", ratio=0.9),
+        less("end to end, p99.9", "ms"),
+        more("no idle connections, rate", "1/s"),
+        more("5,000 idle connections, rate kept", "", own=0.9),
+        less("5,000 idle connections, memory", "MB"),
+        more("20,000 idle connections, rate kept", "", own=0.9),
+        less("20,000 idle connections, memory", "MB"),
+        less("1,000 partitions, created", "s"),
+        less("1,000 partitions, a record in each", "s"),
+        more("1,000 partitions, produce 1 KiB", "MB/s"),
+        less("50 consumers in 10 groups, assigned", "s"),
+        more("50 consumers in 10 groups, consume", "MB/s"),
+        less("50 consumers in 10 groups, KIP-848, assigned", "s"),
+        more("50 consumers in 10 groups, KIP-848, consume", "MB/s"),
+        less("start, 1 broker", "s", ratio=0.3, own=1.0),
+        less("idle memory, 1 broker", "MB"),
+        less("idle memory, largest process", "MB", own=60.0),
+        less("start, 3 brokers", "s", ratio=0.3, own=2.0),
+        less("idle memory, 3 brokers", "MB", own=200.0),
+        less("1,000 partitions, stop", "s"),
+        less("1,000 partitions, start", "s"),
+        less("1,000 partitions, memory after start", "MB"),
+        less("1,000 partitions, descriptors after start", ""),
+        more("produce acks=all, RF 3", "MB/s", ratio=1.1),
+        less("produce acks=all, RF 3, CPU", "s/GB"),
+        less("produce acks=all, RF 3, client's CPU", "s/GB"),
+        less("interruption: none", "ms"),
+        less("interruption: kill -9", "ms", ratio=1.0),
+        less("interruption: controlled shutdown", "ms", own=200.0),
+    )
+}

@@ -1,0 +1,25 @@
+"""The measurements: a row each, in the order in which they run."""
+
+from __future__ import annotations
+
+from benchmarks.bench import Measurement
+from benchmarks.workloads import groups, latency, partitions, requests, starts, throughput
+
+MEASUREMENTS = {
+    "produce-1k": Measurement(throughput.produce_and_consume_1k, "produce 1 KiB"),
+    "produce-100": Measurement(throughput.produce_100, "produce 100 B"),
+    "consume-4": Measurement(throughput.consume_by_four, "consume by 4 readers"),
+    "small-32x2": Measurement(requests.small_produce_many, "small produce 32x2"),
+    "small-1x1": Measurement(requests.small_produce_one, "small produce 1x1"),
+    "metadata-32x2": Measurement(requests.small_metadata_many, "small metadata 32x2"),
+    "metadata-1x1": Measurement(requests.small_metadata_one, "small metadata 1x1"),
+    "end-to-end": Measurement(latency.end_to_end, "end to end, p50"),
+    "idle-connections": Measurement(requests.beside_idle_connections, "no idle connections, rate"),
+    "partitions": Measurement(partitions.many_partitions, "1,000 partitions, produce 1 KiB"),
+    "groups": Measurement(groups.classic, "50 consumers in 10 groups, consume"),
+    "groups-848": Measurement(groups.kip_848, "50 consumers in 10 groups, KIP-848, consume"),
+    "start": Measurement(starts.start_one, starts_it=True),
+    "start-3": Measurement(starts.start_three, brokers=3, starts_it=True),
+    "restart": Measurement(starts.restart, starts_it=True),
+    "acks-all": Measurement(throughput.produce_to_all, "produce acks=all, RF 3", brokers=3),
+}

@@ -1,0 +1,52 @@
+"""A topic of very many partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Producer
+
+from benchmarks import clients
+from benchmarks.bench import Bench, Round, Samples
+from benchmarks.systems import System
+
+FLUSH_TIMEOUT_S = 120
+KIB = 1024
+
+
+@contextmanager
+def many_partitions(bench: Bench, system: System) -> Iterator[Round]:
+    """1,000 partitions: created, until all are led; one record into each; then 1 KiB records into all of them,
+    acks=1.
+    """
+
+    def once() -> Samples:
+        size = bench.size
+        start_ns = bench.clock.monotonic_ns()
+        with bench.topic(system, size.partitions) as topic:
+            created_s = bench.seconds_since(start_ns)
+            start_ns = bench.clock.monotonic_ns()
+            write_to_each(system, topic, size.partitions)
+            written_s = bench.seconds_since(start_ns)
+            produced = clients.produce(bench.runtime, system.bootstrap, topic, size.records_read, KIB, "acks=1")
+        return {
+            "1,000 partitions, created": created_s,
+            "1,000 partitions, a record in each": written_s,
+            "1,000 partitions, produce 1 KiB": produced.mb_per_s,
+        }
+
+    yield once
+
+
+def write_to_each(system: System, topic: str, partitions: int) -> None:
+    """One record into each partition, by librdkafka. Raises AssertionError unless all are acknowledged."""
+    producer = Producer({"bootstrap.servers": system.bootstrap, "linger.ms": 50})
+    failed: list[object] = []
+    for number in range(partitions):
+        producer.produce(
+            topic, b"v", partition=number, on_delivery=lambda error, _: failed.append(error) if error else None
+        )
+    left = producer.flush(FLUSH_TIMEOUT_S)
+    assert left == 0, f"{left} records were not acknowledged within {FLUSH_TIMEOUT_S} s"
+    assert not failed, failed[0]

@@ -1,0 +1,139 @@
+"""Small requests in closed loops, by the load generator in C; alone, and beside connections that do nothing."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+
+from benchmarks.bench import MANY, ONE, PARTITIONS, Bench, Measure, Round, Samples
+from benchmarks.load_generator import Loop
+from benchmarks.systems import System, memory_mb, port_of
+
+CONNECTIONS_PER_ADDRESS = 2000  # far below the ports of one, of which some still lie in TIME_WAIT
+DESCRIPTORS_KEPT = 1000  # of those that a process may have: for logs, and for connections that do something
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)  # as a frame, without a client id
+HOST = "127.0.0.1"
+IDLE = ("5,000 idle connections", "20,000 idle connections")
+_addresses = (f"127.1.{high}.{low}" for high in count() for low in range(1, 255))
+
+
+def small(what: str, loop: Loop) -> Measure:
+    """Requests of one 100 B record, acks=1 ("produce"), or for the metadata of one topic ("metadata")."""
+
+    @contextmanager
+    def measure(bench: Bench, system: System) -> Iterator[Round]:
+        name = f"small {what} {loop.connections}x{loop.in_flight}"
+        port, size = port_of(system), bench.size
+        with bench.topic(system) as topic:
+            generator = bench.generator
+            if what == "produce":
+                work = generator.produce_work(port, topic, PARTITIONS)
+            else:
+                work = generator.metadata_work(port, topic)
+
+            def once() -> Samples:
+                told = generator.run(port, work, loop, size.loop_warm_up_ms, size.loop_ms)
+                return {
+                    name: told.requests_per_second,
+                    f"{name}, p50": told.p50_ms,
+                    f"{name}, p99": told.p99_ms,
+                    f"{name}, p99.9": told.p999_ms,
+                }
+
+            yield once
+
+    return measure
+
+
+small_produce_many, small_produce_one = small("produce", MANY), small("produce", ONE)
+small_metadata_many, small_metadata_one = small("metadata", MANY), small("metadata", ONE)
+
+
+@contextmanager
+def beside_idle_connections(bench: Bench, system: System) -> Iterator[Round]:
+    """Small produce requests, 32 x 2: alone, beside 5,000 idle connections, beside 20,000; what is kept of the rate,
+    and the memory of all processes meanwhile. Each of these connections has asked for ApiVersions once.
+    """
+    port, size = port_of(system), bench.size
+    with bench.topic(system) as topic:
+        work = bench.generator.produce_work(port, topic, PARTITIONS)
+
+        def rate() -> float:
+            return bench.generator.run(port, work, MANY, size.loop_warm_up_ms, size.loop_ms).requests_per_second
+
+        def once() -> Samples:
+            alone = rate()
+            samples = {"no idle connections, rate": alone}
+            with IdleConnections(port) as idle:
+                for name, wanted in zip(IDLE, size.idle, strict=True):
+                    idle.hold(possible(wanted))
+                    samples[f"{name}, rate kept"] = rate() / alone
+                    samples[f"{name}, memory"] = sum(memory_mb(system).values())
+                idle.check()
+            return samples
+
+        yield once
+
+
+def possible(connections: int) -> int:
+    """So many connections, or as many as one process may have on this machine."""
+    return min(connections, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - DESCRIPTORS_KEPT)
+
+
+class IdleConnections:
+    """Connections that do nothing. A context manager: they end with it. Used by one thread.
+
+    They come from many loopback addresses, new ones each time: an address has only some 28,000 ports for connections
+    to the same place, and those of closed connections stay taken for a minute.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connections: list[socket.socket] = []
+        self._closing = ExitStack()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    def __enter__(self) -> IdleConnections:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def hold(self, wanted: int) -> None:
+        """Open connections until there are so many."""
+        while len(self._connections) < wanted:
+            source = next(_addresses)
+            for _ in range(min(CONNECTIONS_PER_ADDRESS, wanted - len(self._connections))):
+                self._open(source)
+
+    def check(self) -> None:
+        """See that the broker has closed none. Raises AssertionError."""
+        closed = sum(1 for connection in self._connections if not _is_silent(connection))
+        assert closed == 0, f"{closed} of {len(self._connections)} idle connections were closed"
+
+    def _open(self, source: str) -> None:
+        connection = socket.create_connection((HOST, self._port), timeout=60, source_address=(source, 0))
+        self._closing.callback(connection.close)
+        connection.sendall(API_VERSIONS)
+        answer = connection.recv(4096)
+        assert len(answer) >= 4, "the broker hung up"
+        while len(answer) < 4 + int.from_bytes(answer[:4]):
+            answer += connection.recv(4096)
+        self._connections.append(connection)
+
+
+def _is_silent(connection: socket.socket) -> bool:
+    """Whether a connection is open, and nothing has come over it."""
+    connection.setblocking(False)
+    try:
+        connection.recv(1)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,99 @@
+"""How much is moved, and at what price in CPU time: producing and consuming large amounts by Java clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from benchmarks import clients
+from benchmarks.bench import PARTITIONS, Bench, Round, Samples
+from benchmarks.systems import System, memory_mb, used_cpu_seconds
+
+KIB = 1024
+READERS = 4
+REPLICAS = 3
+Moved = TypeVar("Moved", clients.Throughput, clients.Groups)
+
+
+@contextmanager
+def produce_and_consume_1k(bench: Bench, system: System) -> Iterator[Round]:
+    """1 KiB records with acks=1 into 6 partitions, then one consumer reads them; the memory that is then in use."""
+
+    def once() -> Samples:
+        count = bench.size.records_1k
+        with bench.topic(system) as topic:
+            samples = _produce(bench, system, "produce 1 KiB", topic, count, KIB, "acks=1")
+            samples |= _moved(
+                system,
+                "consume 1 KiB",
+                count * KIB,
+                lambda: clients.consume(bench.runtime, system.bootstrap, topic, count),
+            )
+            return {**samples, "memory after load": sum(memory_mb(system).values())}
+
+    yield once
+
+
+@contextmanager
+def produce_100(bench: Bench, system: System) -> Iterator[Round]:
+    """100 B records with acks=1 into 6 partitions."""
+
+    def once() -> Samples:
+        with bench.topic(system) as topic:
+            return _produce(bench, system, "produce 100 B", topic, bench.size.records_100, 100, "acks=1")
+
+    yield once
+
+
+@contextmanager
+def consume_by_four(bench: Bench, system: System) -> Iterator[Round]:
+    """Four consumers, each in a group of its own, read the same 1 KiB records at once."""
+    count = bench.size.records_read
+    with bench.topic(system) as topic:
+        clients.produce(bench.runtime, system.bootstrap, topic, count, KIB)
+        # Each reads twice, and the second time counts: the CPU time of both is halved.
+        yield lambda: _moved(
+            system,
+            "consume by 4 readers",
+            READERS * count * KIB,
+            lambda: clients.read_in_groups(bench.runtime, system.bootstrap, topic, READERS, 1, count),
+            times=2,
+        )
+
+
+@contextmanager
+def produce_to_all(bench: Bench, system: System) -> Iterator[Round]:
+    """1 KiB records with the Java client's defaults (acks=all, idempotent, five requests in flight) into 6 partitions,
+    each in three replicas, of which two must be in sync.
+    """
+
+    def once() -> Samples:
+        with bench.topic(system, PARTITIONS, REPLICAS) as topic:
+            return _produce(bench, system, "produce acks=all, RF 3", topic, bench.size.records_replicated, KIB)
+
+    yield once
+
+
+def _produce(
+    bench: Bench, system: System, name: str, topic: str, count: int, record_bytes: int, *settings: str
+) -> Samples:
+    return _moved(
+        system,
+        name,
+        count * record_bytes,
+        lambda: clients.produce(bench.runtime, system.bootstrap, topic, count, record_bytes, *settings),
+    )
+
+
+def _moved(system: System, name: str, size_bytes: int, move: Callable[[], Moved], times: int = 1) -> Samples:
+    """Move these bytes, so many times; the throughput, and the CPU time of both sides."""
+    before = used_cpu_seconds(system)
+    moved = move()
+    used = (used_cpu_seconds(system) - before) / times
+    gigabytes = size_bytes / 1e9
+    return {
+        name: moved.mb_per_s,
+        f"{name}, CPU": used / gigabytes,
+        f"{name}, client's CPU": moved.client_cpu_seconds / gigabytes,
+    }

@@ -1,0 +1,64 @@
+"""The load generator in C, and idle connections, against the server that answers at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from barnabas.common.clock import SystemClock
+from benchmarks.bench import MANY, ONE
+from benchmarks.load_generator import LoadGenerator, LoadGeneratorError, Loop, Work
+from benchmarks.workloads.requests import CONNECTIONS_PER_ADDRESS, IdleConnections
+
+ANSWER_BYTES = 60
+FRAME = bytes([0, 0, 0, 10, *bytes(10)])
+WORK = Work([FRAME], 8 + ANSWER_BYTES, 8)
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> LoadGenerator:
+    return LoadGenerator(tmp_path_factory.mktemp("generator"), SystemClock())
+
+
+@pytest.mark.parametrize("loop", [MANY, ONE], ids=["32x2", "1x1"])
+def test_it_measures_its_own_limit(generator: LoadGenerator, loop: Loop) -> None:
+    told = generator.own_limit(loop, 200, ANSWER_BYTES)
+    assert told.requests_per_second > 1000
+    assert 0 < told.p50_ms <= told.p99_ms <= told.p999_ms
+    assert 0 < told.generator_cpu_share <= 2
+
+
+def test_requests_in_flight_show_as_latency(generator: LoadGenerator) -> None:
+    one, many = (generator.own_limit(Loop(1, in_flight), 200, ANSWER_BYTES) for in_flight in (1, 50))
+    assert many.requests_per_second > one.requests_per_second
+    assert many.p50_ms > one.p50_ms
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (replace(WORK, answer_bytes=70), "refused"),
+        (replace(WORK, error_code_offset=3), "refused"),  # the lowest byte of the size, as an error code
+        (replace(WORK, error_code_offset=100), "too short"),
+    ],
+)
+def test_answers_are_looked_at(generator: LoadGenerator, work: Work, why: str) -> None:
+    with generator.null_responder(ANSWER_BYTES) as port, pytest.raises(LoadGeneratorError, match=why):
+        generator.run(port, work, ONE, 0, 50)
+
+
+def test_idle_connections_are_held_and_missed(generator: LoadGenerator) -> None:
+    with generator.null_responder(ANSWER_BYTES) as port, IdleConnections(port) as idle:
+        idle.hold(10)
+        idle.hold(CONNECTIONS_PER_ADDRESS + 10)
+        idle.check()
+        assert generator.run(port, WORK, ONE, 0, 50).requests_per_second > 0
+
+
+def test_a_closed_idle_connection_is_noticed(generator: LoadGenerator) -> None:
+    with generator.null_responder(ANSWER_BYTES) as port:
+        idle = IdleConnections(port)
+        idle.hold(3)
+    with idle, pytest.raises(AssertionError, match="3 of 3"):
+        idle.check()

@@ -1,0 +1,78 @@
+"""Each measurement once, as small as it gets, on Barnabas: it tells figures that the table has, all above nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from barnabas.common.clock import SystemClock
+from benchmarks.bench import Bench, Size
+from benchmarks.figures import FIGURES
+from benchmarks.load_generator import LoadGenerator, LoadGeneratorError
+from benchmarks.systems import SETTINGS, Barnabas, System, port_of, running
+from benchmarks.workloads import MEASUREMENTS
+from tests.support.kafka_jars import KafkaRuntime
+
+# Everything happens, nothing is measured.
+TINY = Size(
+    records_1k=2_000,
+    records_100=5_000,
+    records_read=500,
+    records_replicated=500,
+    latencies=50,
+    latencies_warm_up=10,
+    loop_ms=200,
+    loop_warm_up_ms=50,
+    partitions=20,
+    idle=(50, 100),
+    groups=2,
+    settle_ms=0,
+)
+# The measurements of which one stands for another, that differs from it by a number.
+SAME = {"small-1x1": "small-32x2", "metadata-1x1": "metadata-32x2", "groups-848": "groups", "produce-100": "produce-1k"}
+
+
+@pytest.fixture(scope="module")
+def bench(apache_runtime: KafkaRuntime, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    clock = SystemClock()
+    return Bench(apache_runtime, LoadGenerator(tmp_path_factory.mktemp("generator"), clock), clock, TINY)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    with running(Barnabas(tmp_path_factory.mktemp("one"))) as system:
+        yield system
+
+
+@pytest.mark.parametrize("name", [name for name in MEASUREMENTS if name not in SAME])
+def test_a_measurement_tells_its_figures(
+    name: str, bench: Bench, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    row = MEASUREMENTS[name]
+    with ExitStack() as stack:
+        if row.brokers == 1 and not row.starts_it:
+            system = request.getfixturevalue("one")
+        else:
+            system = Barnabas(tmp_path / "own", row.brokers, SETTINGS)
+            if not row.starts_it:
+                stack.enter_context(running(system))
+        once = stack.enter_context(row.measure(bench, system))
+        samples = once()
+    assert samples.keys() <= FIGURES.keys()
+    assert not row.warm_by or row.warm_by in samples
+    assert all(value > 0 for value in samples.values())
+
+
+def test_every_figure_is_measured_by_somebody() -> None:
+    assert {row.warm_by for row in MEASUREMENTS.values()} - {""} <= FIGURES.keys()
+    assert set(SAME) | set(SAME.values()) <= MEASUREMENTS.keys()
+
+
+def test_a_refused_request_ends_the_measurement(one: System, tmp_path: Path) -> None:
+    generator = LoadGenerator(tmp_path, SystemClock(), answer_timeout_ms=100)
+    for work in (generator.metadata_work, lambda port, topic: generator.produce_work(port, topic, 1)):
+        with pytest.raises(LoadGeneratorError, match="answered without an error"):
+            work(port_of(one), "there-is-none")
