@@ -242,6 +242,7 @@ _READERS_BY_SUFFIX = {
 _READERS_BY_NAME = {
     names.RECOVERY_POINT_FILE: _OFFSETS,
     names.LOG_START_OFFSET_FILE: _OFFSETS,
+    names.LOG_START_OFFSET_COPY: _OFFSETS,
     names.HIGH_WATERMARK_FILE: _OFFSETS,
     names.CLEANER_OFFSET_FILE: _OFFSETS,
     names.LEADER_EPOCH_FILE: Reader(("epoch", "start_offset"), _epochs),

@@ -10,7 +10,10 @@ Formats
 - `partition.metadata`: `version: 0` and `topic_id: <22 characters>`.
 - `meta.properties`: `version=1`, `cluster.id`, `node.id`, `directory.id`.
 - `.kafka_cleanshutdown`: a line of JSON, `{"version":0,"brokerEpoch":"7"}`, there only between a clean stop and the
-  next start.
+  next start. That it is there is all that counts.
+
+All but the last are sealed with a checksum (`seals.py`): what is not as it was written raises CorruptCheckpointError,
+and whoever asked does without, or refuses. A file without a seal is believed, if it follows its format.
 
 Source: Kafka's CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, PartitionMetadataFile, MetaProperties,
 CleanShutdownFileHandler, 4.3.
@@ -19,12 +22,17 @@ CleanShutdownFileHandler, 4.3.
 from __future__ import annotations
 
 import json
+import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 from barnabas.common.files import FileSystem
 from barnabas.common.ids import ZERO_UUID, uuid_from_string, uuid_to_string
 from barnabas.common.topic_partition import TopicPartition
+from broker.storage import seals
+
+log = logging.getLogger("barnabas.storage")
 
 CHECKPOINT_VERSION = 0
 META_PROPERTIES_VERSION = 1
@@ -38,26 +46,32 @@ class CorruptCheckpointError(OSError):
 
 
 def format_checkpoint(lines: Iterable[str]) -> bytes:
-    """Write version, count and lines."""
+    """Write version, count and lines, sealed."""
     listed = list(lines)
-    return "".join(f"{line}\n" for line in (str(CHECKPOINT_VERSION), str(len(listed)), *listed)).encode("utf-8")
+    text = "".join(f"{line}\n" for line in (str(CHECKPOINT_VERSION), str(len(listed)), *listed)).encode("utf-8")
+    return seals.seal_entries(text) if listed else text
 
 
 def parse_checkpoint(data: bytes, path: str) -> list[list[str]]:
     """Read the fields of each line; raises CorruptCheckpointError."""
     try:
-        lines = data.decode("utf-8").split("\n")
+        lines = _unsealed(seals.unseal_entries, data, path).decode("utf-8").split("\n")
         version, count = int(lines[0]), int(lines[1])
     except (ValueError, IndexError) as error:
         raise CorruptCheckpointError(f"{path} is malformed: {error}") from None
     if version != CHECKPOINT_VERSION:
         raise CorruptCheckpointError(f"{path} has version {version}, expected {CHECKPOINT_VERSION}")
-    if not data.endswith(b"\n"):
-        raise CorruptCheckpointError(f"{path} is cut short")
     rows = [line.split() for line in lines[2:] if line.strip()]
     if len(rows) != count:
         raise CorruptCheckpointError(f"{path} promises {count} entries and has {len(rows)}")
     return rows
+
+
+def _unsealed(unseal: Callable[[bytes], bytes], data: bytes, path: str) -> bytes:
+    try:
+        return unseal(data)
+    except seals.BrokenSealError as error:
+        raise CorruptCheckpointError(f"{path} is damaged: {error}") from None
 
 
 class OffsetCheckpoint:
@@ -92,17 +106,50 @@ class OffsetCheckpoint:
             self._written = dict(offsets)
 
 
+class MirroredCheckpoint(OffsetCheckpoint):
+    """The same, for offsets that nothing else tells: a second file holds them too, and is read if the first is damaged.
+
+    Both are written whenever the offsets change; as long as there are none, there is no copy. It is not asked if the
+    first file is whole, or is not there: Apache Kafka, which knows nothing of the copy, may have written since.
+    """
+
+    def __init__(self, fs: FileSystem, path: str, copy_path: str) -> None:
+        super().__init__(fs, path)
+        self._copy = OffsetCheckpoint(fs, copy_path)
+
+    def read(self) -> dict[TopicPartition, int]:
+        """Return the offsets; CorruptCheckpointError if both files are damaged, or the only one."""
+        try:
+            return super().read()
+        except CorruptCheckpointError as error:
+            if not self._fs.exists(self._copy.path):
+                raise
+            log.warning("%s; taking its content from %s", error, self._copy.path)
+            return self._copy.read()
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the content of both files."""
+        super().write(offsets)
+        if offsets or self._fs.exists(self._copy.path):
+            self._copy.write(offsets)
+
+
 def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
-    """Return the (epoch, start offset) pairs of a leader epoch checkpoint, in the file's order."""
+    """Return the (epoch, start offset) pairs of a leader epoch checkpoint; both ascend.
+
+    Raises CorruptCheckpointError.
+    """
     if not fs.exists(path):
         return []
-    pairs = []
+    pairs: list[tuple[int, int]] = []
     for row in parse_checkpoint(fs.read_bytes(path), path):
         try:
             epoch, start_offset = row
             pairs.append((int(epoch), int(start_offset)))
         except ValueError:
             raise CorruptCheckpointError(f"{path} is malformed at {' '.join(row)!r}") from None
+    if any(epoch >= next_epoch or start >= next_start for (epoch, start), (next_epoch, next_start) in pairwise(pairs)):
+        raise CorruptCheckpointError(f"{path} is malformed: its epochs do not ascend")
     return pairs
 
 
@@ -115,7 +162,7 @@ def read_partition_metadata(fs: FileSystem, path: str) -> bytes | None:
     """Return the topic id in a `partition.metadata`; None if there is no file."""
     if not fs.exists(path):
         return None
-    fields = _parse_pairs(fs.read_bytes(path), ":", path)
+    fields = _parse_pairs(_unsealed(seals.unseal_metadata, fs.read_bytes(path), path), ":", path)
     try:
         version, topic_id = int(fields["version"]), uuid_from_string(fields["topic_id"])
     except (KeyError, ValueError) as error:
@@ -129,35 +176,48 @@ def read_partition_metadata(fs: FileSystem, path: str) -> bytes | None:
 
 def write_partition_metadata(fs: FileSystem, path: str, topic_id: bytes) -> None:
     """Record a topic's id beside its partition; whoever needs it to survive a power cut fsyncs it."""
+    fs.write_bytes(path, format_partition_metadata(topic_id), sync=False)
+
+
+def format_partition_metadata(topic_id: bytes) -> bytes:
+    """Write a topic's id, sealed."""
     text = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {uuid_to_string(topic_id)}\n"
-    fs.write_bytes(path, text.encode("ascii"), sync=False)
+    return seals.seal_metadata(text.encode("ascii"))
 
 
-def is_torn_metadata(data: bytes) -> bool:
-    """Tell whether a `partition.metadata` is a beginning of one, or zeros: what a power cut leaves of a new file."""
-    return not data.rstrip(b"\0").endswith(b"\n") or b"topic_id" not in data
+def confirms_topic_id(data: bytes, topic_id: bytes) -> bool:
+    """Tell whether what is left of a damaged `partition.metadata` bears out that it was this topic's.
+
+    A power cut leaves the beginning of a new file, and zeros. Of any other file the id must be left, or the seal.
+    """
+    whole = format_partition_metadata(topic_id)
+    id_line, seal_line = whole.splitlines()[1:]
+    return whole.startswith(data.rstrip(b"\0")) or id_line in data or seal_line in data
 
 
 def read_meta_properties(fs: FileSystem, path: str) -> dict[str, str] | None:
     """Return what a `meta.properties` says; None if there is no file."""
     if not fs.exists(path):
         return None
-    properties = _parse_pairs(fs.read_bytes(path), "=", path)
-    if properties.get("version") not in ("0", "1"):
-        raise CorruptCheckpointError(f"{path} has an unknown version {properties.get('version')}")
+    properties = _parse_pairs(_unsealed(seals.unseal_properties, fs.read_bytes(path), path), "=", path)
+    version = properties.get("version")
+    if version not in ("0", "1"):
+        raise CorruptCheckpointError(f"{path} has an unknown version {version}")
+    for name in ("cluster.id", "node.id"):
+        if version == "1" and name not in properties:
+            raise CorruptCheckpointError(f"{path} is malformed: it has no {name}")
     return properties
 
 
 def write_meta_properties(fs: FileSystem, path: str, *, cluster_id: str, node_id: int, directory_id: str) -> None:
     """Say whose directory this is."""
     lines = [
-        "#",
         f"cluster.id={cluster_id}",
         f"directory.id={directory_id}",
         f"node.id={node_id}",
         f"version={META_PROPERTIES_VERSION}",
     ]
-    fs.atomic_write(path, "".join(f"{line}\n" for line in lines).encode("ascii"))
+    fs.atomic_write(path, seals.seal_properties("".join(f"{line}\n" for line in lines).encode("ascii")))
 
 
 def _parse_pairs(data: bytes, separator: str, path: str) -> dict[str, str]:
@@ -170,7 +230,7 @@ def _parse_pairs(data: bytes, separator: str, path: str) -> dict[str, str]:
         if not line.strip() or line.startswith("#"):
             continue
         name, found, value = line.partition(separator)
-        if not found:
+        if not found or not line.isprintable():
             raise CorruptCheckpointError(f"{path} is malformed at {line!r}")
         pairs[name.strip()] = value.strip().replace("\\", "")
     return pairs

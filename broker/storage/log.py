@@ -27,8 +27,9 @@ from __future__ import annotations
 
 import logging
 
+from barnabas.common.ids import uuid_to_string
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
-from broker.storage.checkpoints import write_partition_metadata
+from broker.storage.checkpoints import confirms_topic_id, write_partition_metadata
 from broker.storage.log_producers import rebuild_producer_state
 from broker.storage.log_reader import Found, aborted_transactions, find
 from broker.storage.log_segments import LogSegmentKeeper
@@ -269,8 +270,15 @@ class Log(LogSegmentKeeper):
                     ErrorCode.INCONSISTENT_TOPIC_ID,
                     f"Tried to assign another topic ID to log for topic partition {self.topic_partition}",
                 )
-            write_partition_metadata(self._fs, f"{self.directory}/{PARTITION_METADATA_FILE}", topic_id)
-            self.topic_id = topic_id
+            path = f"{self.directory}/{PARTITION_METADATA_FILE}"
+            if not confirms_topic_id(self._damaged_metadata, topic_id):
+                raise ApiError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID,
+                    f"{path} is damaged, and what is left of it does not bear out that the log is of topic "
+                    f"{uuid_to_string(topic_id)}: remove the file if it is, the directory if it is not",
+                )
+            write_partition_metadata(self._fs, path, topic_id)
+            self.topic_id, self._damaged_metadata = topic_id, b""
             self.is_settled = False
 
     def remove_expired_producers(self) -> int:

@@ -16,7 +16,7 @@ from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
-from broker.storage.checkpoints import CorruptCheckpointError, is_torn_metadata, read_partition_metadata
+from broker.storage.checkpoints import CorruptCheckpointError, read_partition_metadata
 from broker.storage.log_reader import resolve
 from broker.storage.log_types import (
     UNKNOWN_POSITION,
@@ -73,7 +73,7 @@ class LogBase:
         # Replaced whole under _lock, read without it
         self.config = config
         self.directory = directory
-        self.topic_id = _read_topic_id(fs, f"{directory}/{PARTITION_METADATA_FILE}")
+        self.topic_id, self._damaged_metadata = _read_topic_id(fs, f"{directory}/{PARTITION_METADATA_FILE}")
         self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
         self._segments = loaded.segments
@@ -314,12 +314,10 @@ class LogBase:
             assert (end.segment_base_offset, end.position) == (active.base_offset, active.size), "inv. 3"
 
 
-def _read_topic_id(fs: FileSystem, path: str) -> bytes | None:
-    """Return the topic id beside a log, None if it was not recorded, or not made durable before a power cut."""
+def _read_topic_id(fs: FileSystem, path: str) -> tuple[bytes | None, bytes]:
+    """Return the topic id beside a log, None if it was not recorded or cannot be read: then also what the file has."""
     try:
-        return read_partition_metadata(fs, path)
+        return read_partition_metadata(fs, path), b""
     except CorruptCheckpointError as error:
-        if not is_torn_metadata(fs.read_bytes(path)):
-            raise
         log.warning("%s; the controller tells the topic's id again", error)
-        return None
+        return None, fs.read_bytes(path)

@@ -17,6 +17,7 @@ from barnabas.common.files import DirectoryLock, FileSystem
 from barnabas.common.ids import random_uuid, uuid_from_string, uuid_to_string
 from barnabas.common.topic_partition import TopicPartition
 from broker.storage.checkpoints import (
+    MirroredCheckpoint,
     OffsetCheckpoint,
     read_clean_shutdown,
     read_meta_properties,
@@ -26,6 +27,7 @@ from broker.storage.checkpoints import (
 from broker.storage.names import (
     CLEAN_SHUTDOWN_FILE,
     LOCK_FILE,
+    LOG_START_OFFSET_COPY,
     LOG_START_OFFSET_FILE,
     META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
@@ -48,7 +50,10 @@ class LogDirectory:
         self.clean_shutdown_epoch: int | None = None  # of the last stop, None if unclean; fixed before start
         self.failure: OSError | None = None  # set once, when the directory goes offline
         self.recovery_points = OffsetCheckpoint(fs, f"{path}/{RECOVERY_POINT_FILE}")
-        self.log_start_offsets = OffsetCheckpoint(fs, f"{path}/{LOG_START_OFFSET_FILE}")
+        # Why twice: that records were deleted below an offset, nothing else tells (recovery.py has the rest).
+        self.log_start_offsets = MirroredCheckpoint(
+            fs, f"{path}/{LOG_START_OFFSET_FILE}", f"{path}/{LOG_START_OFFSET_COPY}"
+        )
         self._fs = fs
         self._lock: DirectoryLock | None = None
 

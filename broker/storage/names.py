@@ -32,6 +32,7 @@ PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
+LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 

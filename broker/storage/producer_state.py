@@ -353,7 +353,7 @@ class ProducerStateManager:
         """
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
-                return first_offset
+                return min(first_offset, completed.last_offset + 1)  # it may be of a later batch of the same append
         return completed.last_offset + 1
 
     # Verifying

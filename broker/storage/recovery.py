@@ -5,6 +5,7 @@ Steps
 1. Files of interrupted work: `.deleted` and `.cleaned` go; a `.swap` (the cleaner's result, complete) replaces the
    segments it covers, unless a `.cleaned` shows that the swap was still being prepared.
 2. Segments are opened in order; orphaned indexes go, damaged or missing ones are rebuilt from their segment.
+   Transaction indexes are held against the producer snapshots; what these do not bear out is rebuilt too.
 3. After a crash every segment from the recovery point on is read: each batch's frame and CRC are checked, the first
    bad one and all behind it are cut, indexes rebuilt, leader epochs and producers taken in again.
 4. Leader epochs and snapshots are brought in line with what the log now holds; producers are rebuilt from the newest
@@ -26,7 +27,7 @@ from broker.storage.checkpoints import CorruptCheckpointError
 from broker.storage.index import CorruptIndexError
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_producers import rebuild_producer_state, replay
-from broker.storage.log_types import LogConfig
+from broker.storage.log_types import NO_OFFSET, LogConfig
 from broker.storage.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -41,10 +42,11 @@ from broker.storage.names import (
     offset_of_file,
     segment_file,
 )
-from broker.storage.producer_state import ProducerStateManager
+from broker.storage.producer_state import CorruptSnapshotError, ProducerStateManager, read_snapshot
 from broker.storage.segment import LogSegment
 from broker.storage.segment_base import SEGMENT_SUFFIXES
 from broker.storage.segments import SegmentList
+from broker.storage.txn_index import is_borne_out
 
 log = logging.getLogger("barnabas.storage.recovery")
 
@@ -117,6 +119,7 @@ class LogLoader:
         """Make the directory consistent and open it; raises OSError if the disk fails."""
         self._finish_interrupted_swaps()
         self._open_segments()
+        self._check_transactions()
         if not self._directory.endswith(DELETE_DIR_SUFFIX) and not self._clean_shutdown:
             self._recover_from_recovery_point()
         next_offset = self._next_offset()
@@ -221,12 +224,60 @@ class LogLoader:
                 segment.sanity_check()
             return segment
         except (CorruptIndexError, FileNotFoundError) as error:
-            log.warning("Rebuilding the indexes of segment %d of %s: %s", offset, self._tp, error)
+            return self._reindexed(offset, str(error))
+
+    def _reindexed(self, offset: int, reason: str) -> LogSegment:
+        """Open a segment without its indexes, and make them anew."""
+        log.warning("Rebuilding the indexes of segment %d of %s: %s", offset, self._tp, reason)
         for suffix in INDEX_SUFFIXES:
             self._fs.unlink(segment_file(self._directory, offset, suffix))
         segment = LogSegment(self._fs, self._directory, offset, self._config, self._clock, create=False)
         self._recover_segment(segment)
         return segment
+
+    def _check_transactions(self) -> None:
+        """Rebuild the transaction indexes of checked segments that the snapshots do not bear out."""
+        count = len(self._segments)
+        doubtful = [at for at in range(count) if self._is_checked(at) and not self._is_borne_out(at)]
+        for at in doubtful:
+            segment = self._segments[at]
+            segment.release()
+            self._segments[at] = self._reindexed(segment.base_offset, "no snapshot bears out what it says was aborted")
+
+    def _is_checked(self, at: int) -> bool:
+        """Tell whether recovery will not make the segment's indexes anew anyway."""
+        end = self._segments[at + 1].base_offset if at + 1 < len(self._segments) else None
+        return self._clean_shutdown or (end is not None and end <= self._recovery_point)
+
+    def _is_borne_out(self, at: int) -> bool:
+        segment = self._segments[at]
+        entries = list(segment.txn_index.entries())
+        if not entries:
+            return True
+        before: dict[int, int] | None
+        if segment.base_offset <= max(self._log_start_offset, self._segments[0].base_offset):
+            # Why believe them: to those who read from the log's start on, it is one where before it they began.
+            before = {entry.producer_id: entry.first_offset for entry in entries}
+        else:
+            before = self._open_transactions(segment.base_offset)
+        after = self._open_transactions(self._end_of(at))
+        return before is not None and after is not None and is_borne_out(entries, segment.base_offset, before, after)
+
+    def _end_of(self, at: int) -> int:
+        """Return the offset at which the next segment begins, or would begin; -1 if the last one is damaged."""
+        try:
+            is_last = at + 1 == len(self._segments)
+            return self._segments[at].read_next_offset() if is_last else self._segments[at + 1].base_offset
+        except MalformedMessageError:
+            return NO_OFFSET
+
+    def _open_transactions(self, offset: int) -> dict[int, int] | None:
+        """Return the first offsets of the transactions open at `offset`, by producer; None if no snapshot says it."""
+        try:
+            producers = read_snapshot(self._fs.read_bytes(segment_file(self._directory, offset, SNAPSHOT_SUFFIX)))
+        except (FileNotFoundError, CorruptSnapshotError):
+            return None
+        return {found.producer_id: found.txn_first_offset for found in producers if found.txn_first_offset >= 0}
 
     # Step 3
 
@@ -236,6 +287,7 @@ class LogLoader:
         rebuild_producer_state(
             state, self._segments_below(segment), self._log_start_offset, segment.base_offset, self._clock.wall_ms()
         )
+        state.take_snapshot()
 
         def take_in(header: BatchHeader, batch: memoryview) -> None:
             epoch = header.partition_leader_epoch

@@ -134,7 +134,7 @@ class LogSegment(SegmentBase):
     def _begins_transaction(self, entry: AbortedTxn) -> bool:
         """Tell whether the entry's first batch is there; it may be in a segment before, or compacted away."""
         if entry.first_offset < self.base_offset:
-            return True
+            return True  # who knows the segments before looks at it (recovery.py)
         try:
             found = self.translate(entry.first_offset, self.size)
         except MalformedMessageError:
@@ -142,8 +142,8 @@ class LogSegment(SegmentBase):
         if found is None or found[1].base_offset > entry.first_offset:
             return found is not None
         header = found[1]
-        is_first = header.base_offset == entry.first_offset and header.is_transactional
-        return is_first and header.producer_id == entry.producer_id
+        is_data = header.base_offset == entry.first_offset and header.is_transactional and not header.is_control
+        return is_data and header.producer_id == entry.producer_id
 
     def recover(self, on_batch: OnBatch) -> int:
         """Check every batch, cut the file at the first bad one, rebuild the indexes; returns the bytes cut.

@@ -124,14 +124,38 @@ class SegmentBase:
         """The greatest timestamp in the segment and the last offset of its batch; (-1, base offset) if empty."""
         known = self._max_timestamp
         if known is None:
-            known = self._max_timestamp = self._indexed_max_timestamp()
+            known = self._max_timestamp = self._sealed_max_timestamp()
         return known
+
+    def _sealed_max_timestamp(self) -> TimestampOffset:
+        """Return the last entry of the time index, which a segment got when it was completed or closed.
+
+        If there is none, or the last batches are newer, what the headers say.
+        """
+        newest = self._indexed_max_timestamp()
+        if not self.size or (newest.timestamp >= 0 and not self._ends_newer_than(newest.timestamp)):
+            return newest
+        found = self._max_timestamp_of_headers()
+        if found.timestamp > newest.timestamp:
+            self._distrust(f"the greatest timestamp is not {newest.timestamp} but {found.timestamp}")
+        return found
+
+    def _ends_newer_than(self, timestamp: int) -> bool:
+        """Tell whether a batch behind the last entry of the offset index has a greater timestamp."""
+        indexed, position = self.offset_index.last_entry
+        start = position if position and self._is_batch_of(indexed, position) else 0
+        with contextlib.suppress(MalformedMessageError):
+            for _, header in scan_headers(self.file, start, self.size):
+                if header.max_timestamp > timestamp:
+                    return True
+        return False
 
     def _indexed_max_timestamp(self) -> TimestampOffset:
         """Return the time index's last entry; if its batch does not confirm it, what the headers say."""
         newest = TimestampOffset(*self.time_index.last_entry)
-        if newest.timestamp < 0 or self._is_confirmed(newest):
-            return newest
+        return newest if newest.timestamp < 0 or self._is_confirmed(newest) else self._max_timestamp_of_headers()
+
+    def _max_timestamp_of_headers(self) -> TimestampOffset:
         newest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         with contextlib.suppress(MalformedMessageError):
             for _, header in scan_headers(self.file, 0, self.size):

@@ -4,6 +4,9 @@ Format (`<base offset>.txnindex`, made with the first entry): entries of 34 byte
 version (0), int64 producer id, int64 first offset, int64 last offset (of the marker), int64 last stable offset at
 that time.
 
+It has no checksum. At start each entry is held against the batches in its own segment that it points at (segment.py),
+and against the producer snapshots at the segment's two ends, which have one (`is_borne_out`).
+
 Threads: written by the log under its lock; read by any thread.
 
 Source: Kafka's TransactionIndex and AbortedTxn, 4.3 (KIP-98).
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.common.files import FileSystem
@@ -31,6 +34,26 @@ class AbortedTxn(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+def is_borne_out(
+    entries: Sequence[AbortedTxn], base_offset: int, open_before: Mapping[int, int], open_after: Mapping[int, int]
+) -> bool:
+    """Tell whether a segment's entries agree with the transactions that were open at its beginning and at its end.
+
+    These are given as {producer id: first offset}. An entry that began before the segment must be one of the former.
+    No transaction that ends behind an entry, here or in a later segment, began before its last stable offset: where
+    `collect` stops, nothing is missed.
+    """
+    for entry in entries:
+        if entry.first_offset < base_offset and open_before.get(entry.producer_id) != entry.first_offset:
+            return False
+    begins = min(open_after.values(), default=None)  # the earliest of those that end later
+    for entry in reversed(entries):
+        if begins is not None and entry.last_stable_offset > begins:
+            return False
+        begins = entry.first_offset if begins is None else min(begins, entry.first_offset)
+    return True
 
 
 class TransactionIndex:

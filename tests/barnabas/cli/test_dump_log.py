@@ -104,6 +104,7 @@ def test_checkpoints_and_properties(tmp_path: Path, barnabas: Barnabas) -> None:
         ("00000000000000000000.txnindex", b"\0" * 35, "holds part of an entry"),
         ("leader-epoch-checkpoint", b"0\n2\n", "promises 2 entries and has 0"),
         ("replication-offset-checkpoint", b"0\n1\nx\n", "is malformed at 'x'"),
+        ("replication-offset-checkpoint", b"0\n1\nx 0 1 \t \n", "is damaged: its checksum is wrong"),
         ("meta.properties", b"version=9\n", "unknown version 9"),
         ("partition.metadata", b"version: 0\n", "is malformed"),
     ],

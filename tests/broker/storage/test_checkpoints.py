@@ -10,10 +10,11 @@ from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from broker.storage import checkpoints
-from broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from broker.storage.checkpoints import CorruptCheckpointError, MirroredCheckpoint, OffsetCheckpoint
 
 FLIGHTS, DELAYS = TopicPartition("flights", 0), TopicPartition("delays", 12)
 TOPIC_ID = bytes(range(16))
+SEAL = b"\t \t \t  \t \t      \t\t   \t\t  \t\t  \t \t"  # a CRC-32C as blanks
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def test_offsets(fs: MemoryFileSystem) -> None:
     checkpoint = OffsetCheckpoint(fs, "/d/x")
     assert checkpoint.read() == {}
     checkpoint.write({FLIGHTS: 1041, DELAYS: 0})
-    assert fs.read_bytes("/d/x") == b"0\n2\nflights 0 1041\ndelays 12 0\n"
+    assert fs.read_bytes("/d/x") == b"0\n2\nflights 0 1041\ndelays 12 0" + SEAL + b"\n"
     assert checkpoint.read() == {FLIGHTS: 1041, DELAYS: 0}
     assert fs.crash(names_survive=False).exists("/d/x")
 
@@ -61,7 +62,34 @@ def test_damaged_offsets(fs: MemoryFileSystem, damage: bytes) -> None:
         OffsetCheckpoint(fs, "/d/x").read()
 
 
-@pytest.mark.parametrize("damage", [b"0\n1\n1\n", b"0\n1\n1 x\n", b"2\n0\n"])
+def test_offsets_that_are_kept_twice(fs: MemoryFileSystem) -> None:
+    checkpoint = MirroredCheckpoint(fs, "/d/x", "/d/x.copy")
+    checkpoint.write({})
+    assert not fs.exists("/d/x.copy")
+    checkpoint.write({FLIGHTS: 7})
+    assert fs.read_bytes("/d/x.copy") == fs.read_bytes("/d/x")
+    fs.write_bytes("/d/x", b"0\n1\nflights 0 8 \n", sync=True)
+    assert checkpoint.read() == {FLIGHTS: 7}
+    fs.write_bytes("/d/x.copy", b"", sync=True)
+    with pytest.raises(CorruptCheckpointError):
+        checkpoint.read()
+    fs.unlink("/d/x.copy")
+    with pytest.raises(CorruptCheckpointError):
+        checkpoint.read()
+
+
+def test_the_copy_is_not_asked_where_somebody_else_has_written_since(fs: MemoryFileSystem) -> None:
+    checkpoint = MirroredCheckpoint(fs, "/d/x", "/d/x.copy")
+    checkpoint.write({FLIGHTS: 7})
+    fs.write_bytes("/d/x", b"0\n1\nflights 0 9\n", sync=True)  # Apache Kafka
+    assert checkpoint.read() == {FLIGHTS: 9}
+    fs.unlink("/d/x")
+    assert checkpoint.read() == {}
+    checkpoint.write({})
+    assert OffsetCheckpoint(fs, "/d/x.copy").read() == {}
+
+
+@pytest.mark.parametrize("damage", [b"0\n1\n1\n", b"0\n1\n1 x\n", b"2\n0\n", b"0\n2\n2 0\n1 5\n", b"0\n2\n1 5\n2 5\n"])
 def test_damaged_epochs(fs: MemoryFileSystem, damage: bytes) -> None:
     fs.write_bytes("/d/x", damage, sync=True)
     with pytest.raises(CorruptCheckpointError):
@@ -71,7 +99,7 @@ def test_damaged_epochs(fs: MemoryFileSystem, damage: bytes) -> None:
 def test_partition_metadata(fs: MemoryFileSystem) -> None:
     assert checkpoints.read_partition_metadata(fs, "/d/x") is None
     checkpoints.write_partition_metadata(fs, "/d/x", TOPIC_ID)
-    assert fs.read_bytes("/d/x") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n"
+    assert fs.read_bytes("/d/x") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\ncrc32c: 491ca7be\n"
     assert checkpoints.read_partition_metadata(fs, "/d/x") == TOPIC_ID
 
 
@@ -92,19 +120,24 @@ def test_damaged_partition_metadata(fs: MemoryFileSystem, damage: bytes) -> None
         checkpoints.read_partition_metadata(fs, "/d/x")
 
 
-def test_what_a_power_cut_leaves_of_partition_metadata_is_known(fs: MemoryFileSystem) -> None:
-    checkpoints.write_partition_metadata(fs, "/d/x", TOPIC_ID)
-    whole = fs.read_bytes("/d/x")
+def test_what_is_left_of_partition_metadata_confirms_its_topic_alone() -> None:
+    whole = checkpoints.format_partition_metadata(TOPIC_ID)
+    other = bytes(15) + b"\1"
     for kept in range(len(whole)):
-        assert checkpoints.is_torn_metadata(whole[:kept])
-        assert checkpoints.is_torn_metadata(whole[:kept] + bytes(len(whole) - kept))
-    assert not checkpoints.is_torn_metadata(whole)
-    assert not checkpoints.is_torn_metadata(b"version: 7\ntopic_id: ?\n"), "damaged, not torn"
+        for left in (whole[:kept], whole[:kept] + bytes(len(whole) - kept)):
+            assert checkpoints.confirms_topic_id(left, TOPIC_ID), left
+            assert checkpoints.confirms_topic_id(left, other) == (kept <= len("version: 0\ntopic_id: AA")), left
+        for bit in range(8):
+            left = whole[:kept] + bytes([whole[kept] ^ 1 << bit]) + whole[kept + 1 :]
+            assert checkpoints.confirms_topic_id(left, TOPIC_ID), left
+            assert not checkpoints.confirms_topic_id(left, other), left
+    assert not checkpoints.confirms_topic_id(b"version: 7\ntopic_id: ?\n", TOPIC_ID)
 
 
 def test_meta_properties(fs: MemoryFileSystem) -> None:
     assert checkpoints.read_meta_properties(fs, "/d/x") is None
     checkpoints.write_meta_properties(fs, "/d/x", cluster_id="abc", node_id=7, directory_id="def")
+    assert fs.read_bytes("/d/x").startswith(b"#crc32c=0512454b\ncluster.id=abc\n")
     assert checkpoints.read_meta_properties(fs, "/d/x") == {
         "version": "1",
         "cluster.id": "abc",

@@ -7,6 +7,7 @@ import pytest
 from barnabas.common.topic_partition import TopicPartition
 from broker.storage.cleaner_manager import LogCleanerManager, cleanable_offsets, compaction_delay_ms, log_to_clean
 from broker.storage.log import Log
+from broker.storage.seals import seal_entries
 from tests.support.compaction import append_keyed
 from tests.support.storage_bench import Bench
 
@@ -109,7 +110,7 @@ def test_the_checkpoint_outlives_the_broker_and_forgets_what_is_gone(bench: Benc
     work = manager.grab_filthiest()
     assert work is not None
     manager.done(work, 9)
-    assert bench.fs.read_bytes("/data/cleaner-offset-checkpoint") == b"0\n1\nflights 0 9\n"
+    assert bench.fs.read_bytes("/data/cleaner-offset-checkpoint") == seal_entries(b"0\n1\nflights 0 9\n")
     assert manager_of(bench, target).clean_up_to(target) == 9
     assert manager_of(bench).clean_up_to(target) is None, "a partition made anew does not inherit it"
     bench.fs.write_bytes("/data/cleaner-offset-checkpoint", b"\xffdamaged", sync=True)

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.common.faulty_files import MemoryFileSystem
 from broker.storage.leader_epochs import LeaderEpochCache
+from broker.storage.seals import seal_entries
 
 PATH = "/d/leader-epoch-checkpoint"
 
@@ -27,7 +28,7 @@ def cache(fs: MemoryFileSystem) -> LeaderEpochCache:
 
 def test_golden_file(fs: MemoryFileSystem, cache: LeaderEpochCache) -> None:
     cache.flush()
-    assert fs.read_bytes(PATH) == b"0\n3\n2 6\n3 8\n4 11\n"
+    assert fs.read_bytes(PATH) == seal_entries(b"0\n3\n2 6\n3 8\n4 11\n")
     assert LeaderEpochCache(fs, PATH).entries == [(2, 6), (3, 8), (4, 11)]
 
 
@@ -80,7 +81,7 @@ def test_changes_are_written_by_a_flush_that_is_asked_for_once(fs: MemoryFileSys
     assert not fs.exists(PATH), "nothing has changed since"
     cache.truncate_from_end(5)
     assert len(asked) == 2
-    assert before == b"0\n2\n1 0\n2 5\n"
+    assert before == seal_entries(b"0\n2\n1 0\n2 5\n")
 
 
 def test_what_was_changed_before_anybody_could_flush_is_asked_for_then(cache: LeaderEpochCache) -> None:

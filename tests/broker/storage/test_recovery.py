@@ -14,6 +14,7 @@ from barnabas.common.files import OsFileSystem
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.records.batch import HEADER_SIZE
 from broker.storage.log import Log
+from broker.storage.seals import seal_entries
 from tests.support.storage_bench import Bench, contents
 
 SETTINGS = {"segment_bytes": 500, "index_interval_bytes": 60}
@@ -207,11 +208,11 @@ def test_the_epoch_checkpoint_is_written_before_the_recovery_point_moves(bench: 
     target = bench.open()
     bench.append(target, "a", leader_epoch=1)
     target.flush()
-    assert bench.fs.read_bytes("/data/flights-0/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+    assert bench.fs.read_bytes("/data/flights-0/leader-epoch-checkpoint") == seal_entries(b"0\n1\n1 0\n")
     bench.append(target, "b", leader_epoch=4)
     bench.clock.advance_ms(1000)
     bench.scheduler.run_due()
-    assert bench.fs.read_bytes("/data/flights-0/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 1\n"
+    assert bench.fs.read_bytes("/data/flights-0/leader-epoch-checkpoint") == seal_entries(b"0\n2\n1 0\n4 1\n")
 
 
 def test_epochs_that_were_truncated_after_the_checkpoint_was_written_do_not_come_back(bench: Bench) -> None:

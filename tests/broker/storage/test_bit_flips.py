@@ -1,0 +1,360 @@
+"""Every bit of every file of a log directory flips, one by one; the broker starts on it.
+
+Then it refuses the directory in one clear line, or what it knows is what it knew: records, aborted transactions,
+leader epochs, the log's start, whose partition it is. A watermark may be lower and a cleaning be done again.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.records.batch import (
+    ControlType,
+    SimpleRecord,
+    build_batch,
+    end_txn_marker,
+    iter_headers,
+    iter_records,
+    verify_crc,
+)
+from broker.replication.high_watermarks import HighWatermarks
+from broker.storage.checkpoints import OffsetCheckpoint, format_partition_metadata
+from broker.storage.cleaner_manager import LogCleanerManager
+from broker.storage.log import AppendOrigin, FetchIsolation, Log
+from broker.storage.log_manager import LogDirectoryError
+from broker.storage.names import HIGH_WATERMARK_FILE
+from broker.storage.txn_index import ENTRY_SIZE
+from tests.broker.storage.test_log_manager import TOPIC_ID, Node
+from tests.support.storage_bench import Settings
+
+TP = TopicPartition("flights", 0)
+OTHER_TOPIC_ID = b"\x06" * 16
+SETTINGS = Settings(segment_bytes=330, index_interval_bytes=100)
+HIGH_WATERMARK, CLEAN_UP_TO, START = 9, 4, 1
+HIGH_WATERMARKS, CLEANER_OFFSETS = f"/a/{HIGH_WATERMARK_FILE}", "/a/cleaner-offset-checkpoint"
+
+
+class Writer:
+    """Fills a log."""
+
+    def __init__(self, node: Node, target: Log) -> None:
+        self._node = node
+        self._target = target
+        self._sequences: dict[int, int] = {}
+
+    def data(self, value: str, producer: int, epoch: int, *, in_transaction: bool = False) -> None:
+        self._node.clock.advance_ms(1000)
+        batch = build_batch(
+            [SimpleRecord(self._node.clock.wall_ms(), b"k", value.encode())],
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=self._sequences.setdefault(producer, 0),
+            is_transactional=in_transaction,
+        )
+        self._sequences[producer] += 1
+        self._target.append_as_leader(memoryview(bytearray(batch)), leader_epoch=epoch)
+
+    def marker(self, kind: ControlType, producer: int, epoch: int) -> None:
+        batch = end_txn_marker(
+            kind, producer_id=producer, producer_epoch=0, coordinator_epoch=0, timestamp_ms=self._node.clock.wall_ms()
+        )
+        self._target.append_as_leader(memoryview(bytearray(batch)), leader_epoch=epoch, origin=AppendOrigin.COORDINATOR)
+
+
+def new_node(fs: MemoryFileSystem | None = None) -> Node:
+    return Node(fs, topic=SETTINGS, transaction_partition_verification_enable=False)
+
+
+def written() -> MemoryFileSystem:
+    """A log of several segments: transactions that reach from one into the next, one of them still open at the end."""
+    node = new_node().start()
+    target = node.manager.get_or_create_log(TP, TOPIC_ID, SETTINGS, True)
+    writer = Writer(node, target)
+    writer.data("a", 1, 0)
+    writer.data("b", 2, 0, in_transaction=True)
+    writer.data("c", 1, 0)
+    writer.data("d", 3, 2, in_transaction=True)
+    writer.data("e", 4, 2, in_transaction=True)
+    writer.marker(ControlType.ABORT, 2, 2)
+    writer.data("f", 2, 2, in_transaction=True)
+    writer.marker(ControlType.COMMIT, 3, 3)
+    writer.marker(ControlType.ABORT, 2, 3)
+    writer.data("g", 5, 3, in_transaction=True)
+    writer.marker(ControlType.ABORT, 4, 3)
+    writer.data("h", 1, 5)
+    target.update_high_watermark(target.log_end_offset)
+    target.maybe_increment_log_start_offset(START, "DeleteRecords")
+    target.flush()
+    node.manager.shutdown(7)
+    assert isinstance(node.fs, MemoryFileSystem)
+    OffsetCheckpoint(node.fs, HIGH_WATERMARKS).write({TP: HIGH_WATERMARK})
+    OffsetCheckpoint(node.fs, CLEANER_OFFSETS).write({TP: CLEAN_UP_TO})
+    return node.fs
+
+
+FS = written()
+PATHS = [
+    f"{directory}/{entry.name}"
+    for directory in ("/a", f"/a/{TP.topic}-{TP.partition}")
+    for entry in FS.listdir(directory)
+    if not entry.is_dir and FS.size(f"{directory}/{entry.name}")
+]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a broker knows of the log."""
+
+    start: int
+    end: int
+    stable: int
+    epochs: list[tuple[int, int]]
+    records: list[tuple[int, str]]
+    committed: list[tuple[int, str]]
+    offsets_by_time: list[object]
+
+
+def known(target: Log) -> Known:
+    target.update_high_watermark(target.log_end_offset)
+    first_ms = 1_000 + new_node().clock.wall_ms()
+    return Known(
+        target.log_start_offset,
+        target.log_end_offset,
+        target.last_stable_offset,
+        target.leader_epoch_cache.entries,
+        list(consumed(target, FetchIsolation.LOG_END)),
+        list(consumed(target, FetchIsolation.TXN_COMMITTED)),
+        [target.fetch_offset_by_timestamp(first_ms + 500 * step) for step in range(0, 20, 3)],
+    )
+
+
+def consumed(target: Log, isolation: FetchIsolation) -> Iterator[tuple[int, str]]:
+    """Read on from the log's start as a consumer does that checks CRCs and skips what was aborted.
+
+    Raises MalformedMessageError, or ApiError, where it would stop.
+    """
+    offset = target.log_start_offset
+    while True:
+        data = target.read(offset, 200, isolation=isolation, min_one_message=True)
+        if data.slice is None:
+            return
+        raw = data.slice.read()
+        ahead = sorted(data.aborted_transactions or [], key=lambda each: each.first_offset)
+        aborted: set[int] = set()
+        for position, header in iter_headers(raw):
+            verify_crc(raw, position, header)
+            while ahead and ahead[0].first_offset <= header.last_offset:
+                aborted.add(ahead.pop(0).producer_id)
+            if header.is_control:
+                aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                for record in iter_records(raw, position):
+                    if record.offset >= target.log_start_offset:
+                        yield record.offset, (record.value or b"").decode()
+            offset = header.next_offset
+
+
+def started(fs: MemoryFileSystem) -> Node:
+    """A broker on the directory. Raises LogDirectoryError."""
+    return new_node(fs).start()
+
+
+def unclean(fs: MemoryFileSystem) -> MemoryFileSystem:
+    fs.unlink("/a/.kafka_cleanshutdown")
+    return fs
+
+
+GOLDEN_NODE = started(FS.kill())
+GOLDEN = known(GOLDEN_NODE.log(TP))
+AFTER_A_CRASH = pytest.mark.parametrize("stop", [MemoryFileSystem.kill, lambda fs: unclean(fs.kill())])
+
+
+def test_the_directory_has_all_kinds_of_files() -> None:
+    names = {path.rpartition("/")[2] for path in PATHS}
+    assert {name for name in names if not name[:20].isdigit()} == {
+        ".kafka_cleanshutdown",
+        "cleaner-offset-checkpoint",
+        "leader-epoch-checkpoint",
+        "log-start-offset-checkpoint",
+        "log-start-offset-checkpoint.copy",
+        "meta.properties",
+        "partition.metadata",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    }
+    suffixes = [name[20:] for name in names if name[:20].isdigit()]
+    assert set(suffixes) == {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
+    assert GOLDEN.epochs == [(0, 1), (2, 3), (3, 7), (5, 11)]
+    assert GOLDEN.records == [(1, "b"), (2, "c"), (3, "d"), (4, "e"), (6, "f"), (9, "g"), (11, "h")]
+    assert GOLDEN.committed == [(2, "c"), (3, "d")]
+    early = [
+        (segment.base_offset, entry)
+        for segment in GOLDEN_NODE.log(TP).segments
+        for entry in segment.txn_index.entries()
+        if entry.first_offset < segment.base_offset
+    ]
+    assert len(early) >= 2, early
+
+
+def flipped(path: str, index: int, bit: int) -> bytes:
+    damaged = bytearray(FS.read_bytes(path))
+    damaged[index] ^= 1 << bit
+    return bytes(damaged)
+
+
+def all_bits(path: str) -> Iterator[bytes]:
+    for index in range(FS.size(path)):
+        for bit in range(8):
+            yield flipped(path, index, bit)
+
+
+def one_bit_a_byte(path: str) -> Iterator[bytes]:
+    chance = random.Random(path)
+    for index in range(FS.size(path)):
+        yield flipped(path, index, chance.randrange(8))
+
+
+def torn_and_zeroed(path: str) -> Iterator[bytes]:
+    """The beginning of a file, then nothing or zeros; zeros, then its end."""
+    whole = FS.read_bytes(path)
+    for kept in range(len(whole)):
+        yield whole[:kept]
+        yield whole[:kept] + bytes(len(whole) - kept)
+        yield bytes(kept + 1) + whole[kept + 1 :]
+
+
+DAMAGES = pytest.mark.parametrize("damages", [all_bits, torn_and_zeroed])
+Damages = Callable[[str], Iterator[bytes]]
+
+
+def on(path: str, content: bytes, stop: Callable[[MemoryFileSystem], MemoryFileSystem] = MemoryFileSystem.kill) -> Node:
+    """A broker that finds this content in a file. Raises LogDirectoryError."""
+    fs = stop(FS)
+    fs.write_bytes(path, content, sync=True)
+    return started(fs)
+
+
+def path_of(name: str) -> str:
+    return next(path for path in PATHS if path.rpartition("/")[2] == name)
+
+
+@DAMAGES
+@AFTER_A_CRASH
+@pytest.mark.parametrize(
+    "name", ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"]
+)
+def test_what_is_told_elsewhere_too(
+    name: str, stop: Callable[[MemoryFileSystem], MemoryFileSystem], damages: Damages
+) -> None:
+    path = path_of(name)
+    for content in damages(path):
+        assert known(on(path, content, stop).log(TP)) == GOLDEN, content
+
+
+@DAMAGES
+@pytest.mark.parametrize("name", ["log-start-offset-checkpoint.copy", ".kafka_cleanshutdown"])
+def test_what_is_asked_for_nothing(name: str, damages: Damages) -> None:
+    path = path_of(name)
+    for content in damages(path):
+        assert known(on(path, content).log(TP)) == GOLDEN, content
+
+
+def test_a_damaged_log_start_offset_is_mended_by_the_next_checkpoint() -> None:
+    path = path_of("log-start-offset-checkpoint")
+    node = on(path, b"damaged")
+    node.manager.checkpoint_log_start_offsets()
+    assert node.fs.read_bytes(path) == FS.read_bytes(path)
+
+
+def test_damaged_leader_epochs_are_written_anew() -> None:
+    path = path_of("leader-epoch-checkpoint")
+    node = on(path, flipped(path, 4, 0))
+    node.manager.shutdown()
+    assert node.fs.read_bytes(path) == FS.read_bytes(path)
+
+
+@DAMAGES
+def test_high_watermarks_are_as_they_were_or_learnt_anew(damages: Damages) -> None:
+    for content in damages(HIGH_WATERMARKS):
+        node = on(HIGH_WATERMARKS, content)
+        marks = HighWatermarks(node.manager, node.fs)
+        assert marks.restored(node.log(TP), TP) in (0, HIGH_WATERMARK), content
+
+
+@DAMAGES
+def test_what_was_cleaned_is_known_or_cleaned_again(damages: Damages) -> None:
+    for content in damages(CLEANER_OFFSETS):
+        node = on(CLEANER_OFFSETS, content)
+        cleaner = LogCleanerManager(node.fs, ["/a"], node.manager.all_logs, node.clock)
+        assert cleaner.clean_up_to(node.log(TP)) in (None, CLEAN_UP_TO), content
+
+
+@DAMAGES
+def test_a_log_is_never_taken_for_another_topics(damages: Damages) -> None:
+    """Nor deleted as a stray: a topic id that cannot be read is none, and what the controller tells is compared."""
+    path = path_of("partition.metadata")
+    for content in damages(path):
+        node = on(path, content)
+        (target,) = node.manager.all_logs()
+        assert target.topic_id in (None, TOPIC_ID), content
+        if not format_partition_metadata(OTHER_TOPIC_ID).startswith(content.rstrip(b"\0")):
+            with pytest.raises(ApiError, match=r"damaged|Tried to assign another topic ID") as refused:
+                node.log(TP, OTHER_TOPIC_ID)
+            assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+        try:
+            node.log(TP, TOPIC_ID)
+        except ApiError:  # of a file whose beginning is lost nothing may be left that tells
+            assert content.startswith(b"\0"), content
+        else:
+            assert known(target) == GOLDEN
+            assert target.topic_id == TOPIC_ID
+
+
+@DAMAGES
+def test_a_directory_whose_owner_cannot_be_read_is_refused(damages: Damages) -> None:
+    path = path_of("meta.properties")
+    identity = GOLDEN_NODE.manager.directories[0].directory_id
+    refused: list[str] = []
+    accepted = 0
+    for content in damages(path):
+        try:
+            node = on(path, content)
+        except LogDirectoryError as error:
+            refused.append(str(error))
+            continue
+        (directory,) = node.manager.directories
+        assert (directory.cluster_id, directory.directory_id) == ("cluster-a", identity), content
+        accepted += 1
+    assert all(re.fullmatch(r"no log directory can be used: /a: /a/meta\.properties .*", line) for line in refused)
+    assert accepted <= 8 * len("#crc32c="), "the seal went, the content is whole"
+
+
+@DAMAGES
+@pytest.mark.parametrize("path", [path for path in PATHS if path.endswith((".index", ".timeindex"))])
+def test_indexes_are_proved_by_the_log(path: str, damages: Damages) -> None:
+    for content in damages(path):
+        assert known(on(path, content).log(TP)) == GOLDEN, content
+
+
+@pytest.mark.parametrize("damages", [one_bit_a_byte, torn_and_zeroed])
+@pytest.mark.parametrize("path", [path for path in PATHS if path.endswith(".snapshot")])
+def test_producers_are_learnt_from_the_log(path: str, damages: Damages) -> None:
+    for content in damages(path):
+        assert known(on(path, content).log(TP)) == GOLDEN, content
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path.endswith(".txnindex")])
+def test_aborted_transactions_are_proved(path: str) -> None:
+    for content in all_bits(path):
+        assert known(on(path, content).log(TP)) == GOLDEN, content
+    for content in torn_and_zeroed(path):
+        if len(content) % ENTRY_SIZE or len(content) == FS.size(path):  # else whole entries are gone: nothing tells
+            assert known(on(path, content).log(TP)) == GOLDEN, content
