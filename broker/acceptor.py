@@ -9,6 +9,8 @@ Rules
    the kernel's work, which several threads do at a time: such connections are dealt in turn after all (`deal`).
 4. One whose inbox is full is passed over; when all are full, the acceptor waits for the last: clients then wait in the
    kernel's backlog.
+5. The last descriptors of the process are for files: where connections have taken all others, clients wait in the
+   backlog until some are free, rather than a log that cannot open its next segment. That is told once, not each time.
 
 Threads: the acceptor's own, but for `resize`, `start`, `begin_shutdown` and `join`, which the server calls.
 Source: Kafka's SocketServer.Acceptor (4.3).
@@ -16,8 +18,10 @@ Source: Kafka's SocketServer.Acceptor (4.3).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
+import os
 import selectors
 import socket
 import threading
@@ -25,6 +29,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.common import net
+from barnabas.common.open_files import descriptors_for_connections
 from barnabas.common.threads import ServiceThread
 from broker.connection_quotas import TooManyConnectionsError
 from broker.processors import Accepted
@@ -78,6 +83,7 @@ class Acceptor:
             f"acceptor-{self.port}",
             self._run,
         )
+        self._descriptors_max = 0  # owner: acceptor; numbers from here on are for files
         self._is_running = True  # cleared by `begin_shutdown`
         self._lock = threading.Lock()  # a leaf
         self._processors: list[Processor] = []  # guarded by: _lock
@@ -155,6 +161,8 @@ class Acceptor:
             except OSError as error:
                 self._report(error)
                 return
+            if sock.fileno() >= self._descriptors_max and not self._has_descriptors(sock.fileno()):
+                self._wait_for_descriptors("connections have taken all descriptors but those kept for files")
             try:
                 self._take_in(sock, net.plain_host(peer[0]), peer[1])
             except OSError as error:
@@ -162,16 +170,31 @@ class Acceptor:
                 self._drop(sock, net.plain_host(peer[0]))
 
     def _report(self, error: OSError) -> None:
-        if error.errno not in _OUT_OF_DESCRIPTORS:
+        if error.errno in _OUT_OF_DESCRIPTORS:
+            self._wait_for_descriptors(str(error))
+        else:
             log.debug("a client went away before it was accepted: %s", error)
-            return
-        # Why the wait: the connection stays in the backlog, and the selector would return at once.
-        log.error("cannot accept connections on port %d: %s", self.port, error)
+
+    def _wait_for_descriptors(self, reason: str) -> None:
+        """Accept nothing until descriptors are free: the selector would tell of the backlog at once (rule 5)."""
+        log.error("cannot accept connections on port %d: %s", self.port, reason)
         self._stop_receiver.settimeout(_RECOVER_S)
-        try:
-            self._stop_receiver.recv(1, socket.MSG_PEEK)
-        except TimeoutError:
-            return
+        while self._is_running:
+            with contextlib.suppress(TimeoutError):
+                self._stop_receiver.recv(1, socket.MSG_PEEK)
+            try:
+                lowest = os.dup(self._stop_receiver.fileno())
+            except OSError:
+                continue
+            os.close(lowest)
+            if self._has_descriptors(lowest):
+                log.info("accepting connections on port %d again", self.port)
+                return
+
+    def _has_descriptors(self, lowest: int) -> bool:
+        """Tell whether more connections may come; `lowest` is the lowest number that was free just now."""
+        self._descriptors_max = descriptors_for_connections()
+        return lowest < self._descriptors_max
 
     def _take_in(self, sock: socket.socket, address: str, port: int) -> None:
         try:

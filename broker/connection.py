@@ -115,6 +115,10 @@ class FrameReader:
         """Tell whether the stream may end here without cutting a frame."""
         return self._body is None and not self._rest
 
+    def begun_bytes(self) -> int:
+        """Return the size of the incomplete frame; 0 when no frame's size is known."""
+        return 0 if self._body is None else self._size
+
     def _size_at(self, chunk: memoryview) -> int:
         """Return the size of the frame that begins here."""
         size: int = _unpack_size(chunk)[0]
@@ -139,6 +143,7 @@ class Connection:
         "context",
         "fd",
         "frames",
+        "idle_bucket",
         "is_closed",
         "is_hung_up",
         "is_large",
@@ -148,6 +153,7 @@ class Connection:
         "may_have_input",
         "muted_until_ns",
         "outgoing",
+        "pooled_bytes",
         "request",
         "transport",
     )
@@ -172,6 +178,8 @@ class Connection:
         self.is_large = False  # it has moved a large piece
         self.is_to_be_dealt = False  # it may change its processor before its next request
         self.last_active_ns = 0
+        self.idle_bucket = 0  # where it lies in IdleConnections
+        self.pooled_bytes = 0  # what its frame takes of the memory pool, until its request is answered
         self.client_software: tuple[str, str] | None = None  # name and version, once ApiVersions told them
 
     def read_frame(self, scratch: memoryview) -> memoryview | None:

@@ -17,6 +17,9 @@ Rules
    so handlers go on and make that room.
 5. A connection changes its processor at most once, between two requests: when it turns out to move large pieces
    (`LARGE_BYTES`), it is dealt in turn (acceptor.py, rule 3 says why).
+6. No turn is long because of what many connections do at once: so many are opened and closed in each, and idle ones are
+   found without looking at all (idle_connections.py). What a connection may hold here is bounded: one frame, which the
+   memory pool counts if there is one (memory_pool.py), one read ahead (`READ_AHEAD_BYTES`), one answer.
 
 Threads: each processor is one; the acceptor fills its `inbox`, anyone its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
@@ -28,6 +31,7 @@ import heapq
 import logging
 import queue
 import socket
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.common import net
@@ -35,6 +39,8 @@ from barnabas.common.clock import NS_PER_MS, Clock
 from barnabas.common.ownership import ThreadOwner
 from barnabas.common.threads import ServiceThread
 from broker.connection import Connection, InvalidFrameError
+from broker.idle_connections import IdleConnections
+from broker.memory_pool import MemoryGate, MemoryPool
 from broker.network_metrics import ProcessorMetrics
 from broker.request_channel import (
     STALL_S,
@@ -58,10 +64,14 @@ log = logging.getLogger("barnabas.network")
 
 INBOX_SIZE: Final = 20
 SCRATCH_BYTES: Final = 64 * 1024
+SCRATCH_BYTES_MIN: Final = 4 * 1024
+READ_AHEAD_BYTES: Final = 64 * 1024 * 1024  # what all connections of a processor may have read beyond a frame's end
+CLOSES_A_TURN: Final = 32
 SLEEP_S_MAX: Final = 1.0
 CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
 LARGE_BYTES: Final = 64 * 1024  # a request with its response
 UNLIMITED_IDLE: Final = -1
+LRU_MS: Final = 600_000  # how long the order of use is kept where no connection is closed for being idle
 
 _SEND_AND_CLOSE: Final = Action.SEND_AND_CLOSE  # Why: looked up for every response
 
@@ -114,6 +124,7 @@ class Processor:
         metrics: ProcessorMetrics,
         request_log: RequestLog,
         clock: Clock,
+        pool: MemoryPool | None = None,
     ) -> None:
         # Fixed before start.
         self.id = processor_id
@@ -134,13 +145,16 @@ class Processor:
         self.deal: Callable[[], Processor] = lambda: self  # set before start; whose turn it is
         # owner: processor
         self._connections: dict[int, Connection] = {}  # by descriptor
+        self._idle = IdleConnections((settings.idle_ms_max if settings.idle_ms_max >= 0 else LRU_MS) * NS_PER_MS)
+        self._gate = None if pool is None else MemoryGate(pool, self.responses.interrupt)
+        self._left: deque[Connection] = deque()  # whose clients went away, not closed yet
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._throttled: list[tuple[int, int, Connection]] = []  # heap: (until, sequence, connection)
         self._sequence = 0  # numbers connections and throttles
         self._queueing = 0  # requests that it is putting into the request queue, which may be full
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._whole_scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._scratch = self._whole_scratch  # as much of it as is read at once
         self._chores_due_ns = 0
-        self._idle_due_ns = 0
 
     # Called by any thread
 
@@ -252,12 +266,14 @@ class Processor:
         connection = Connection(sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max)
         connection.last_active_ns = self._now_ns()
         self._connections[connection.fd] = connection
+        self._idle.add(connection)
         self._selector.register(connection.fd, 0)
         self.metrics.opened()
 
     def _adopt(self, connection: Connection) -> None:
         """Take over a connection that another processor had (rule 5)."""
         self._connections[connection.fd] = connection
+        self._idle.add(connection)
         self._selector.register(connection.fd, 0)
         self.metrics.joined(connection.client_software)
         self._unmute(connection)
@@ -268,6 +284,7 @@ class Processor:
         if other is self:
             return False
         del self._connections[connection.fd]
+        self._idle.discard(connection)
         self._selector.unregister(connection.fd)
         self.metrics.left(connection.client_software)
         if not other.offer(connection):
@@ -282,9 +299,12 @@ class Processor:
         if not answered:
             return
         now_ns = self._now_ns()
+        gate = self._gate
         for request in answered:
             request.response_dequeued_ns = now_ns
             connection: Connection = request.connection
+            if gate is not None:
+                gate.release(connection)
             if connection.is_closed:
                 self._request_log.dropped(request)
                 continue
@@ -359,7 +379,9 @@ class Processor:
         """Ask the selector; sleep only when nothing is left to do, and not for long while requests wait for a
         handler.
         """
-        if self._ready or not self.inbox.empty() or not self.responses.may_sleep():
+        if self._ready or self._left or not self.inbox.empty() or not self.responses.may_sleep():
+            return self._selector.poll(0)
+        if self._gate is not None and self._gate.is_due():  # asked after `may_sleep`: who makes room then wakes
             return self._selector.poll(0)
         now_ns = self._now_ns()
         timeout_s = self._sleep_s(now_ns)
@@ -384,7 +406,7 @@ class Processor:
             if connection is None:  # the wake-up, or closed earlier in this turn
                 continue
             if event & BROKEN:
-                self._close(connection, "")
+                self._left.append(connection)
                 continue
             if event & WRITABLE and connection.outgoing is not None:
                 self._send(connection)
@@ -397,7 +419,7 @@ class Processor:
 
     def _read(self, connection: Connection) -> None:
         """Read the connection's next request, if all of it is there."""
-        if not self._is_reading:
+        if not self._is_reading or (self._gate is not None and not self._gate.admits(connection)):
             return
         try:
             frame = connection.read_frame(self._scratch)
@@ -406,11 +428,13 @@ class Processor:
             self._close(connection, "")
             return
         except EOFError:
-            self._close(connection, "")
+            self._left.append(connection)
             return
         except OSError as failure:
             self._close(connection, str(failure))
             return
+        if self._gate is not None:
+            self._gate.count(connection, frame)
         connection.last_active_ns = now_ns = self._now_ns()
         if frame is None:
             return
@@ -444,28 +468,38 @@ class Processor:
                 and connection.request is None
             ):
                 self._unmute(connection)
+        if self._left:
+            self._close_left()
+        if self._gate is not None:
+            self._read_starved(self._gate)
         if now_ns < self._chores_due_ns:
             return
         self._chores_due_ns = now_ns + CHORES_INTERVAL_NS
-        if self._settings.idle_ms_max >= 0 and now_ns >= self._idle_due_ns:
-            self._close_idle(now_ns)
+        scratch_bytes = min(SCRATCH_BYTES, max(SCRATCH_BYTES_MIN, READ_AHEAD_BYTES // (len(self._connections) or 1)))
+        self._scratch = self._whole_scratch[:scratch_bytes]
+        if self._settings.idle_ms_max >= 0:
+            for connection in self._idle.take_expired(now_ns):
+                self._close(connection, f"idle for more than {self._settings.idle_ms_max} ms")
         if self._quotas.is_exceeded(self._settings.listener_name):
             self._close_least_recently_used()
 
-    def _close_idle(self, now_ns: int) -> None:
-        """Close every connection idle for too long, and note when the next may be."""
-        limit_ns = self._settings.idle_ms_max * NS_PER_MS
-        oldest_ns = now_ns
-        for connection in list(self._connections.values()):
-            if now_ns - connection.last_active_ns >= limit_ns:
-                self._close(connection, f"idle for more than {self._settings.idle_ms_max} ms")
-            else:
-                oldest_ns = min(oldest_ns, connection.last_active_ns)
-        self._idle_due_ns = oldest_ns + limit_ns
+    def _close_left(self) -> None:
+        """Close some of the connections whose clients went away: many may have at once (rule 6)."""
+        for _ in range(min(CLOSES_A_TURN, len(self._left))):
+            connection = self._left.popleft()
+            if self._connections.get(connection.fd) is connection:  # not closed or handed over meanwhile
+                self._close(connection, "")
+
+    def _read_starved(self, gate: MemoryGate) -> None:
+        """Read the connections that waited for memory, while there is some."""
+        while (connection := gate.next_admitted()) is not None:
+            if self._connections.get(connection.fd) is connection and not connection.is_muted:
+                self._read(connection)
+        self._queue_requests()
 
     def _close_least_recently_used(self) -> None:
-        if self._connections:
-            oldest = min(self._connections.values(), key=lambda connection: connection.last_active_ns)
+        oldest = self._idle.least_recently_active()
+        if oldest is not None:
             self._close(oldest, "too many connections, and this one was used least recently")
 
     def _close(self, connection: Connection, reason: str) -> None:
@@ -477,6 +511,11 @@ class Processor:
         if reason:
             log.info("closing connection %s: %s", connection.context.connection_id, reason)
         del self._connections[connection.fd]
+        self._idle.discard(connection)
+        if self._gate is not None:
+            self._gate.forget(connection)
+            if connection.request is None:  # else a handler has its frame, until it answers
+                self._gate.release(connection)
         self._selector.unregister(connection.fd)
         try:
             connection.transport.close()

@@ -21,12 +21,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.common import net
+from barnabas.common.clock import NS_PER_MS, NS_PER_S
 from broker.acceptor import Acceptor
 from broker.connection_quotas import UNLIMITED, ConnectionQuotas
+from broker.memory_pool import MemoryPool
 from broker.network_metrics import ProcessorMetrics, register_accept_rates
 from broker.processors import Processor, ProcessorSettings
 from broker.request_channel import HAS_GLOBAL_LOCK, RequestChannel
 from metrics import catalogue
+from metrics.meters import Window
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
@@ -84,6 +87,8 @@ class SocketServer:
             max_creation_rate=config.max_connection_creation_rate,
             inter_broker_listener=inter_broker_listener,
         )
+        pool_bytes = config.queued_max_request_bytes
+        self._pool = MemoryPool(pool_bytes, clock.monotonic_ns) if pool_bytes > 0 else None
         self._processor_ids = itertools.count()
         self.acceptors: dict[str, Acceptor] = {}  # by listener name
         try:
@@ -202,6 +207,7 @@ class SocketServer:
             metrics,
             self._request_log,
             self._clock,
+            self._pool,
         )
         self.channel.add_processor(processor_id, processor.responses)
         self._registry.gauge(catalogue.RESPONSE_QUEUE_SIZE, processor.responses.qsize, processor=processor_id)
@@ -230,10 +236,23 @@ class SocketServer:
             lambda: sum(processor.metrics.expired_count for processor in self.processors()),
         )
         registry.gauge(catalogue.MAX_CONNECTIONS, lambda: self._config.max_connections)
-        # As Kafka's without queued.max.request.bytes: there is no pool, so nothing is used of it.
-        registry.gauge(catalogue.MEMORY_POOL_AVAILABLE, lambda: NO_POOL_BYTES)
-        registry.gauge(catalogue.MEMORY_POOL_USED, lambda: 0)
+        self._register_pool_gauges()
         register_accept_rates(registry, {name: partial(_accepted, a) for name, a in self.acceptors.items()})
+
+    def _register_pool_gauges(self) -> None:
+        registry, pool = self._registry, self._pool
+        if pool is None:  # as Kafka's: nothing is used of an endless one
+            registry.gauge(catalogue.MEMORY_POOL_AVAILABLE, lambda: NO_POOL_BYTES)
+            registry.gauge(catalogue.MEMORY_POOL_USED, lambda: 0)
+            return
+        share = Window(registry.now_s())
+        registry.gauge(catalogue.MEMORY_POOL_AVAILABLE, pool.left_bytes)
+        registry.gauge(catalogue.MEMORY_POOL_USED, pool.used_bytes)
+        registry.gauge(catalogue.MEMORY_POOL_DEPLETED_TIME, lambda: pool.depleted_ns() // NS_PER_MS)
+        registry.gauge(
+            catalogue.MEMORY_POOL_DEPLETED_SHARE,
+            lambda: share.rate(pool.depleted_ns() / NS_PER_S, registry.now_s()),
+        )
 
     def _idle_share(self) -> float:
         shares = [processor.metrics.idle.share() for processor in self.processors()]

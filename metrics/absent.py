@@ -69,8 +69,6 @@ ATTRIBUTES: Final[dict[tuple[str, str], str]] = {
     ("app-info", "commit-id"): "Packages do not know their commit.",
     ("broker-metadata-metrics", "ignored-static-voters"): "There is one controller, and no voters.",
     ("broker-metadata-metrics", "metadata-load-error-count"): "Metadata is pushed: what fails, fails when applied.",
-    ("socket-server-metrics", "MemoryPoolDepletedTimeTotal"): "queued.max.request.bytes is not built: no pool.",
-    ("socket-server-metrics", "MemoryPoolAvgDepletedPercent"): "queued.max.request.bytes is not built: no pool.",
     ("socket-server-metrics", "ip-connection-accept-throttle-time"): "Rates by address are not limited.",
     ("socket-server-metrics", "connection-accept-throttle-time"): "AcceptorBlockedPercent has it.",
     ("socket-server-metrics", "request-size-avg"): "RequestBytes has the whole distribution, by request.",

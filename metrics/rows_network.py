@@ -155,6 +155,12 @@ CONNECTION_ACCEPT_RATE = _socket(
 BROKER_CONNECTION_ACCEPT_RATE = _socket(
     "broker-connection-accept-rate", GAUGE, "Connections accepted a second by all listeners.", labels=()
 )
+MEMORY_POOL_DEPLETED_TIME = _socket(
+    "MemoryPoolDepletedTimeTotal", COUNTER, "Milliseconds in which the pool for requests was empty.", labels=()
+)
+MEMORY_POOL_DEPLETED_SHARE = _socket(
+    "MemoryPoolAvgDepletedPercent", GAUGE, "Share of time (0..1) in which the pool for requests is empty.", labels=()
+)
 CONNECTIONS = _socket(
     "connections",
     GAUGE,

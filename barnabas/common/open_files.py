@@ -21,6 +21,7 @@ from typing import Protocol
 SHARE = 2  # half of the descriptors are for files, the rest for connections
 MAPS_SHARE = 8  # uncompiled, a map has a descriptor (file_maps.py)
 LIMIT_MIN = 64
+KEPT_SHARE, KEPT_MIN, KEPT_MAX = 64, 16, 1024  # of the descriptors, these are never a connection's
 MAPS_MAX = 16_384  # a quarter of the maps that Linux allows a process (vm.max_map_count)
 
 
@@ -71,6 +72,12 @@ def limit_of_process() -> int:
     """Return how many files may be held open here."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(LIMIT_MIN, soft // SHARE)
+
+
+def descriptors_for_connections() -> int:
+    """Return below which number descriptors may be connections': the rest is kept for files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft - min(KEPT_MAX, max(KEPT_MIN, soft // KEPT_SHARE))
 
 
 def limit_of_maps() -> int:

@@ -164,6 +164,7 @@ def network_config(**changes: Any) -> Any:
         "max_connections_per_ip_overrides": "",
         "barnabas_connections_per_processor": 4,
         "max_connection_creation_rate": UNLIMITED,
+        "queued_max_request_bytes": -1,
         "socket_listen_backlog_size": 50,
         "socket_receive_buffer_bytes": 102400,
         "socket_send_buffer_bytes": 102400,

@@ -1,0 +1,146 @@
+"""How many bytes requests may hold before they are carried out (queued.max.request.bytes).
+
+Rules
+1. A frame is counted whole, as soon as its size is known, until its request is answered. It is let in while anything is
+   left, however large it is: then it can be finished, whatever others wait for. So the pool can be overdrawn by one
+   frame a processor.
+2. A processor that finds nothing left begins no frame: its clients wait in the kernel's buffers. What is begun goes on.
+   It is woken when something is left again (`wait`).
+
+Threads: all processors share the pool; each has a `MemoryGate` for its own connections.
+Source: Kafka's SimpleMemoryPool, not strict (4.3). Different: a request gives back when its processor takes the answer,
+not when the handler is done with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.connection import Connection
+
+
+class MemoryPool:
+    """Bytes for requests."""
+
+    def __init__(self, size_bytes: int, now_ns: Callable[[], int]) -> None:
+        self.size_bytes = size_bytes  # fixed before start
+        self._now_ns = now_ns  # fixed before start
+        self._lock = threading.Lock()  # a leaf
+        self._left = size_bytes  # guarded by: _lock; below 0 when overdrawn
+        self._waiting: list[Callable[[], None]] = []  # guarded by: _lock; wakes of processors
+        self._depleted_since_ns = 0  # guarded by: _lock; 0 while something is left
+        self._depleted_ns = 0  # guarded by: _lock
+
+    def has_room(self) -> bool:
+        """Tell whether a frame may be begun, at a glance."""
+        return self._left > 0
+
+    def take(self, size_bytes: int) -> None:
+        """Count a frame, whether there is room or not (rule 1)."""
+        with self._lock:
+            self._left -= size_bytes
+            if self._left <= 0 and not self._depleted_since_ns:
+                self._depleted_since_ns = self._now_ns()
+
+    def give_back(self, size_bytes: int) -> None:
+        """Uncount a frame; wake who waits if that makes room."""
+        woken: list[Callable[[], None]] = []
+        with self._lock:
+            self._left += size_bytes
+            assert self._left <= self.size_bytes, "more was given back than taken"
+            if self._left > 0 and self._depleted_since_ns:
+                self._depleted_ns += self._now_ns() - self._depleted_since_ns
+                self._depleted_since_ns = 0
+                woken, self._waiting = self._waiting, []
+        for wake in woken:
+            wake()
+
+    def wait(self, wake: Callable[[], None]) -> bool:
+        """Have `wake` called, once, when there is room again; false if there is by now."""
+        with self._lock:
+            if self._left > 0:
+                return False
+            self._waiting.append(wake)
+            return True
+
+    def left_bytes(self) -> int:
+        """Return how many bytes are left (MemoryPoolAvailable)."""
+        return max(0, self._left)
+
+    def used_bytes(self) -> int:
+        """Return how many bytes requests hold (MemoryPoolUsed)."""
+        return self.size_bytes - self._left
+
+    def depleted_ns(self) -> int:
+        """Return for how long in all nothing was left (MemoryPoolDepletedTimeTotal)."""
+        with self._lock:
+            since_ns = self._depleted_since_ns
+            return self._depleted_ns + (self._now_ns() - since_ns if since_ns else 0)
+
+
+class MemoryGate:
+    """Lets the connections of one processor begin a frame, or has them wait for memory."""
+
+    def __init__(self, pool: MemoryPool, wake: Callable[[], None]) -> None:
+        self._pool = pool  # fixed before start
+        self._wake = wake  # fixed before start; has the processor do a turn
+        self._starved: dict[Connection, None] = {}  # owner: processor; they have input, the first one first
+        self._is_waiting = False  # set by the processor, cleared by whoever makes room
+
+    def admits(self, connection: Connection) -> bool:
+        """Tell whether a connection may be read; if not, it waits."""
+        if connection.pooled_bytes or self._has_room():
+            return True
+        self._starved[connection] = None
+        return False
+
+    def count(self, connection: Connection, frame: memoryview | None) -> None:
+        """Count the frame that was just begun, or read whole."""
+        if connection.pooled_bytes:
+            return
+        size = connection.frames.begun_bytes() if frame is None else len(frame)
+        if size:
+            connection.pooled_bytes = size
+            self._pool.take(size)
+
+    def release(self, connection: Connection) -> None:
+        """Uncount a frame: its request was answered, or will never be whole."""
+        size, connection.pooled_bytes = connection.pooled_bytes, 0
+        if size:
+            self._pool.give_back(size)
+
+    def forget(self, connection: Connection) -> None:
+        """Let a connection wait no more."""
+        self._starved.pop(connection, None)
+
+    def is_due(self) -> bool:
+        """Tell whether connections waited for memory, and it is there."""
+        return bool(self._starved) and not self._is_waiting
+
+    def next_admitted(self) -> Connection | None:
+        """Take out the connection that has waited for longest, if there is memory for it."""
+        if not self._starved or not self._has_room():
+            return None
+        connection = next(iter(self._starved))
+        del self._starved[connection]
+        return connection
+
+    def _has_room(self) -> bool:
+        """Tell whether there is memory; if not, the processor will be woken when there is."""
+        if self._pool.has_room():
+            return True
+        if self._is_waiting:
+            return False
+        self._is_waiting = True
+        if self._pool.wait(self._make_room):
+            return False
+        self._is_waiting = False
+        return True
+
+    def _make_room(self) -> None:
+        """There is room: on any thread."""
+        self._is_waiting = False
+        self._wake()

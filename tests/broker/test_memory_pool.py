@@ -1,0 +1,144 @@
+"""The memory pool alone: what it counts, and whom it wakes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.common.clock import FakeClock
+from broker.connection import Connection
+from broker.memory_pool import MemoryGate, MemoryPool
+from broker.request_channel import RequestContext
+from broker.transport import Anonymous, PlainTransport
+
+CONTEXT = RequestContext("L", "PLAINTEXT", "127.0.0.1", 1, "id")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def pool(clock: FakeClock) -> MemoryPool:
+    return MemoryPool(1000, clock.monotonic_ns)
+
+
+@pytest.fixture
+def connections() -> Iterator[list[Connection]]:
+    pairs = [socket.socketpair() for _ in range(3)]
+    yield [Connection(one.fileno(), PlainTransport(one), Anonymous(), CONTEXT, 10_000) for one, _ in pairs]
+    for pair in pairs:
+        for sock in pair:
+            sock.close()
+
+
+def test_a_frame_is_let_in_while_anything_is_left(pool: MemoryPool) -> None:
+    pool.take(999)
+    assert pool.has_room()
+    pool.take(5000)
+    assert not pool.has_room()
+    assert (pool.left_bytes(), pool.used_bytes()) == (0, 5999)
+    pool.give_back(999)
+    assert not pool.has_room(), "still overdrawn"
+    pool.give_back(5000)
+    assert (pool.left_bytes(), pool.used_bytes()) == (1000, 0)
+
+
+def test_who_waits_is_woken_once_and_only_when_there_is_room(pool: MemoryPool) -> None:
+    woken: list[int] = []
+    assert not pool.wait(lambda: woken.append(0)), "there is room"
+    pool.take(1500)
+    assert pool.wait(lambda: woken.append(1))
+    assert pool.wait(lambda: woken.append(2))
+    pool.give_back(500)
+    assert not woken
+    pool.give_back(1)
+    assert woken == [1, 2]
+    pool.take(1)
+    pool.give_back(1000)
+    assert woken == [1, 2]
+
+
+def test_more_than_was_taken_cannot_be_given_back(pool: MemoryPool) -> None:
+    with pytest.raises(AssertionError):
+        pool.give_back(1)
+
+
+def test_the_time_without_memory_is_added_up(pool: MemoryPool, clock: FakeClock) -> None:
+    for _ in range(2):
+        pool.take(1000)
+        clock.advance_ms(30)
+        pool.take(10)
+        clock.advance_ms(10)
+        assert pool.depleted_ns() % 40_000_000 == 0, "a time that still runs counts"
+        pool.give_back(1010)
+        clock.advance_ms(100)
+    assert pool.depleted_ns() == 80_000_000
+
+
+def test_connections_wait_in_the_order_in_which_they_came(pool: MemoryPool, connections: list[Connection]) -> None:
+    turns: list[None] = []
+    gate = MemoryGate(pool, lambda: turns.append(None))
+    first, second, third = connections
+    assert gate.admits(first)
+    gate.count(first, memoryview(bytes(1200)))
+    assert gate.admits(first), "what is begun goes on"
+    assert [gate.admits(second), gate.admits(third), gate.admits(second)] == [False] * 3
+    assert gate.next_admitted() is None
+    assert not gate.is_due()
+    gate.release(first)
+    assert len(turns) == 1
+    assert gate.is_due()
+    assert gate.next_admitted() is second
+    gate.count(second, memoryview(bytes(1000)))
+    assert gate.next_admitted() is None, "the second has taken all that there was"
+    assert not gate.is_due(), "it will be woken: to look again and again would find nothing"
+    gate.release(second)
+    assert len(turns) == 2
+    assert gate.next_admitted() is third
+    assert gate.next_admitted() is None
+
+
+def test_one_that_is_closed_waits_no_more(pool: MemoryPool, connections: list[Connection]) -> None:
+    gate = MemoryGate(pool, lambda: None)
+    gate.count(connections[0], memoryview(bytes(1000)))
+    assert not gate.admits(connections[1])
+    gate.forget(connections[1])
+    gate.release(connections[0])
+    assert gate.next_admitted() is None
+
+
+def test_a_frame_that_was_only_begun_counts_whole(pool: MemoryPool, connections: list[Connection]) -> None:
+    gate = MemoryGate(pool, lambda: None)
+    reader = connections[0].frames
+    assert reader.receive(memoryview((500).to_bytes(4, "big") + b"begun")) is None
+    gate.count(connections[0], None)
+    assert pool.used_bytes() == 500
+    gate.count(connections[0], None)
+    assert pool.used_bytes() == 500, "once"
+    gate.release(connections[0])
+    gate.release(connections[0])
+    assert pool.used_bytes() == 0
+
+
+def test_threads_take_and_give_back_and_nobody_is_forgotten(pool: MemoryPool) -> None:
+    def work() -> None:
+        woken = threading.Event()
+        for _ in range(2000):
+            while not pool.has_room():
+                if pool.wait(woken.set):
+                    assert woken.wait(20)
+                woken.clear()
+            pool.take(700)
+            pool.give_back(700)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pool.used_bytes() == 0

@@ -1,0 +1,273 @@
+"""Clients that ask too much, or do not take what they asked for: what the broker holds for them is bounded, and a
+bystander is served as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.common import open_files
+from barnabas.protocol.errors import ErrorCode
+from broker import processors
+from broker.connection import Connection
+from broker.memory_pool import MemoryPool
+from metrics import catalogue
+from metrics.meters import Gauge
+from tests.support.network import (
+    FETCH,
+    FETCH_VERSION,
+    HEARTBEAT,
+    HEARTBEAT_VERSION,
+    Client,
+    Network,
+    fetch,
+    heartbeat,
+)
+from tests.support.waiting import eventually
+
+POOL_BYTES = 100_000
+
+
+def padded(kind: str, correlation_id: int, size: int) -> bytes:
+    """A heartbeat with bytes behind its body, which Kafka ignores: `size` bytes in all."""
+    plain = heartbeat(kind, correlation_id)[4:]
+    return struct.pack(">i", size) + plain + bytes(size - len(plain))
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    with Network(queued_max_request_bytes=POOL_BYTES) as network:
+        yield network
+
+
+def pool(network: Network) -> MemoryPool:
+    found = network.server._pool
+    assert found is not None
+    return found
+
+
+def connections(network: Network) -> list[Connection]:
+    return [found for processor in network.server.processors() for found in processor.connections()]
+
+
+# --- queued.max.request.bytes -------------------------------------------------------------------------------------
+
+
+def test_half_sent_frames_are_bounded_and_all_are_answered_in_the_end(network: Network) -> None:
+    """Who has begun goes on; others wait in the kernel until there is memory, and nobody is forgotten."""
+    count, size = 30, 40_000
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(network.client()) for _ in range(count)]
+        frames = [padded("ok", number, size) for number in range(count)]
+        for client, frame in zip(clients, frames, strict=True):
+            client.send(frame[:10_000])
+        eventually("the pool is empty", lambda: not pool(network).has_room())
+        held = sum(found.frames.begun_bytes() for found in connections(network))
+        assert held == pool(network).used_bytes() == 3 * size, "of 30 frames three are in memory"
+        for client, frame in zip(reversed(clients), reversed(frames), strict=True):
+            client.send(frame[10_000:])
+        for number, client in enumerate(clients):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+        assert pool(network).used_bytes() == 0
+
+
+def test_a_frame_larger_than_what_is_left_is_let_in(network: Network) -> None:
+    with network.client() as client:
+        client.send(padded("ok", 1, 5 * POOL_BYTES))
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 1).error_code == ErrorCode.NONE
+    assert pool(network).used_bytes() == 0
+
+
+def test_a_request_holds_its_memory_until_it_is_answered(network: Network) -> None:
+    with network.client() as first, network.client() as second:
+        first.send(padded("park", 1, POOL_BYTES))
+        assert network.services.arrived.acquire(timeout=20)
+        second.send(heartbeat("ok", 2) * 3)
+        second.sock.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            second.sock.recv(1)
+        second.sock.settimeout(20)
+        network.services.deferred[0].force_complete()
+        for _ in range(3):
+            assert second.receive(HEARTBEAT, HEARTBEAT_VERSION, 2).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("sent", [10_000, POOL_BYTES + 4], ids=["half a frame", "a request that waits"])
+def test_who_goes_away_gives_its_memory_back(network: Network, sent: int) -> None:
+    with network.client() as other:
+        with network.client() as client:
+            client.send(padded("park:200", 1, POOL_BYTES)[:sent])
+            eventually("the pool is empty", lambda: not pool(network).has_room())
+        assert other.heartbeat("ok") == ErrorCode.NONE
+    eventually("all is given back", lambda: pool(network).used_bytes() == 0)
+
+
+def test_many_pipelined_requests_give_back_what_they_took(network: Network) -> None:
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(network.client()) for _ in range(20)]
+        for number, client in enumerate(clients):
+            client.send(b"".join(padded("ok", number * 100 + again, 9_000) for again in range(10)))
+        for again in range(10):
+            for number, client in enumerate(clients):
+                response = client.receive(HEARTBEAT, HEARTBEAT_VERSION, number * 100 + again)
+                assert response.error_code == ErrorCode.NONE
+    assert pool(network).used_bytes() == 0
+
+
+def test_metrics_tell_of_the_pool(network: Network) -> None:
+    def value(row: catalogue.Metric) -> float:
+        ((_, gauge),) = dict(network.registry.collect())[row]
+        assert isinstance(gauge, Gauge)
+        return gauge.read()
+
+    with network.client() as client:
+        client.send(padded("park", 1, POOL_BYTES + 1))
+        assert network.services.arrived.acquire(timeout=20)
+        assert value(catalogue.MEMORY_POOL_AVAILABLE) == 0
+        assert value(catalogue.MEMORY_POOL_USED) == POOL_BYTES + 1
+        eventually("time goes by", lambda: value(catalogue.MEMORY_POOL_DEPLETED_TIME) > 0)
+        assert value(catalogue.MEMORY_POOL_DEPLETED_SHARE) > 0
+        network.services.deferred[0].force_complete()
+
+
+# --- many connections ---------------------------------------------------------------------------------------------
+
+
+def test_many_that_go_at_once_are_closed_a_few_a_turn() -> None:
+    """A client that works is served between them."""
+    with Network(num_network_threads=1) as network, network.client() as bystander:
+        with contextlib.ExitStack() as stack:
+            for _ in range(300):
+                stack.enter_context(network.client()).heartbeat("ok")
+        for number in range(50):
+            assert bystander.heartbeat("ok", number) == ErrorCode.NONE
+        eventually("all are gone", lambda: network.server.quotas.total() == 1)
+    assert processors.CLOSES_A_TURN < 300
+
+
+def test_what_is_read_ahead_is_bounded_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends without waiting has one read of its requests in memory, not more, and a small one where
+    there are many like it.
+    """
+    monkeypatch.setattr(processors, "READ_AHEAD_BYTES", 10 * processors.SCRATCH_BYTES_MIN)
+    with Network(num_network_threads=1) as network, contextlib.ExitStack() as stack:
+        (processor,) = network.server.processors()
+        clients = [stack.enter_context(network.client()) for _ in range(20)]
+        for client in clients:
+            assert client.heartbeat("ok") == ErrorCode.NONE
+        eventually("it reads less at once", lambda: len(processor._scratch) == processors.SCRATCH_BYTES_MIN)
+        for client in clients:
+            client.send(heartbeat("wait", 1) + heartbeat("ok", 2) * 1_000)
+        for _ in range(8):
+            assert network.services.arrived.acquire(timeout=20)
+        held = [len(found.frames._rest) for found in connections(network)]
+        assert max(held) <= processors.SCRATCH_BYTES_MIN
+        network.services.gate.set()
+        for client in clients:
+            client.receive(HEARTBEAT, HEARTBEAT_VERSION, 1)
+            for _ in range(1_000):
+                client.receive(HEARTBEAT, HEARTBEAT_VERSION, 2)
+    eventually("all are gone", lambda: network.server.quotas.total() == 0)
+
+
+def test_a_connection_that_says_nothing_costs_little() -> None:
+    """What Python holds for it, all objects together."""
+    with Network(num_network_threads=1) as network, network.client():
+        eventually("it is there", lambda: len(connections(network)) == 1)
+        (connection,) = connections(network)
+        context, frames, transport = connection.context, connection.frames, connection.transport
+        texts = (context.client_address, context.connection_id)
+        held = (connection, context, frames, transport, transport.receive_into, *texts)
+        assert sum(map(sys.getsizeof, held)) < 2_000
+
+
+@pytest.fixture
+def _descriptors() -> Iterator[None]:
+    """The process's limit of descriptors is put back afterwards."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("_descriptors")
+def test_connections_leave_some_descriptors_for_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Clients wait in the backlog, logs can be opened; once some have gone the others come in. It is told once."""
+    count = 40
+    with Network() as network, contextlib.ExitStack() as stack, caplog.at_level(logging.INFO):
+        used = len(os.listdir("/proc/self/fd"))
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # Both ends of a connection are in this process.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2 * count + 5 + open_files.KEPT_MIN, hard))
+        clients = [stack.enter_context(network.client()) for _ in range(count)]
+        eventually("all are in", lambda: network.server.quotas.total() == count)
+        late = [stack.enter_context(network.client()) for _ in range(6)]
+        for number, client in enumerate(late):
+            client.send(heartbeat("ok", number))
+        eventually("no more are let in", lambda: "cannot accept connections" in caplog.text)
+        for number in range(8):
+            stack.enter_context((tmp_path / str(number)).open("wb"))
+        for client in clients[:20]:
+            client.sock.close()
+        for number, client in enumerate(late):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+    assert caplog.text.count("cannot accept connections") == 1
+    assert caplog.text.count("again") == 1
+
+
+# --- slow readers -------------------------------------------------------------------------------------------------
+
+
+def test_readers_of_large_files_who_do_not_read_hold_no_memory_and_no_handler(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(4_000_000))
+    descriptor = os.open(path, os.O_RDONLY)
+    with Network(handlers=2, num_network_threads=1) as network, contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(network.client()) for _ in range(40)]
+        for reader in readers:
+            reader.send(fetch(4_000_000, 1, descriptor))
+        eventually("all are being answered", lambda: all(c.outgoing is not None for c in connections(network)))
+        with network.client() as bystander:
+            for number in range(20):
+                assert bystander.heartbeat("ok", number) == ErrorCode.NONE
+        assert network.channel.requests.sleeping_handlers() == 2
+        assert all(sys.getsizeof(part) < 1_000 for c in connections(network) for part in c.outgoing or ())
+        assert all(c.request is None or c.request.buffer is None for c in connections(network))
+        response = readers[0].receive(FETCH, FETCH_VERSION, 1)
+        assert len(response.responses[0].partitions[0].records) == 4_000_000
+    os.close(descriptor)
+
+
+def test_a_reader_that_stopped_is_closed_as_idle_and_lets_go_of_its_file(tmp_path: Path) -> None:
+    """What it was being sent, a deleted segment perhaps, is free then."""
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(20_000_000))
+    descriptor = os.open(path, os.O_RDONLY)
+    with Network(connections_max_idle_ms=300) as network, network.client() as reader:
+        reader.send(fetch(20_000_000, 1, descriptor))
+        eventually("it is being answered", lambda: any(c.outgoing is not None for c in connections(network)))
+        (connection,) = connections(network)
+        eventually("it is closed", lambda: connection.is_closed)
+        assert connection.outgoing is None
+    os.close(descriptor)
+
+
+def test_a_client_that_never_reads_has_one_answer_in_memory() -> None:
+    with Network(num_network_threads=1) as network, Client(network.server.port("PLAINTEXT")) as deaf:
+        deaf.sock.settimeout(1)
+        with contextlib.suppress(TimeoutError):
+            for number in range(2_000):
+                deaf.send(fetch(2_000_000, number))
+        eventually("it is muted", lambda: [c.outgoing is not None for c in connections(network)] == [True])
+        with network.client() as bystander:
+            for number in range(20):
+                assert bystander.heartbeat("ok", number) == ErrorCode.NONE
+        assert network.channel.request_queue_size() == network.channel.response_queue_size() == 0
