@@ -20,7 +20,7 @@ from metrics.exposition import render
 from metrics.registry import Registry
 
 #: Of a process whose name is meant to confuse: 2.5 s of CPU, started 100 s after the machine, 1000 pages resident.
-STAT = "7 (a) R 9) (b) S 1 7 7 0 -1 4194304 90 0 0 0 {utime} {stime} 0 0 20 0 9 0 {start} 123456789 1000 18446744073709551615\n"
+STAT = "7 (a) R 9) (b) S 1 7 7 0 -1 4194304 90 0 0 0 {utime} {stime} 0 0 20 0 9 0 {start} 123456789 1000 999\n"
 
 
 def test_fields_are_read(tmp_path: Path) -> None:

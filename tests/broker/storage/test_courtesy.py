@@ -61,8 +61,16 @@ def test_a_broker_without_requests_is_cleaned_without_pauses() -> None:
         assert courtesy.pause_ms() == 0
 
 
+class PassingClock(FakeClock):
+    """Each look at it takes longer than a slice."""
+
+    def monotonic_ns(self) -> int:
+        self.advance_ms(1)
+        return super().monotonic_ns()
+
+
 def test_a_round_on_a_busy_broker_pauses_and_can_be_ended_in_a_pause() -> None:
-    room = Room(real_time=True, traffic=itertools.count().__next__)
+    room = Room(clock=PassingClock(), traffic=itertools.count().__next__)
     target = room.filled()
     waits: list[float] = []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.common.clock import SystemClock
+from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import FileSystem, OsFileSystem
 from barnabas.common.topic_partition import TopicPartition
@@ -63,14 +63,14 @@ class Room:
         fs: FileSystem | None = None,
         directory: str = "/a",
         *,
-        real_time: bool = False,
+        clock: Clock | None = None,
         traffic: Callable[[], int] = no_traffic,
         **settings: object,
     ) -> None:
         self.settings = BrokerSettings(**settings)
         self.bench = Bench(fs, directory)
-        if real_time:
-            self.bench.clock = SystemClock()
+        if clock is not None:
+            self.bench.clock = clock
         self.directory = directory
         clock, fs = self.bench.clock, self.bench.fs
         self.logs = LogManager(self.settings, [directory], clock, ManualScheduler(clock), fs)
@@ -221,7 +221,7 @@ def test_a_truncated_log_is_dirty_from_there(room: Room) -> None:
 
 
 def test_a_cleaner_that_waits_for_its_share_can_be_stopped(tmp_path: Path) -> None:
-    room = Room(OsFileSystem(), str(tmp_path), real_time=True, log_cleaner_io_max_bytes_per_second=1.0)
+    room = Room(OsFileSystem(), str(tmp_path), clock=SystemClock(), log_cleaner_io_max_bytes_per_second=1.0)
     target = room.log(config=Settings(compact=True, delete=False, segment_bytes=1 << 20))
     for number in range(40):
         append_keyed(target, room.bench, (f"k{number}", "v" * 20_000))
