@@ -143,6 +143,7 @@ class Connection:
         "context",
         "fd",
         "frames",
+        "gate",
         "idle_bucket",
         "is_closed",
         "is_hung_up",
@@ -179,7 +180,8 @@ class Connection:
         self.is_to_be_dealt = False  # it may change its processor before its next request
         self.last_active_ns = 0
         self.idle_bucket = 0  # where it lies in IdleConnections
-        self.pooled_bytes = 0  # what its frame takes of the memory pool, until its request is answered
+        self.gate: Any = None  # its processor's MemoryGate, if there is a pool
+        self.pooled_bytes = 0  # what its frame takes of the pool; owner: who has its request, while there is one
         self.client_software: tuple[str, str] | None = None  # name and version, once ApiVersions told them
 
     def read_frame(self, scratch: memoryview) -> memoryview | None:

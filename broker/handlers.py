@@ -174,6 +174,11 @@ class Dispatcher:
 
     def _park(self, request: Request, park: Park) -> None:
         """Leave the request to its operation (rule 5); it may be complete before this returns."""
+        connection = request.connection
+        if connection is not None and connection.gate is not None:
+            # Why now: what it waits for may be in requests that wait for memory. And when others can answer it, the
+            # connection is about to read its next one.
+            connection.gate.release(connection)
         request.operation = park.operation
         park.operation.bind(functools.partial(self._answer_parked, request), request)
         if park.purgatory is not None:

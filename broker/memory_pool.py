@@ -1,15 +1,15 @@
 """How many bytes requests may hold before they are carried out (queued.max.request.bytes).
 
 Rules
-1. A frame is counted whole, as soon as its size is known, until its request is answered. It is let in while anything is
-   left, however large it is: then it can be finished, whatever others wait for. So the pool can be overdrawn by one
-   frame a processor.
+1. A frame is counted whole, as soon as its size is known, until its request is answered, or waits for something. It is
+   let in while anything is left, however large it is: then it can be finished, whatever others wait for. So the pool
+   can be overdrawn by one frame a processor.
 2. A processor that finds nothing left begins no frame: its clients wait in the kernel's buffers. What is begun goes on.
    It is woken when something is left again (`wait`).
 
 Threads: all processors share the pool; each has a `MemoryGate` for its own connections.
-Source: Kafka's SimpleMemoryPool, not strict (4.3). Different: a request gives back when its processor takes the answer,
-not when the handler is done with it.
+Source: Kafka's SimpleMemoryPool, not strict (4.3). Different: a request that waits for nothing gives back when its
+processor takes the answer, not when the handler is done with it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class MemoryGate:
             self._pool.take(size)
 
     def release(self, connection: Connection) -> None:
-        """Uncount a frame: its request was answered, or will never be whole."""
+        """Uncount a frame: its request was answered, waits, or will never be whole; by whoever has the request."""
         size, connection.pooled_bytes = connection.pooled_bytes, 0
         if size:
             self._pool.give_back(size)

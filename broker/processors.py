@@ -266,6 +266,7 @@ class Processor:
         connection = Connection(sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max)
         connection.last_active_ns = self._now_ns()
         self._connections[connection.fd] = connection
+        connection.gate = self._gate
         self._idle.add(connection)
         self._selector.register(connection.fd, 0)
         self.metrics.opened()
@@ -273,6 +274,7 @@ class Processor:
     def _adopt(self, connection: Connection) -> None:
         """Take over a connection that another processor had (rule 5)."""
         self._connections[connection.fd] = connection
+        connection.gate = self._gate
         self._idle.add(connection)
         self._selector.register(connection.fd, 0)
         self.metrics.joined(connection.client_software)

@@ -278,9 +278,10 @@ def _park(
 
     pending = [(tp, info.last_offset + 1) for tp, _, _, info in awaited]
     operation = DelayedProduce(services.replica_manager, pending, message.timeout_ms, respond)
+    request.buffer = None  # the log has the records: let the frame go while the request waits
     for topic in message.topic_data:
         for data in topic.partition_data:
-            data.records = None  # the log has them: let the frame go while the request waits
+            data.records = None
     return Park(operation, services.purgatories.produce, list(responses))
 
 

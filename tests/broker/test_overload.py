@@ -89,24 +89,37 @@ def test_a_frame_larger_than_what_is_left_is_let_in(network: Network) -> None:
 
 def test_a_request_holds_its_memory_until_it_is_answered(network: Network) -> None:
     with network.client() as first, network.client() as second:
-        first.send(padded("park", 1, POOL_BYTES))
+        first.send(padded("wait", 1, POOL_BYTES))
         assert network.services.arrived.acquire(timeout=20)
         second.send(heartbeat("ok", 2) * 3)
         second.sock.settimeout(0.05)
         with pytest.raises(TimeoutError):
             second.sock.recv(1)
         second.sock.settimeout(20)
-        network.services.deferred[0].force_complete()
+        network.services.gate.set()
         for _ in range(3):
             assert second.receive(HEARTBEAT, HEARTBEAT_VERSION, 2).error_code == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("sent", [10_000, POOL_BYTES + 4], ids=["half a frame", "a request that waits"])
+def test_a_request_that_waits_for_others_lets_them_in(network: Network) -> None:
+    """A produce that waits for replicas must not keep out the fetch that would tell of them."""
+    with network.client() as first, network.client() as second:
+        first.send(padded("park", 1, POOL_BYTES) + heartbeat("ok", 2))
+        assert network.services.arrived.acquire(timeout=20)
+        assert second.heartbeat("ok") == ErrorCode.NONE
+        assert pool(network).used_bytes() == 0
+        network.services.deferred[0].force_complete()
+        first.read_frame()
+        assert first.receive(HEARTBEAT, HEARTBEAT_VERSION, 2).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("sent", [10_000, POOL_BYTES + 4], ids=["half a frame", "a request in progress"])
 def test_who_goes_away_gives_its_memory_back(network: Network, sent: int) -> None:
     with network.client() as other:
         with network.client() as client:
-            client.send(padded("park:200", 1, POOL_BYTES)[:sent])
+            client.send(padded("wait", 1, POOL_BYTES)[:sent])
             eventually("the pool is empty", lambda: not pool(network).has_room())
+        network.services.gate.set()
         assert other.heartbeat("ok") == ErrorCode.NONE
     eventually("all is given back", lambda: pool(network).used_bytes() == 0)
 
@@ -130,13 +143,13 @@ def test_metrics_tell_of_the_pool(network: Network) -> None:
         return gauge.read()
 
     with network.client() as client:
-        client.send(padded("park", 1, POOL_BYTES + 1))
+        client.send(padded("wait", 1, POOL_BYTES + 1))
         assert network.services.arrived.acquire(timeout=20)
         assert value(catalogue.MEMORY_POOL_AVAILABLE) == 0
         assert value(catalogue.MEMORY_POOL_USED) == POOL_BYTES + 1
         eventually("time goes by", lambda: value(catalogue.MEMORY_POOL_DEPLETED_TIME) > 0)
         assert value(catalogue.MEMORY_POOL_DEPLETED_SHARE) > 0
-        network.services.deferred[0].force_complete()
+        network.services.gate.set()
 
 
 # --- many connections ---------------------------------------------------------------------------------------------

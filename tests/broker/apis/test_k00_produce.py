@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import weakref
 
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import decode_request_header, encode_request
+from barnabas.protocol.messages.k00_produce import ProduceRequest
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.records.compression import CompressionType
-from broker.answers import Close, NoReply
+from broker.answers import Close, NoReply, Park
+from broker.apis.table import TABLE
 from tests.support.broker_room import BrokerRoom, batch, produce, state, topic_id
 
 
@@ -127,3 +132,23 @@ def test_records_are_counted(room):
     answered(room, produce(batch(b"a", b"b")))
     assert room.manager.stats.topic("t").messages_in() == 2
     assert room.answer(MetadataRequest(topics=[]), 12).topics == []
+
+
+def test_a_produce_that_waits_for_replicas_lets_its_frame_go(room):
+    """The log has the records: what hundreds of connections wait for shall not stay in memory twice."""
+
+    class Frame(bytearray):
+        pass
+
+    room.push({"t": [state(1, (1, 2))]})
+    request = room.request(produce(batch(b"a"), acks=-1), 9)
+    frame = Frame(encode_request(request.header, request.message)[4:])
+    request.buffer = memoryview(frame)
+    _, offset = decode_request_header(request.buffer)
+    request.message = ProduceRequest.decode(request.buffer, 9, offset)
+    there = weakref.ref(frame)
+    del frame
+    answer = TABLE[0].handle(room.services, request)
+    assert isinstance(answer, Park)
+    gc.collect()
+    assert there() is None
