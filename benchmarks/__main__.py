@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 
 from barnabas.common.clock import SystemClock
-from benchmarks.bench import FULL, MANY, ONE, QUICK, Bench, Measurement
+from benchmarks.bench import FULL, QUICK, Bench, Measurement
 from benchmarks.figures import OURS, THEIRS
 from benchmarks.harness import chosen, directory, systems_option
 from benchmarks.history import HISTORY, PICTURE, Run, append, console, versions
@@ -29,9 +29,6 @@ from benchmarks.systems import REPLICATED, SETTINGS, Make, System, barnabas, own
 from benchmarks.workloads import MEASUREMENTS
 from benchmarks.workloads.requests import possible
 from tests.support.kafka_jars import kafka_runtime
-
-LIMIT_MS = 1000
-ANSWER_BYTES = {"produce": 60, "metadata": 300}
 
 
 @click.command()
@@ -61,16 +58,16 @@ def main(
     with directory("bench") as where:
         makes = chosen(systems) | {name: barnabas(name, path) for name, path in others.items()}
         bench = Bench(kafka_runtime(), LoadGenerator(where, clock), clock, QUICK if quick else FULL)
-        limits = own_limits(bench.generator, tell)
         measurements = {name: row for name, row in MEASUREMENTS.items() if not only or name in only}
+        limits = own_limits(bench, measurements, tell)
         results = measure_all(bench, makes, measurements, rounds, where, tell)
     console().print(table(results))
     if not quick:
         ours = {OURS: own_executable()} if OURS in makes else {}
         append(Run.now(clock, rounds, versions({**ours, **others}), limits, results), history)
         tell(f"a line more in {os.path.relpath(history)}")
-    is_whole = not quick and not only and {OURS, THEIRS} <= makes.keys()
-    if picture := plot or (PICTURE if is_whole else None):
+    picture = plot or (PICTURE if not quick and not only and OURS in makes else None)
+    if picture is not None and THEIRS in makes:
         draw(results, picture)
         tell(f"drawn: {os.path.relpath(picture)}")
     if failed := missed(results):
@@ -112,14 +109,11 @@ def there(systems: Sequence[System], starts_it: bool, tell: Tell) -> Iterator[No
         yield
 
 
-def own_limits(generator: LoadGenerator, tell: Tell) -> dict[str, float]:
-    """What the load generator does against a server that answers at once."""
-    limits = {}
-    for what, answer_bytes in ANSWER_BYTES.items():
-        for loop in (MANY, ONE):
-            name = f"{what} {loop.connections}x{loop.in_flight}"
-            limits[name] = generator.own_limit(loop, LIMIT_MS, answer_bytes).requests_per_second
-            tell(f"load generator's own limit, {name}: {limits[name]:,.0f} requests/s")
+def own_limits(bench: Bench, measurements: Mapping[str, Measurement], tell: Tell) -> dict[str, float]:
+    """What the load generator could do at most, by measurement."""
+    limits = {name: row.own_limit(bench) for name, row in measurements.items() if row.own_limit is not None}
+    for name, limit in limits.items():
+        tell(f"load generator's own limit, {name}: {limit:,.0f} requests/s")
     return limits
 
 

@@ -73,6 +73,7 @@ QUICK = replace(
     latencies_warm_up=1_000,
     loop_ms=2000,
     loop_warm_up_ms=500,
+    settle_ms=500,
 )
 
 
@@ -116,6 +117,7 @@ class Measurement:
     warm_by: str = ""  # the figure that must have stopped getting better before rounds count; "": nothing gets warm
     brokers: int = 1
     starts_it: bool = False  # the measurement starts the system, and stops it
+    own_limit: Callable[[Bench], float] | None = None  # what the client itself could do, in the unit of `warm_by`
 
 
 def admin_of(system: System) -> AdminClient:

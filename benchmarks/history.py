@@ -42,7 +42,7 @@ class Run:
     versions: Mapping[str, str]  # of Barnabas, by the name of the system
     python: str
     cpus: int
-    limits: Mapping[str, float]  # the load generator's own, requests/s
+    limits: Mapping[str, float]  # the load generator's own, requests/s, by measurement
     ratios: Mapping[str, float]  # medians
     samples: Samples = field(repr=False)
 

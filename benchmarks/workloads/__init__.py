@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from benchmarks.bench import Measurement
+from benchmarks.bench import MANY, ONE, Measurement
 from benchmarks.workloads import groups, latency, partitions, requests, starts, throughput
 
 MEASUREMENTS = {
     "produce-1k": Measurement(throughput.produce_and_consume_1k, "produce 1 KiB"),
     "produce-100": Measurement(throughput.produce_100, "produce 100 B"),
     "consume-4": Measurement(throughput.consume_by_four, "consume by 4 readers"),
-    "small-32x2": Measurement(requests.small_produce_many, "small produce 32x2"),
-    "small-1x1": Measurement(requests.small_produce_one, "small produce 1x1"),
-    "metadata-32x2": Measurement(requests.small_metadata_many, "small metadata 32x2"),
-    "metadata-1x1": Measurement(requests.small_metadata_one, "small metadata 1x1"),
+    "small-32x2": requests.small_row("produce", MANY),
+    "small-1x1": requests.small_row("produce", ONE),
+    "metadata-32x2": requests.small_row("metadata", MANY),
+    "metadata-1x1": requests.small_row("metadata", ONE),
     "end-to-end": Measurement(latency.end_to_end, "end to end, p50"),
     "idle-connections": Measurement(requests.beside_idle_connections, "no idle connections, rate"),
     "partitions": Measurement(partitions.many_partitions, "1,000 partitions, produce 1 KiB"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import resource
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 
-from benchmarks.bench import MANY, ONE, PARTITIONS, Bench, Measure, Round, Samples
+from benchmarks.bench import MANY, PARTITIONS, Bench, Measure, Measurement, Round, Samples
 from benchmarks.load_generator import Loop
 from benchmarks.systems import System, memory_mb, port_of
 
@@ -17,6 +17,8 @@ CONNECTIONS_PER_ADDRESS = 2000  # far below the ports of one, of which some stil
 DESCRIPTORS_KEPT = 1000  # of those that a process may have: for logs, and for connections that do something
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)  # as a frame, without a client id
 HOST = "127.0.0.1"
+LIMIT_MS = 1000
+ANSWER_BYTES = {"produce": 60, "metadata": 300}  # about; of a topic with six partitions
 IDLE = ("5,000 idle connections", "20,000 idle connections")
 _addresses = (f"127.1.{high}.{low}" for high in count() for low in range(1, 255))
 
@@ -49,8 +51,15 @@ def small(what: str, loop: Loop) -> Measure:
     return measure
 
 
-small_produce_many, small_produce_one = small("produce", MANY), small("produce", ONE)
-small_metadata_many, small_metadata_one = small("metadata", MANY), small("metadata", ONE)
+def own_limit(what: str, loop: Loop) -> Callable[[Bench], float]:
+    """Requests a second of the load generator against a server that answers at once, as long answers."""
+    return lambda bench: bench.generator.own_limit(loop, LIMIT_MS, ANSWER_BYTES[what]).requests_per_second
+
+
+def small_row(what: str, loop: Loop) -> Measurement:
+    """The row of such a measurement."""
+    warm_by = f"small {what} {loop.connections}x{loop.in_flight}"
+    return Measurement(small(what, loop), warm_by, own_limit=own_limit(what, loop))
 
 
 @contextmanager
