@@ -41,6 +41,7 @@ def less(name: str, unit: str, *, ratio: float | None = None, own: float | None 
 
 def _closed_loop(what: str, loop: str, *, rate: float | None = None, latency: float | None = None) -> Iterator[Figure]:
     yield more(f"small {what} {loop}", "1/s", ratio=rate)
+    yield less(f"small {what} {loop}, CPU", "us")
     yield less(f"small {what} {loop}, p50", "ms", ratio=latency)
     yield less(f"small {what} {loop}, p99", "ms", ratio=latency)
     yield less(f"small {what} {loop}, p99.9", "ms")

@@ -9,7 +9,7 @@
  *   ANSWER_BYTES       how long every answer is, its length included
  *   ERROR_CODE_OFFSET  where in it the error code stands
  * Prints one JSON object: requests, errors, seconds, and the latency's quantiles in microseconds, all of the measured time
- * only: while it warms up, a broker may still be taking up the topic.
+ * only: while it warms up, a broker may still be taking up the topic. `answers_in_all` has those of the warm-up too.
  */
 #include "frame_exchange.h"
 #include <sys/resource.h>
@@ -142,15 +142,17 @@ static double quantile_us(double share) {
     return results.latencies_ns[(size_t)(share * (double)(results.count - 1))] / 1000.0;
 }
 
-static void report(void) {
+static void report(const struct connection *connections, int count) {
+    uint64_t answers_in_all = 0;
+    for (int i = 0; i < count; i++) answers_in_all += connections[i].answered;
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     double cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
         + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
     qsort(results.latencies_ns, results.count, sizeof *results.latencies_ns, by_value);
-    printf("{\"requests\": %zu, \"errors\": %llu, \"seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
+    printf("{\"answers_in_all\": %llu, \"requests\": %zu, \"errors\": %llu, \"seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
            "\"p999_us\": %.1f, \"max_us\": %.1f, \"generator_cpu_seconds\": %.3f}\n",
-           results.count, (unsigned long long)results.errors, (double)(results.end_ns - results.start_ns) / 1e9,
+           (unsigned long long)answers_in_all, results.count, (unsigned long long)results.errors, (double)(results.end_ns - results.start_ns) / 1e9,
            quantile_us(0.5), quantile_us(0.99), quantile_us(0.999), quantile_us(1), cpu_seconds);
 }
 
@@ -171,7 +173,7 @@ int main(int argument_count, char **arguments) {
     results.start_ns = now_ns() + (uint64_t)atoi(arguments[4]) * 1000000u;
     results.end_ns = results.start_ns + (uint64_t)atoi(arguments[5]) * 1000000u;
     run(connections, count, in_flight);
-    report();
+    report(connections, count);
     free(connections);
     free(results.latencies_ns);
     free(bytes);

@@ -57,6 +57,7 @@ class Work:
 class LoopResult:
     """What the generator measured."""
 
+    answers: int  # in all, those of the warm-up too
     requests_per_second: float
     p50_ms: float
     p99_ms: float
@@ -113,6 +114,7 @@ class LoadGenerator:
         if measured["errors"]:
             raise LoadGeneratorError(f"the broker refused {measured['errors']} of {measured['requests']} requests")
         return LoopResult(
+            measured["answers_in_all"],
             measured["requests"] / measured["seconds"],
             measured["p50_us"] / 1000,
             measured["p99_us"] / 1000,

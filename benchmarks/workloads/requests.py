@@ -11,7 +11,7 @@ from itertools import count
 
 from benchmarks.bench import MANY, PARTITIONS, Bench, Measure, Measurement, Round, Samples
 from benchmarks.load_generator import Loop
-from benchmarks.systems import System, memory_mb, port_of
+from benchmarks.systems import System, memory_mb, port_of, used_cpu_seconds
 
 CONNECTIONS_PER_ADDRESS = 2000  # far below the ports of one, of which some still lie in TIME_WAIT
 DESCRIPTORS_KEPT = 1000  # of those that a process may have: for logs, and for connections that do something
@@ -38,9 +38,11 @@ def small(what: str, loop: Loop) -> Measure:
                 work = generator.metadata_work(port, topic)
 
             def once() -> Samples:
+                before = used_cpu_seconds(system)
                 told = generator.run(port, work, loop, size.loop_warm_up_ms, size.loop_ms)
                 return {
                     name: told.requests_per_second,
+                    f"{name}, CPU": (used_cpu_seconds(system) - before) / told.answers * 1e6,
                     f"{name}, p50": told.p50_ms,
                     f"{name}, p99": told.p99_ms,
                     f"{name}, p99.9": told.p999_ms,

@@ -25,6 +25,7 @@ def generator(tmp_path_factory: pytest.TempPathFactory) -> LoadGenerator:
 def test_it_measures_its_own_limit(generator: LoadGenerator, loop: Loop) -> None:
     told = generator.own_limit(loop, 200, ANSWER_BYTES)
     assert told.requests_per_second > 1000
+    assert told.answers > told.requests_per_second / 5
     assert 0 < told.p50_ms <= told.p99_ms <= told.p999_ms
     assert 0 < told.generator_cpu_share <= 2
 
