@@ -5,11 +5,13 @@ bystander is served as before.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import resource
 import struct
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +22,11 @@ from barnabas.protocol.errors import ErrorCode
 from broker import processors
 from broker.connection import Connection
 from broker.memory_pool import MemoryPool
+from broker.purgatory import PURGE_INTERVAL
 from metrics import catalogue
 from metrics.meters import Gauge
+from tests.support.broker_room import BrokerRoom, state
+from tests.support.broker_room import fetch as fetch_records
 from tests.support.network import (
     FETCH,
     FETCH_VERSION,
@@ -284,3 +289,35 @@ def test_a_client_that_never_reads_has_one_answer_in_memory() -> None:
             for number in range(20):
                 assert bystander.heartbeat("ok", number) == ErrorCode.NONE
         assert network.channel.request_queue_size() == network.channel.response_queue_size() == 0
+
+
+# --- requests that wait -------------------------------------------------------------------------------------------
+
+
+def test_a_fetch_that_waits_costs_little_and_nothing_once_its_time_is_up() -> None:
+    """Also when its client has gone: until then it waits, as in Kafka. So what 10,000 long polls hold is bounded; of
+    those that are over, as many linger as the purge interval says.
+    """
+    room = BrokerRoom()
+    room.push({"t": [state(1)]})
+    count = 2 * PURGE_INTERVAL
+
+    def held_bytes() -> int:
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    try:
+        room.answer(fetch_records(0, max_wait_ms=1), 12)  # what is made once is made
+        room.advance_ms(10)
+        tracemalloc.start()
+        before = held_bytes()
+        waiting = [room.answer(fetch_records(0, max_wait_ms=60_000), 12) for _ in range(count)]
+        assert room.purgatories.fetch.delayed() == count
+        assert (held_bytes() - before) / count < 8 * 1024
+        del waiting
+        room.advance_ms(60_001)
+        assert room.purgatories.fetch.delayed() == room.purgatories.fetch.watched() == 0
+        assert (held_bytes() - before) / count < 200
+    finally:
+        tracemalloc.stop()
+        room.close()

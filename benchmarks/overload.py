@@ -1,0 +1,366 @@
+"""`python -m benchmarks.overload`: clients that ask for more than can be served, or do not take what they asked for.
+
+Each scenario asks the same of both systems, one after another: does throughput stay flat when ten times as much is
+offered as saturates the broker, is memory bounded, and does a well-behaved client (a closed loop of small produce
+requests, 32 connections x 2 in flight) notice those who are not. All clients are roles of a C program (`pressure.c`):
+what is measured should be the broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+from barnabas.cluster import LocalCluster
+from barnabas.common.clock import SystemClock
+from benchmarks.members import join_all
+from benchmarks.pressure import (
+    WARM_UP_MS,
+    Aggressor,
+    Offered,
+    Pressure,
+    PressureError,
+    fetch_frame,
+    metadata_frame,
+    produce_frame,
+    versions_frame,
+)
+from tests.support.apache_kafka import SERVER_JVM, ApacheKafka
+from tests.support.kafka_jars import kafka_runtime
+from tests.support.processes import cpu_seconds, resident_bytes
+from tests.support.waiting import eventually
+
+PARTITIONS: Final = 6
+MIB: Final = 1 << 20
+KIB: Final = 1 << 10
+WORKING: Final = (32, 2)  # connections, in flight on each
+POOL_BYTES: Final = 128 * MIB
+INITIAL_DELAY_MS: Final = 200
+SETTINGS: Final = {
+    "num.partitions": str(PARTITIONS),
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "log.segment.bytes": str(1 << 30),
+    "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
+    "queued.max.request.bytes": str(POOL_BYTES),
+}
+READERS: Final = 100
+HALF_FRAMES: Final = 1_000
+LONG_POLLS: Final = 8_000
+LONG_POLL_MS: Final = 600_000
+CONNECTS_A_SECOND: Final = 2_000
+SAMPLE_S: Final = 0.1
+SETTLE_MS: Final = 1500
+TIMEOUT_S: Final = 60
+Rows = dict[str, str]
+
+
+@dataclass(slots=True)
+class Bench:
+    """One running broker, what to load it with, and for how long."""
+
+    port: int
+    pid: int
+    pressure: Pressure
+    measure_ms: int
+    clock: SystemClock = field(default_factory=SystemClock)
+
+    def topic(self, name: str, partitions: int = PARTITIONS) -> str:
+        """Create a topic that can be written to."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
+        eventually("the topic is led", lambda: _is_led(admin, name, partitions), TIMEOUT_S * 1000)
+        return name
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port`."""
+        return f"127.0.0.1:{self.port}"
+
+    def work(self, topic: str, measure_ms: int | None = None, warm_up_ms: int = WARM_UP_MS) -> Offered:
+        """Run the well-behaved client."""
+        frames = self.small_frames(topic)
+        return self.pressure.offer(self.port, *WORKING, frames, measure_ms or self.measure_ms, warm_up_ms)
+
+    def small_frames(self, topic: str, record_bytes: int = 100) -> list[bytes]:
+        """A produce request for each partition of a topic."""
+        return [produce_frame(self.clock.wall_ms(), topic, number, record_bytes) for number in range(PARTITIONS)]
+
+
+class PeakMemory:
+    """The most memory that a process has while this runs, sampled."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.before = self.peak = 0
+
+    def __enter__(self) -> PeakMemory:
+        self.before = self.peak = resident_bytes(self._pid)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    @property
+    def growth_mib(self) -> float:
+        """By how much it grew."""
+        return (self.peak - self.before) / MIB
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(SAMPLE_S):
+            self.peak = max(self.peak, resident_bytes(self._pid))
+
+
+# --- more than can be served --------------------------------------------------------------------------------------
+
+#: name -> (connections, in flight on each; 0: without waiting); the first saturates the broker.
+SMALL_OFFERS: Final = {"1x": (32, 2), "2x": (64, 2), "5x": (160, 2), "10x": (320, 10), "no waiting": (320, 0)}
+LARGE_OFFERS: Final = {"1x": (8, 2), "2x": (16, 2), "5x": (40, 2), "10x": (80, 10), "no waiting": (80, 0)}
+
+
+def offered(bench: Bench, offers: dict[str, tuple[int, int]], record_bytes: int) -> Rows:
+    """What is answered of ever more produce requests of one record, and what memory they take."""
+    topic = bench.topic(f"offered-{record_bytes}")
+    frames = bench.small_frames(topic, record_bytes)
+    rates: dict[str, list[float]] = {name: [] for name in offers}
+    with PeakMemory(bench.pid) as memory:
+        for _ in range(3):  # in turn: the machine has better and worse moments
+            for name, (connections, in_flight) in offers.items():
+                offered = bench.pressure.offer(bench.port, connections, in_flight, frames, bench.measure_ms)
+                rates[name].append(offered.requests_per_second)
+    medians = {name: statistics.median(samples) for name, samples in rates.items()}
+    best = max(medians.values())
+    rows = {name: f"{rate:,.0f}/s" for name, rate in medians.items()}
+    return {**rows, "least / most": f"{min(medians.values()) / best:.2f}", "memory grew by": _mib(memory.growth_mib)}
+
+
+# --- beside others ------------------------------------------------------------------------------------------------
+
+
+def half_frames(bench: Bench) -> Rows:
+    """Clients that have each sent half of a large produce request; in the end they send the rest."""
+    topic = bench.topic("half-frames")
+    frames = [produce_frame(bench.clock.wall_ms(), topic, number, 1_000_000) for number in range(PARTITIONS)]
+    with PeakMemory(bench.pid) as memory:
+        rows, told = _beside(bench, lambda: bench.pressure.half(bench.port, HALF_FRAMES, 500_000, frames))
+    return {
+        **rows,
+        "memory grew by": _mib(memory.growth_mib),
+        "answered in the end": f"{told['answered']} of {HALF_FRAMES}",
+    }
+
+
+def readers(bench: Bench, bytes_per_second: int) -> Rows:
+    """Consumers that ask for 50 MB and read slowly."""
+    topic = bench.topic(f"read-at-{bytes_per_second}", 1)
+    producer = Producer({"bootstrap.servers": bench.bootstrap, "linger.ms": 5, "queue.buffering.max.kbytes": 200_000})
+    for _ in range(60_000):
+        producer.produce(topic, bytes(1000), partition=0)
+    producer.flush(TIMEOUT_S)
+    frames = [fetch_frame(topic, 50_000_000)]
+    with PeakMemory(bench.pid) as memory:
+        rows, _ = _beside(bench, lambda: bench.pressure.read(bench.port, READERS, bytes_per_second, 1, frames))
+    return {**rows, "memory grew by": _mib(memory.growth_mib)}
+
+
+def never_reads(bench: Bench) -> Rows:
+    """Clients that send requests as long as the socket takes them, and never read an answer."""
+    frames = [metadata_frame()]
+    with PeakMemory(bench.pid) as memory:
+        rows, _ = _beside(bench, lambda: bench.pressure.read(bench.port, READERS, 0, 0, frames))
+    return {**rows, "memory grew by": _mib(memory.growth_mib)}
+
+
+def long_polls(bench: Bench) -> Rows:
+    """Fetches that wait for a record."""
+    topic = bench.topic("long-polls")
+    frames = [
+        fetch_frame(topic, 50_000_000, partition=number, max_wait_ms=LONG_POLL_MS) for number in range(PARTITIONS)
+    ]
+    with PeakMemory(bench.pid) as memory:
+        rows, _ = _beside(bench, lambda: bench.pressure.read(bench.port, LONG_POLLS, 1000, 1, frames))
+    return {**rows, "memory a fetch": f"{memory.growth_mib * KIB / LONG_POLLS:.1f} KiB"}
+
+
+def storm(bench: Bench) -> Rows:
+    """Clients that connect, ask for ApiVersions and go, beside the one that works."""
+    topic = bench.topic("storm")
+    alone = bench.work(topic)
+    with bench.pressure.storm(bench.port, CONNECTS_A_SECOND, bench.measure_ms + 1500, [versions_frame()]) as running:
+        beside = bench.work(topic)
+        told = running.result()
+    return {
+        **_compared(alone, beside),
+        "served": f"{told['requests'] * 1000 / (bench.measure_ms + 1500):,.0f}/s",
+        "not served": f"{told['errors']:.0f}",
+        "connect to answer, p99": f"{told['p99_us'] / 1000:.1f} ms",
+    }
+
+
+def idle(bench: Bench, count: int) -> Rows:
+    """Connections that say nothing, and then all close at once."""
+    topic = bench.topic(f"idle-{count}")
+    alone = bench.work(topic)
+    before = resident_bytes(bench.pid)
+    with bench.pressure.hold(bench.port, count) as held:
+        size = (resident_bytes(bench.pid) - before) / count / KIB
+        beside = bench.work(topic)
+        closing = threading.Timer(1.0, held.finish)
+        closing.start()
+        while_closing = bench.work(topic, 2000, 0)
+        closing.join()
+    return {
+        **_compared(alone, beside),
+        "memory a connection": f"{size:.1f} KiB",
+        "p99 while all close": f"{while_closing.p99_ms:.2f} ms",
+    }
+
+
+def members(bench: Bench, groups: int, count: int) -> Rows:
+    """Members that join at once: five rounds, new groups each time."""
+    topic = bench.topic(f"members-{groups}-{count}")
+    seconds, cpu = [], []
+    for number in range(5):
+        before = cpu_seconds(bench.pid)
+        names = [f"{topic}-{number}-{group}" for group in range(groups)]
+        seconds.append(join_all(bench.port, names, count, topic))
+        cpu.append(cpu_seconds(bench.pid) - before)
+    return {
+        "until all are assigned": f"{statistics.median(seconds):.2f} s",
+        "broker's CPU": f"{statistics.median(cpu):.2f} s",
+    }
+
+
+def _beside(
+    bench: Bench, begin: Callable[[], contextlib.AbstractContextManager[Aggressor]]
+) -> tuple[Rows, dict[str, float]]:
+    """Measure the well-behaved client alone, then beside the others."""
+    topic = bench.topic(f"beside-{bench.clock.monotonic_ns()}")
+    alone = bench.work(topic)
+    with begin() as aggressor:
+        bench.work(topic, SETTLE_MS)
+        beside = bench.work(topic)
+        told = aggressor.finish()
+    return _compared(alone, beside), told
+
+
+def _compared(alone: Offered, beside: Offered) -> Rows:
+    return {
+        "requests/s alone, beside": f"{alone.requests_per_second:,.0f}, {beside.requests_per_second:,.0f}",
+        "rate kept": f"{beside.requests_per_second / alone.requests_per_second:.2f}",
+        "p99 alone, beside": f"{alone.p99_ms:.2f}, {beside.p99_ms:.2f} ms",
+    }
+
+
+def _mib(value: float) -> str:
+    return f"{value:.0f} MiB"
+
+
+def _is_led(admin: AdminClient, name: str, partitions: int) -> bool:
+    topic = admin.list_topics(timeout=TIMEOUT_S).topics.get(name)
+    return topic is not None and sum(found.leader >= 0 for found in topic.partitions.values()) == partitions
+
+
+class Scenario(NamedTuple):
+    """What is done to a system."""
+
+    title: str
+    run: Callable[[Bench], Rows]
+
+
+SCENARIOS: Final = {
+    "offered-small": Scenario(
+        "produce requests of one 100 B record, ever more of them", lambda b: offered(b, SMALL_OFFERS, 100)
+    ),
+    "offered-16k": Scenario("the same with batches of 16 KiB", lambda b: offered(b, LARGE_OFFERS, 16 * KIB)),
+    "half-frames": Scenario("1,000 clients send half of a request of 1 MB, later the rest", half_frames),
+    "slow-readers": Scenario("100 consumers ask for 50 MB and read 10 KB/s", lambda b: readers(b, 10_000)),
+    "deaf-readers": Scenario("100 consumers ask for 50 MB and read nothing", lambda b: readers(b, 0)),
+    "never-reads": Scenario("100 clients send Metadata requests and never read an answer", never_reads),
+    "long-polls": Scenario("8,000 fetches wait for a record", long_polls),
+    "storm": Scenario("2,000 clients a second connect, ask for ApiVersions, go", storm),
+    "idle-5000": Scenario("5,000 connections say nothing, then all close at once", lambda b: idle(b, 5_000)),
+    "idle-19000": Scenario("19,000 connections say nothing, then all close at once", lambda b: idle(b, 19_000)),
+    "members-1x100": Scenario("100 members join a group at once", lambda b: members(b, 1, 100)),
+    "members-1x200": Scenario("200 members join a group at once", lambda b: members(b, 1, 200)),
+    "members-1x400": Scenario("400 members join a group at once", lambda b: members(b, 1, 400)),
+    "members-100x5": Scenario("5 members join each of 100 groups at once", lambda b: members(b, 100, 5)),
+}
+
+
+@click.command()
+@click.option("--only", multiple=True, type=click.Choice(list(SCENARIOS)), help="Leave out the others.")
+@click.option("--systems", type=click.Choice(["both", "barnabas", "apache"]), default="both", show_default=True)
+@click.option("--measure-ms", default=4000, show_default=True, help="How long each rate is measured.")
+def main(only: tuple[str, ...], systems: str, measure_ms: int) -> None:
+    """Press both systems, one after another, and print a table for each scenario."""
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-overload-"))
+    console = Console(stderr=True)
+    results: dict[str, dict[str, Rows]] = {name: {} for name in only or SCENARIOS}
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        try:
+            pressure = Pressure(directory)
+        except PressureError as error:
+            sys.exit(str(error))
+        for system, running in SYSTEMS.items():
+            if systems not in ("both", system.split()[0].lower()):
+                continue
+            with running(directory) as (port, pid):
+                bench = Bench(port, pid, pressure, measure_ms)
+                topic = bench.topic("warm-up")
+                bench.work(topic, 4 * measure_ms)  # a JVM compiles as it goes
+                for name, by_system in results.items():
+                    by_system[system] = SCENARIOS[name].run(bench)
+                    console.print(f"{name} [bold]{system}[/bold]: {by_system[system]}", highlight=False)
+    _print(results)
+
+
+@contextlib.contextmanager
+def _apache(directory: Path) -> Iterator[tuple[int, int]]:
+    """Run one node of Apache Kafka; gives its port and process id."""
+    with ApacheKafka(kafka_runtime(), directory / "apache", SETTINGS, SERVER_JVM) as node:
+        yield node.port, node.pid
+
+
+@contextlib.contextmanager
+def _barnabas(directory: Path) -> Iterator[tuple[int, int]]:
+    """Run a controller and a broker; gives the broker's port and process id."""
+    with LocalCluster(directory / "barnabas", broker_count=1, first_port=0, config=SETTINGS) as cluster:
+        child = cluster.brokers[0].child
+        assert child is not None
+        yield cluster.brokers[0].port, child.pid
+
+
+SYSTEMS: Final = {"Apache Kafka": _apache, "Barnabas": _barnabas}
+
+
+def _print(results: dict[str, dict[str, Rows]]) -> None:
+    for name, by_system in results.items():
+        table = Table("", *by_system, title=f"{name}: {SCENARIOS[name].title}", title_justify="left")
+        for figure in next(iter(by_system.values())):
+            table.add_row(figure, *(rows[figure] for rows in by_system.values()))
+        Console(width=int(os.environ.get("COLUMNS", "110"))).print(table)
+
+
+if __name__ == "__main__":
+    main()
