@@ -12,14 +12,15 @@ Rules
 5. Error codes are looked for in the message's fields named `error_code`, by a function made once for each class.
 
 Threads: `received` and `replied` by whoever handles and answers, `completed` by the request's processor; nothing here
-is locked: the rings are deques, whose `append` is one step.
+is locked. The rings are lists, not deques: to append, to cut and to copy one is one step each on any interpreter, where
+to copy a deque, without a global lock, may fail because others append.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -120,8 +121,8 @@ class RequestLog:
     ) -> None:
         self.metrics = metrics  # fixed before start
         self._registry = registry  # fixed before start
-        self.slow: deque[SlowRequest] = deque(maxlen=KEPT)  # appended to by processors
-        self.errors: deque[FailedRequest] = deque(maxlen=KEPT)  # appended to by whoever answers
+        self.slow: list[SlowRequest] = []  # `_keep` adds to it, on any processor
+        self.errors: list[FailedRequest] = []  # likewise, by whoever answers
         self._slow_ns = slow_ms * NS_PER_MS if slow_ms >= 0 else -1  # replaced whole by `set_slow_ms`
         self._bar_ns = 0  # any processor sets it: which of two slow ones sets it does not matter
         self._wanted: frozenset[int] = frozenset()  # replaced whole by `refresh`
@@ -226,7 +227,7 @@ class RequestLog:
             request.sent_ns,
             times,
         )
-        self.slow.append(slow)
+        _keep(self.slow, slow)
         is_slow = 0 <= self._slow_ns < total_ns
         # Why not higher: every slow request is logged, only the slowest of the others are kept.
         self._bar_ns = min(total_ns, self._slow_ns) if self._slow_ns >= 0 else total_ns
@@ -255,7 +256,7 @@ class RequestLog:
                 request.context.connection_id,
                 names,
             )
-            self.errors.append(failed)
+            _keep(self.errors, failed)
         level = logging.DEBUG if is_routine else logging.INFO
         if not log.isEnabledFor(level):
             return
@@ -277,6 +278,12 @@ class RequestLog:
                 }
             },
         )
+
+
+def _keep(ring: list[Any], item: SlowRequest | FailedRequest) -> None:
+    """Add to a ring; whoever adds at the same time may cut for us."""
+    ring.append(item)
+    del ring[:-KEPT]
 
 
 def logger_name(api_name: str) -> str:

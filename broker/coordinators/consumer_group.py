@@ -97,7 +97,7 @@ class ConsumerGroup:
             return GroupState.EMPTY
         if self.epoch > self.assignment_epoch:
             return GroupState.ASSIGNING
-        members = tuple(self.members.values())  # the scraper of metrics looks without the lock
+        members = list(self.members.values())  # the scraper of metrics looks without the lock: a copy in one step
         is_stable = all(member.is_reconciled_to(self.assignment_epoch) for member in members)
         return GroupState.STABLE if is_stable else GroupState.RECONCILING
 

@@ -40,8 +40,8 @@ class DelayedProduce(DelayedOperation):
     ) -> None:
         super().__init__(delay_ms)
         self._manager = manager  # fixed before start
-        self._pending: Pending = dict(pending)  # guarded by: lock
-        self._errors: Errors = {}  # guarded by: lock
+        self._pending: Pending = dict(pending)  # changed under lock; one whose time is up is read without it
+        self._errors: Errors = {}  # likewise
         self._respond = respond  # fixed before start
 
     def try_complete(self) -> bool:
@@ -49,9 +49,10 @@ class DelayedProduce(DelayedOperation):
         for tp, required_offset in list(self._pending.items()):
             is_done, error = self._look_at(tp, required_offset)
             if is_done or error != ErrorCode.NONE:
-                del self._pending[tp]
+                # Why in this order: `response` reads them in the other one, without the lock when the time is up.
                 if error != ErrorCode.NONE:
                     self._errors[tp] = error
+                del self._pending[tp]
         return not self._pending and self.force_complete()
 
     def _look_at(self, tp: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
@@ -71,7 +72,7 @@ class DelayedProduce(DelayedOperation):
 
     def on_expiration(self) -> None:
         """Count the partitions that did not make it."""
-        for tp in self._pending:
+        for tp in list(self._pending):
             self._manager.count_produce_expiration(tp)
 
 

@@ -111,13 +111,14 @@ class Log(LogSegmentKeeper):
             if self._segments is not segments:  # taken away under this reader: compacted, or too old
                 return self.read(fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message)
             raise self._read_error(error) from error
+        last_stable_offset = self.last_stable_offset  # Why first: the others only grow, so that it is below them
         return FetchData(
             fetch_offset,
             None if found is None else found.slice,
             0 if found is None else found.slice.size,
             self.log_start_offset,
             self._high_watermark.offset,
-            self.last_stable_offset,
+            last_stable_offset,
             self._end.offset,
             aborted,
         )

@@ -110,8 +110,9 @@ class LogBase:
 
     @property
     def last_stable_offset(self) -> int:
-        unstable = self._first_unstable
+        # Why first: a transaction that begins, and is replicated, between the two looks would count as stable.
         high_watermark = self._high_watermark.offset
+        unstable = self._first_unstable
         return unstable.offset if unstable is not None and unstable.offset < high_watermark else high_watermark
 
     @property

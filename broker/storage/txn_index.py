@@ -88,13 +88,14 @@ class TransactionIndex:
 
     def entries(self) -> Iterator[AbortedTxn]:
         """Yield every entry in order."""
-        if not self._count:
+        count = self._count  # Why before the file is read: an entry that is being written then is left out
+        if not count:
             return
         try:
             data = self._fs.read_bytes(self.path)
         except FileNotFoundError:
             return
-        for version, *fields in _ENTRY.iter_unpack(data[: self._count * ENTRY_SIZE]):
+        for version, *fields in _ENTRY.iter_unpack(data[: count * ENTRY_SIZE]):
             if version != VERSION:
                 raise CorruptIndexError(f"{self.path}: an entry of version {version}")
             yield AbortedTxn(*fields)

@@ -1,0 +1,268 @@
+"""What several threads touch at once without a lock: each claim, under as many threads as find it wrong.
+
+On an interpreter with a global lock these pass easily; on a free-threaded one (`make test-free-threaded`) they found
+what they are about.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.common.clock import SystemClock
+from barnabas.protocol.records.batch import ControlType, end_txn_marker
+from broker.answers import NO_REPLY
+from broker.coordinators.consumer_group import ConsumerGroup
+from broker.coordinators.consumer_group_types import GroupState
+from broker.coordinators.mailbox import Mailbox
+from broker.purgatory import DelayedOperation, Outcome, Purgatory
+from broker.request_channel import RequestQueue, ResponseQueue
+from broker.request_log import KEPT, RequestLog, _keep
+from broker.storage.log import FetchIsolation
+from broker.storage.log_types import AppendOrigin
+from broker.topic_stats import BrokerTopicStats
+from metrics.meters import Counter
+from metrics.registry import Registry
+from metrics.request_metrics import RequestMetrics
+from tests.support.storage_bench import Bench
+
+TURNS = 3000
+JOIN_S = 60
+
+
+def at_once(*jobs: Callable[[], object]) -> None:
+    """Run each job on a thread of its own; the first failure of any is raised here."""
+    failures: list[BaseException] = []
+    begin = threading.Barrier(len(jobs))
+
+    def run(job: Callable[[], object]) -> None:
+        begin.wait(JOIN_S)
+        try:
+            job()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(job,), daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(JOIN_S)
+        assert not thread.is_alive(), "stuck"
+    if failures:
+        raise failures[0]
+
+
+class Until:
+    """Lets readers go on until the last writer is done."""
+
+    def __init__(self, writers: int) -> None:
+        self._left = writers
+        self._lock = threading.Lock()
+
+    def writer(self, write: Callable[[int], object], turns: int = TURNS) -> Callable[[], None]:
+        """A job that writes so often."""
+
+        def job() -> None:
+            try:
+                for turn in range(turns):
+                    write(turn)
+            finally:
+                with self._lock:
+                    self._left -= 1
+
+        return job
+
+    def reader(self, read: Callable[[], object]) -> Callable[[], None]:
+        """A job that reads all the while."""
+
+        def job() -> None:
+            while self._left:
+                read()
+
+        return job
+
+
+def test_counts_are_exact_whoever_counts() -> None:
+    counter, seen = Counter(), [0]
+    until = Until(4)
+
+    def look() -> None:
+        count = counter.count
+        assert count >= seen[0], "a count went back"
+        seen[0] = count
+
+    at_once(*(until.writer(lambda _: counter.inc()) for _ in range(4)), until.reader(look))
+    assert counter.count == 4 * TURNS
+
+
+def test_topics_are_counted_while_the_page_is_made() -> None:
+    registry = Registry()
+    stats = BrokerTopicStats(registry)
+    until = Until(3)
+
+    def scrape() -> None:
+        for _, instruments in registry.collect():
+            for _, instrument in instruments:
+                instrument.snapshot(1.0)  # type: ignore[union-attr]
+
+    writers = [until.writer(lambda turn: stats.topic(f"t{turn % 50}").appended(100, 3), 600) for _ in range(3)]
+    at_once(*writers, until.reader(scrape))
+    assert sum(stats.topic(f"t{number}").totals()[2] for number in range(50)) == 3 * 600 * 3
+
+
+def test_requests_are_recorded_while_the_page_is_made() -> None:
+    registry = Registry()
+    metrics = RequestMetrics(registry)
+    until = Until(3)
+    writers = [
+        until.writer(lambda turn: metrics.record(f"Api{turn % 7}", turn % 3, (1, 2, 3, 4, 5, 6), 100, None, 10, "me"))
+        for _ in range(3)
+    ]
+    at_once(*writers, until.reader(registry.collect), until.reader(metrics.finished))
+    assert sum(metrics.finished().values()) == 3 * TURNS
+
+
+def test_the_rings_of_requests_are_read_while_they_are_filled() -> None:
+    log = RequestLog(RequestMetrics(Registry()))
+    until = Until(3)
+
+    def look() -> None:
+        assert len(list(log.errors)) <= KEPT + 3
+
+    at_once(*(until.writer(lambda turn: _keep(log.errors, turn)) for _ in range(3)), until.reader(look))  # type: ignore[arg-type]
+    assert len(log.errors) == KEPT
+
+
+def test_a_group_is_looked_at_while_members_come_and_go() -> None:
+    group = ConsumerGroup("g")
+    member: Any = SimpleNamespace(is_reconciled_to=lambda _epoch: True)
+    group.members["stays"] = member
+    group.assignment_epoch = group.epoch
+    until = Until(1)
+
+    def change(turn: int) -> None:
+        group.members[f"m{turn % 20}"] = member
+        group.members.pop(f"m{turn * 7 % 20}", None)
+
+    def look() -> None:
+        assert group.state is GroupState.STABLE
+
+    at_once(until.writer(change, 5 * TURNS), until.reader(look), until.reader(look))
+
+
+def test_no_open_transaction_is_ever_stable() -> None:
+    bench = Bench()
+    target = bench.open()
+    begun = [2**62]  # where the open transaction began, as long as one is surely open
+    until = Until(1)
+
+    def transaction(turn: int) -> None:
+        options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": turn, "is_transactional": True}
+        batch = bench.batch("v", **options)
+        begun[0] = first = target.log_end_offset
+        target.append_as_leader(batch, leader_epoch=0)
+        target.update_high_watermark(first + 1)
+        begun[0] = 2**62
+        marker = end_txn_marker(
+            ControlType.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp_ms=bench.clock.wall_ms()
+        )
+        target.append_as_leader(memoryview(bytearray(marker)), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
+        target.update_high_watermark(first + 2)
+
+    def look() -> None:
+        before = begun[0]
+        stable = target.last_stable_offset
+        assert stable <= before or begun[0] != before, "somebody could read what may yet be aborted"
+
+    def read() -> None:
+        end = target.log_end_offset
+        data = target.read(max(0, end - 4), 1000, isolation=FetchIsolation.TXN_COMMITTED, min_one_message=True)
+        assert data.last_stable_offset <= data.high_watermark <= data.log_end_offset
+
+    at_once(until.writer(transaction, 1000), until.reader(look), until.reader(look), until.reader(read))
+    target.invariants()
+
+
+def test_a_letter_is_never_left_lying() -> None:
+    mailbox = Mailbox()
+    read: list[int] = []
+    until = Until(3)
+
+    def hold() -> None:
+        with mailbox:
+            mailbox.say(lambda: None)
+
+    writers = [until.writer(lambda turn: mailbox.post(lambda: read.append(turn))) for _ in range(3)]
+    at_once(*writers, until.reader(hold))
+    assert len(read) == 3 * TURNS
+
+
+class Waiting(DelayedOperation):
+    """Is satisfied once the flag is up."""
+
+    def __init__(self, flag: list[bool]) -> None:
+        super().__init__(-1)
+        self.flag = flag
+        self.answers = 0
+
+    def try_complete(self) -> bool:
+        return self.flag[0] and self.force_complete()
+
+    def response(self) -> Outcome:
+        return NO_REPLY
+
+
+def test_who_waits_is_found_by_who_changes_the_state() -> None:
+    """The interleaving of purgatory.py, rule 3: a watcher and a change that cross each other's way."""
+    purgatory = Purgatory("Produce", SystemClock())
+    for _ in range(400):
+        flag, state_lock = [False], threading.Lock()
+        operation = Waiting(flag)
+
+        def change(flag: list[bool] = flag, state_lock: threading.Lock = state_lock) -> None:
+            with state_lock:
+                flag[0] = True
+            purgatory.check_and_complete("key")
+
+        def watch(operation: Waiting = operation) -> None:
+            purgatory.try_complete_else_watch(operation, ["key"])
+
+        at_once(watch, change)
+        assert operation.is_completed, "nobody will come again"
+
+
+@pytest.mark.parametrize("handlers", [1, 3])
+def test_every_request_is_taken_and_answered_once(handlers: int) -> None:
+    requests = RequestQueue(20)
+    requests.add_handlers(handlers)
+    wakes = threading.Semaphore(0)
+    responses = ResponseQueue(wakes.release)
+    answered: list[int] = []
+
+    def processor() -> None:
+        """As a processor does: put in batches, sleep only when that was announced."""
+        for first in range(0, TURNS, 3):
+            batch: list[Any] = [first, first + 1, first + 2]
+            requests.put_all(batch)
+            while len(answered) < first + 3:
+                answered.extend(responses.take_all())  # type: ignore[arg-type]
+                if len(answered) < first + 3 and responses.may_sleep():
+                    while not wakes.acquire(timeout=0.001):
+                        requests.wake_if_stalled()
+                    responses.stay_awake()
+        for _ in range(handlers):
+            requests.put(None)
+        while requests.has_waiting():
+            requests.wake_if_stalled()
+            wakes.acquire(timeout=0.001)
+
+    def handler() -> None:
+        while (request := requests.get()) is not None:
+            responses.put(request)
+
+    at_once(processor, *[handler] * handlers)
+    assert sorted(answered) == list(range(TURNS))
