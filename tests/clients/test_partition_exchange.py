@@ -1,5 +1,6 @@
 """Partition directories change hands: Apache Kafka 4.3.1 reads one that we wrote and compacted, we read one that it
-wrote and compacted, and `kafka-dump-log` agrees with ours, compacted and recovered.
+wrote and compacted, and `kafka-dump-log` agrees with ours, compacted and recovered. The text files around them too,
+with the checksums that we put into them.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from barnabas.common.clock import SystemClock
 from barnabas.common.files import OsFileSystem
+from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.records.batch import ControlType, end_txn_marker, iter_headers, iter_records
 from barnabas.protocol.records.compression import CompressionType
+from broker.storage import checkpoints
 from broker.storage.log import AppendOrigin, FetchIsolation, Log
+from broker.storage.names import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
 from tests.clients.test_dump_log import COMPLAINTS
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.compaction import append_keyed, compact, segment_bytes
@@ -51,7 +55,7 @@ def create(node: ApacheKafka, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1, config=TOPIC_CONFIG)])[topic].result(20)
 
 
-def consumed(node: ApacheKafka, topic: str, isolation: str) -> list[Row]:
+def consumed(node: ApacheKafka, topic: str, isolation: str, start: int = 0) -> list[Row]:
     """All records of the topic's partition, as a consumer of Apache Kafka's broker gets them."""
     consumer = Consumer(
         {
@@ -64,7 +68,7 @@ def consumed(node: ApacheKafka, topic: str, isolation: str) -> list[Row]:
     )
     rows: list[Row] = []
     try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, start)])
         while True:
             message = consumer.poll(20)
             assert message is not None, "the partition has no end"
@@ -234,6 +238,69 @@ def test_apache_kafka_reads_what_we_wrote_and_compacted(node: ApacheKafka, tmp_p
     assert consumed(node, "ours", "read_committed")[-1][2] == b"theirs now"
     log = node.log_file.read_text()
     assert "corrupt" not in log.lower(), "it found fault with a file of ours"
+
+
+def _text_files(node: ApacheKafka) -> list[Path]:
+    """All text files of a log directory, of the partition that holds the cluster's metadata too."""
+    names = ("*-checkpoint", "*/leader-epoch-checkpoint", "*/partition.metadata", "meta.properties")
+    return sorted(path for name in names for path in node.data_directory.glob(name))
+
+
+def _seal(path: Path, offsets: dict[TopicPartition, int]) -> None:
+    """Write what a text file says anew, as we write it; of offsets also these."""
+    fs, name = OsFileSystem(), str(path)
+    if path.name == "meta.properties":
+        found = checkpoints.read_meta_properties(fs, name)
+        assert found is not None
+        identity = {"cluster_id": found["cluster.id"], "directory_id": found["directory.id"]}
+        checkpoints.write_meta_properties(fs, name, node_id=int(found["node.id"]), **identity)
+    elif path.name == "partition.metadata":
+        topic_id = checkpoints.read_partition_metadata(fs, name)
+        assert topic_id is not None
+        checkpoints.write_partition_metadata(fs, name, topic_id)
+    elif path.name == "leader-epoch-checkpoint":
+        checkpoints.write_epochs(fs, name, checkpoints.read_epochs(fs, name))
+    else:
+        checkpoints.OffsetCheckpoint(fs, name).write(checkpoints.OffsetCheckpoint(fs, name).read() | offsets)
+
+
+def test_apache_kafka_reads_our_text_files_and_we_read_its(node: ApacheKafka) -> None:
+    create(node, "sealed")
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    for number in range(10):
+        producer.produce("sealed", b"%d" % number, b"k%d" % number, partition=0)
+        assert producer.flush(20) == 0
+    del producer
+    node.stop()
+    tp = TopicPartition("sealed", 0)
+    for path in _text_files(node):
+        if path.stat().st_size:  # Kafka makes some of them empty
+            _seal(path, {tp: 3} if path.name == LOG_START_OFFSET_FILE else {})
+    names = {path.name: path.read_bytes() for path in _text_files(node)}
+    sealed = {name for name, content in names.items() if b"crc32c" in content or content.count(b"\t") > 5}
+    assert sealed >= {
+        "leader-epoch-checkpoint",
+        "log-start-offset-checkpoint",
+        "meta.properties",
+        "partition.metadata",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    }
+    node.start()
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    starts = admin.list_offsets({confluent_kafka.TopicPartition("sealed", 0): OffsetSpec.earliest()})
+    assert [found.result(20).offset for found in starts.values()] == [3]
+    assert [row[0] for row in consumed(node, "sealed", "read_committed", 3)] == list(range(3, 10))
+    node.stop()
+    log = node.log_file.read_text()
+    assert "Malformed" not in log
+    assert "corrupt" not in log.lower()
+    fs, directory = OsFileSystem(), node.data_directory
+    for name, offset in ((LOG_START_OFFSET_FILE, 3), (RECOVERY_POINT_FILE, 10), (HIGH_WATERMARK_FILE, 10)):
+        written = directory / name
+        assert written.read_bytes() != names[name], "Apache Kafka has written it anew"
+        assert checkpoints.OffsetCheckpoint(fs, str(written)).read()[tp] == offset
+    node.start()
 
 
 @pytest.fixture
