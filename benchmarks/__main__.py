@@ -15,20 +15,23 @@ from itertools import groupby
 from pathlib import Path
 
 import click
+from confluent_kafka import KafkaException
 
 from barnabas.common.clock import SystemClock
 from benchmarks.bench import FULL, QUICK, Bench, Measurement
+from benchmarks.clients import ClientError
 from benchmarks.figures import OURS, THEIRS
 from benchmarks.harness import chosen, directory, systems_option
 from benchmarks.history import HISTORY, PICTURE, Run, append, console, versions
-from benchmarks.load_generator import LoadGenerator
+from benchmarks.load_generator import LoadGenerator, LoadGeneratorError
 from benchmarks.plot import draw
 from benchmarks.report import missed, table
 from benchmarks.rounds import Results, Tell, measure
 from benchmarks.systems import REPLICATED, SETTINGS, Make, System, barnabas, own_executable, remove, running
 from benchmarks.workloads import MEASUREMENTS
-from benchmarks.workloads.requests import possible
 from tests.support.kafka_jars import kafka_runtime
+
+FAILURES = (AssertionError, ClientError, LoadGeneratorError, KafkaException, OSError)
 
 
 @click.command()
@@ -55,12 +58,13 @@ def main(
     told = console(stderr=True)
     tell: Tell = told.print
     others = dict(map(_named_executable, also))
+    results: Results = {}
     with directory("bench") as where:
         makes = chosen(systems) | {name: barnabas(name, path) for name, path in others.items()}
         bench = Bench(kafka_runtime(), LoadGenerator(where, clock), clock, QUICK if quick else FULL)
         measurements = {name: row for name, row in MEASUREMENTS.items() if not only or name in only}
         limits = own_limits(bench, measurements, tell)
-        results = measure_all(bench, makes, measurements, rounds, where, tell)
+        broken = measure_all(bench, makes, measurements, rounds, where, tell, results)
     console().print(table(results))
     if not quick:
         ours = {OURS: own_executable()} if OURS in makes else {}
@@ -70,9 +74,12 @@ def main(
     if picture is not None and THEIRS in makes:
         draw(results, picture)
         tell(f"drawn: {os.path.relpath(picture)}")
-    if failed := missed(results):
-        tell(f"missed: {'; '.join(failed)}")
-        sys.exit(1 if check else 0)
+    if short_of := missed(results):
+        tell(f"missed: {'; '.join(short_of)}")
+    if broken:
+        sys.exit(f"not measured: {', '.join(broken)}")
+    if check and short_of:
+        sys.exit("a target was missed")
 
 
 def measure_all(
@@ -82,19 +89,27 @@ def measure_all(
     rounds: int,
     where: Path,
     tell: Tell,
-) -> Results:
-    """All measurements; those of as many brokers that run before them share these."""
-    results: Results = {}
+    results: Results,
+) -> list[str]:
+    """All measurements, those of as many brokers that run before them on the same ones; `results` grows. Returns the
+    names of those that failed, which costs the others nothing. A Ctrl-C ends it.
+    """
+    left = dict.fromkeys(measurements)
     kinds = groupby(measurements.items(), lambda item: (item[1].brokers, item[1].starts_it))
-    for (brokers, starts_it), same in kinds:
-        settings = SETTINGS if brokers == 1 else {**SETTINGS, **REPLICATED}
-        made = [make(where / f"{index}-{brokers}", brokers, settings) for index, make in enumerate(makes.values())]
-        with there(made, starts_it, tell):
-            for name, measurement in same:
-                if name == "idle-connections" and possible(bench.size.idle[-1]) < bench.size.idle[-1]:
-                    tell(f"a process may have few files open: {possible(bench.size.idle[-1]):,} connections at most")
-                results |= measure(name, measurement, bench, made, rounds, tell)
-    return results
+    try:
+        for (brokers, starts_it), same in kinds:
+            settings = SETTINGS if brokers == 1 else {**SETTINGS, **REPLICATED}
+            made = [make(where / f"{index}-{brokers}", brokers, settings) for index, make in enumerate(makes.values())]
+            with there(made, starts_it, tell):
+                for name, measurement in same:
+                    try:
+                        results |= measure(name, measurement, bench, made, rounds, tell)
+                        del left[name]
+                    except FAILURES as error:
+                        tell(f"[red]{name} failed[/red]: {error}")
+    except KeyboardInterrupt:
+        tell("stopped")
+    return list(left)
 
 
 @contextmanager
@@ -110,11 +125,11 @@ def there(systems: Sequence[System], starts_it: bool, tell: Tell) -> Iterator[No
 
 
 def own_limits(bench: Bench, measurements: Mapping[str, Measurement], tell: Tell) -> dict[str, float]:
-    """What the load generator could do at most, by measurement."""
+    """What the clients could do at most, by measurement."""
     limits = {name: row.own_limit(bench) for name, row in measurements.items() if row.own_limit is not None}
     for name, limit in limits.items():
-        tell(f"load generator's own limit, {name}: {limit:,.0f} requests/s")
-    return limits
+        tell(f"{name}: the client's own limit is {limit.most:,.0f} {limit.unit}")
+    return {name: limit.most for name, limit in limits.items()}
 
 
 def _named_executable(text: str) -> tuple[str, Path]:

@@ -110,6 +110,14 @@ Measure = Callable[[Bench, System], AbstractContextManager[Round]]
 
 
 @dataclass(frozen=True, slots=True)
+class OwnLimit:
+    """What the client of a measurement could do at most, whatever the broker did."""
+
+    most: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """A row of the table of measurements."""
 
@@ -117,7 +125,7 @@ class Measurement:
     warm_by: str = ""  # the figure that must have stopped getting better before rounds count; "": nothing gets warm
     brokers: int = 1
     starts_it: bool = False  # the measurement starts the system, and stops it
-    own_limit: Callable[[Bench], float] | None = None  # what the client itself could do, in the unit of `warm_by`
+    own_limit: Callable[[Bench], OwnLimit] | None = None
 
 
 def admin_of(system: System) -> AdminClient:

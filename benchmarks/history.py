@@ -42,7 +42,7 @@ class Run:
     versions: Mapping[str, str]  # of Barnabas, by the name of the system
     python: str
     cpus: int
-    limits: Mapping[str, float]  # the load generator's own, requests/s, by measurement
+    limits: Mapping[str, float]  # the clients' own, by measurement: requests/s, connections
     ratios: Mapping[str, float]  # medians
     samples: Samples = field(repr=False)
 
@@ -117,8 +117,13 @@ def versions(executables: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _commit() -> str:
-    described = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--dirty=+"]
-    return subprocess.run(described, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    commit = _git("rev-parse", "--short", "HEAD") or "unknown"
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    return f"{commit}+" if changed else commit
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 @click.command()

@@ -14,7 +14,9 @@ MEASUREMENTS = {
     "metadata-32x2": requests.small_row("metadata", MANY),
     "metadata-1x1": requests.small_row("metadata", ONE),
     "end-to-end": Measurement(latency.end_to_end, "end to end, p50"),
-    "idle-connections": Measurement(requests.beside_idle_connections, "no idle connections, rate"),
+    "idle-connections": Measurement(
+        requests.beside_idle_connections, "no idle connections, rate", own_limit=requests.held
+    ),
     "partitions": Measurement(partitions.many_partitions, "1,000 partitions, produce 1 KiB"),
     "groups": Measurement(groups.classic, "50 consumers in 10 groups, consume"),
     "groups-848": Measurement(groups.kip_848, "50 consumers in 10 groups, KIP-848, consume"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 
-from benchmarks.bench import MANY, PARTITIONS, Bench, Measure, Measurement, Round, Samples
+from benchmarks.bench import MANY, PARTITIONS, Bench, Measure, Measurement, OwnLimit, Round, Samples
 from benchmarks.load_generator import Loop
 from benchmarks.systems import System, memory_mb, port_of, used_cpu_seconds
 
@@ -53,9 +53,14 @@ def small(what: str, loop: Loop) -> Measure:
     return measure
 
 
-def own_limit(what: str, loop: Loop) -> Callable[[Bench], float]:
-    """Requests a second of the load generator against a server that answers at once, as long answers."""
-    return lambda bench: bench.generator.own_limit(loop, LIMIT_MS, ANSWER_BYTES[what]).requests_per_second
+def own_limit(what: str, loop: Loop) -> Callable[[Bench], OwnLimit]:
+    """Of the load generator: its rate against a server that answers at once, as long answers."""
+
+    def measure(bench: Bench) -> OwnLimit:
+        told = bench.generator.own_limit(loop, LIMIT_MS, ANSWER_BYTES[what])
+        return OwnLimit(told.requests_per_second, "requests/s")
+
+    return measure
 
 
 def small_row(what: str, loop: Loop) -> Measurement:
@@ -88,6 +93,11 @@ def beside_idle_connections(bench: Bench, system: System) -> Iterator[Round]:
             return samples
 
         yield once
+
+
+def held(bench: Bench) -> OwnLimit:
+    """How many connections stand for 20,000."""
+    return OwnLimit(possible(bench.size.idle[-1]), "connections")
 
 
 def possible(connections: int) -> int:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from click.testing import CliRunner
 
-from benchmarks.__main__ import main
-from benchmarks.systems import own_executable
+from benchmarks.__main__ import main, measure_all
+from benchmarks.bench import Bench, Measurement, Round, Samples
+from benchmarks.figures import OURS
+from benchmarks.rounds import Results
+from benchmarks.systems import System, barnabas, own_executable
 
 
 def test_a_measurement_of_two_barnabas_ends_in_a_table(tmp_path: Path) -> None:
@@ -26,3 +32,24 @@ def test_another_barnabas_needs_a_name_and_an_executable() -> None:
         result = CliRunner().invoke(main, ["--also", also])
         assert result.exit_code == 2
         assert "--also" in result.output
+
+
+def test_a_measurement_that_fails_costs_the_others_nothing(tmp_path: Path) -> None:
+    @contextmanager
+    def measure(_: Bench, system: System) -> Iterator[Round]:
+        def once() -> Samples:
+            if system.directory.name.startswith("1"):
+                raise AssertionError("no luck")
+            return {"start, 1 broker": 1.0}
+
+        yield once
+
+    told: list[str] = []
+    results: Results = {}
+    row = Measurement(measure, starts_it=True)
+    good, bad = barnabas(), barnabas()
+    left = measure_all(cast(Bench, None), {"a": good}, {"fine": row}, 1, tmp_path, told.append, results)
+    assert (left, results) == ([], {"start, 1 broker": {OURS: [1.0]}})
+    left = measure_all(cast(Bench, None), {"a": good, "b": bad}, {"it": row}, 1, tmp_path, told.append, results)
+    assert left == ["it"]
+    assert [line for line in told if "no luck" in line]
