@@ -60,6 +60,8 @@ SETTINGS: Final = {
     "queued.max.request.bytes": str(POOL_BYTES),
 }
 READERS: Final = 100
+FETCH_BYTES: Final = 50_000_000
+GREEDY: Final = 4
 HALF_FRAMES: Final = 1_000
 LONG_POLLS: Final = 8_000
 LONG_POLL_MS: Final = 600_000
@@ -169,14 +171,40 @@ def half_frames(bench: Bench) -> Rows:
     }
 
 
-def readers(bench: Bench, bytes_per_second: int) -> Rows:
-    """Consumers that ask for 50 MB and read slowly."""
-    topic = bench.topic(f"read-at-{bytes_per_second}", 1)
+def fast_readers(bench: Bench) -> Rows:
+    """Consumers that ask for much and take it at once."""
+    return _greedy(bench, [fetch_frame(_written(bench, "read-fast"), FETCH_BYTES)])
+
+
+def large_requests(bench: Bench) -> Rows:
+    """Producers of large batches."""
+    topic = bench.topic("large-requests")
+    frames = [produce_frame(bench.clock.wall_ms(), topic, number, 1_000_000) for number in range(PARTITIONS)]
+    return _greedy(bench, frames)
+
+
+def _greedy(bench: Bench, frames: list[bytes]) -> Rows:
+    topic = bench.topic(f"beside-{bench.clock.monotonic_ns()}")
+    alone = bench.work(topic)
+    with bench.pressure.greedy(bench.port, GREEDY, frames, bench.measure_ms + 2 * WARM_UP_MS) as greedy:
+        beside = bench.work(topic)
+        told = greedy.result()
+    return {**_compared(alone, beside), "the others' answers": f"{told['requests'] / told['seconds']:,.0f}/s"}
+
+
+def _written(bench: Bench, name: str) -> str:
+    """A topic with as many bytes as are fetched at once."""
+    topic = bench.topic(name, 1)
     producer = Producer({"bootstrap.servers": bench.bootstrap, "linger.ms": 5, "queue.buffering.max.kbytes": 200_000})
-    for _ in range(60_000):
+    for _ in range(FETCH_BYTES // 1000):
         producer.produce(topic, bytes(1000), partition=0)
     producer.flush(TIMEOUT_S)
-    frames = [fetch_frame(topic, 50_000_000)]
+    return topic
+
+
+def readers(bench: Bench, bytes_per_second: int) -> Rows:
+    """Consumers that ask for much and read slowly."""
+    frames = [fetch_frame(_written(bench, f"read-at-{bytes_per_second}"), FETCH_BYTES)]
     with PeakMemory(bench.pid) as memory:
         rows, _ = _beside(bench, lambda: bench.pressure.read(bench.port, READERS, bytes_per_second, 1, frames))
     return {**rows, "memory grew by": _mib(memory.growth_mib)}
@@ -293,6 +321,8 @@ SCENARIOS: Final = {
     ),
     "offered-16k": Scenario("the same with batches of 16 KiB", lambda b: offered(b, LARGE_OFFERS, 16 * KIB)),
     "half-frames": Scenario("1,000 clients send half of a request of 1 MB, later the rest", half_frames),
+    "fast-readers": Scenario("4 consumers ask for 50 MB at a time and take it at once", fast_readers),
+    "large-requests": Scenario("4 producers send batches of 1 MB", large_requests),
     "slow-readers": Scenario("100 consumers ask for 50 MB and read 10 KB/s", lambda b: readers(b, 10_000)),
     "deaf-readers": Scenario("100 consumers ask for 50 MB and read nothing", lambda b: readers(b, 0)),
     "never-reads": Scenario("100 clients send Metadata requests and never read an answer", never_reads),

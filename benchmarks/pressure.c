@@ -161,9 +161,11 @@ static void offer_more(struct connection *connection, uint32_t in_flight) {
     }
 }
 
-static void record(uint64_t sent_ns) {
+static void record(uint64_t sent_ns, int is_error) {
     uint64_t answered_ns = now_ns();
+    /* Not before: while it warms up, a broker may still be taking up the topic. */
     if (answered_ns < results.start_ns || answered_ns >= results.end_ns) return;
+    results.errors += (uint64_t)is_error;
     if (results.count == results.capacity) {
         results.capacity = results.capacity ? 2 * results.capacity : 1 << 20;
         results.latencies_ns = realloc(results.latencies_ns, results.capacity * sizeof *results.latencies_ns);
@@ -178,10 +180,9 @@ static void take_answer(struct connection *connection) {
         fprintf(stderr, "an answer out of order\n");
         exit(1);
     }
-    if (error_code_offset > 0) {
-        results.errors += connection->head[error_code_offset] != 0 || connection->head[error_code_offset + 1] != 0;
-    }
-    record(connection->sent_ns[connection->answered % IN_FLIGHT_MAX]);
+    const uint8_t *code = connection->head + error_code_offset;
+    int is_error = error_code_offset > 0 && (code[0] != 0 || code[1] != 0);
+    record(connection->sent_ns[connection->answered % IN_FLIGHT_MAX], is_error);
     connection->answered++;
     results.answers++;
 }
@@ -364,7 +365,7 @@ static void storm(int port, uint32_t per_second, uint64_t measure_ms) {
             if (!is_over && events[i].events & EPOLLIN) {
                 uint8_t bytes[4096];
                 is_over = 1;
-                if (recv(connection->descriptor, bytes, sizeof bytes, 0) > 0) record(connection->sent_ns[0]);
+                if (recv(connection->descriptor, bytes, sizeof bytes, 0) > 0) record(connection->sent_ns[0], 0);
                 else failed++;
             }
             if (is_over) {

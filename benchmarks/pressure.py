@@ -101,6 +101,12 @@ class Pressure:
         return Offered(told["requests"] / told["seconds"], told["p99_us"] / 1000)
 
     @contextlib.contextmanager
+    def greedy(self, port: int, connections: int, frames: Sequence[bytes], measure_ms: int) -> Iterator[Aggressor]:
+        """Send one request after another on each connection, and read the answers as fast as they come."""
+        with self._running("offer", port, connections, 1, 0, measure_ms, 0, self._file(frames)) as aggressor:
+            yield aggressor
+
+    @contextlib.contextmanager
     def hold(self, port: int, connections: int) -> Iterator[Aggressor]:
         """Open connections that say nothing; they close when it finishes."""
         with self._running("hold", port, connections, is_told=True) as aggressor:
