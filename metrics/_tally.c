@@ -9,7 +9,7 @@ nothing where a word is atomic anyway), so this needs no interpreter lock.
 #include <stdint.h>
 
 typedef struct {
-    double *bounds; /* ascending */
+    double *bounds; /* ascending; may be the column's before, so that a request's nine searches look at the same memory */
     int64_t *counts; /* one more than bounds */
     Py_ssize_t size; /* of bounds */
     double sum;
@@ -137,6 +137,14 @@ static PyObject *tally_cells(PyObject *object, PyObject *Py_UNUSED(ignored))
     return list;
 }
 
+static int add_counts(Column *column)
+{
+    column->counts = PyMem_Calloc(column->size + 1, sizeof(int64_t));
+    if (column->counts == NULL)
+        PyErr_NoMemory();
+    return column->counts == NULL ? -1 : 0;
+}
+
 static int fill(Column *column, PyObject *sequence)
 {
     PyObject *bounds = PySequence_Fast(sequence, "bounds are a sequence of sequences of numbers");
@@ -146,8 +154,7 @@ static int fill(Column *column, PyObject *sequence)
         return -1;
     column->size = PySequence_Fast_GET_SIZE(bounds);
     column->bounds = PyMem_Calloc(column->size + 1, sizeof(double));
-    column->counts = PyMem_Calloc(column->size + 1, sizeof(int64_t));
-    if (column->bounds == NULL || column->counts == NULL) {
+    if (column->bounds == NULL || add_counts(column)) {
         Py_DECREF(bounds);
         PyErr_NoMemory();
         return -1;
@@ -172,9 +179,21 @@ static PyObject *tally_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (columns == NULL)
         return NULL;
     self = (Tally *)type->tp_alloc(type, PySequence_Fast_GET_SIZE(columns));
-    for (index = 0; self != NULL && index < Py_SIZE(self); index++)
-        if (fill(&self->columns[index], PySequence_Fast_GET_ITEM(columns, index)))
+    for (index = 0; self != NULL && index < Py_SIZE(self); index++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(columns, index);
+        Column *column = &self->columns[index];
+        int failed;
+
+        if (index > 0 && item == PySequence_Fast_GET_ITEM(columns, index - 1)) {
+            column->size = column[-1].size;
+            column->bounds = column[-1].bounds;
+            failed = add_counts(column);
+        } else {
+            failed = fill(column, item);
+        }
+        if (failed)
             Py_CLEAR(self);
+    }
     Py_DECREF(columns);
     return (PyObject *)self;
 }
@@ -186,7 +205,8 @@ static void tally_dealloc(PyObject *object)
     Py_ssize_t index;
 
     for (index = 0; index < Py_SIZE(self); index++) {
-        PyMem_Free(self->columns[index].bounds);
+        if (index == 0 || self->columns[index].bounds != self->columns[index - 1].bounds)
+            PyMem_Free(self->columns[index].bounds);
         PyMem_Free(self->columns[index].counts);
     }
     type->tp_free(object);
