@@ -3,6 +3,7 @@
 PYTHON ?= $(shell ./tools/interpreter)
 VENV := .venv
 BIN := $(VENV)/bin
+FREE_THREADED := .venv-free-threaded
 BROKERS ?= 3
 PORT ?= 9092
 MONTHS ?= 12
@@ -16,11 +17,11 @@ export TMPDIR := $(shell ./tools/scratch)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java test-tools run up test lint types unit compiled clients crash stress-short stress \
-	churn-short churn eos-short eos pipeline-test \
+	churn-short churn eos-short eos pipeline-test free-threaded test-free-threaded \
 	compose-test dashboards bench golden format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/installed $(VENV)/connector ## the virtual environment with every dependency, and Spark's Kafka connector
 
@@ -107,6 +108,33 @@ eos: $(VENV)/installed test-tools ## the same under many (KILLS, SEED)
 pipeline-test: setup ## the Spark pipeline, killed half-way and started again
 	$(BIN)/pytest -q tests/pipeline
 
+# Beside the ordinary environment: a Python without a global lock, and what Barnabas needs of packages there.
+free-threaded: $(FREE_THREADED)/installed ## Barnabas on a free-threaded Python, which is built if there is none
+
+$(FREE_THREADED)/installed: $(FREE_THREADED)/dependencies setup.py $(shell find barnabas broker controller metrics -name '*.py' -o -name '*.c')
+	rm -rf build/lib* build/bdist*
+	$(FREE_THREADED)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall .
+	$(FREE_THREADED)/bin/barnabas --version | grep ', free-threaded'
+	touch $@
+
+$(FREE_THREADED)/dependencies: tools/free-threaded tools/free-threaded.txt
+	@./tools/ensure gcc:gcc cargo:cargo
+	python=$$(./tools/free-threaded) && "$$python" -m venv --clear $(FREE_THREADED)
+	$(FREE_THREADED)/bin/pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel
+	$(FREE_THREADED)/bin/pip install --quiet --disable-pip-version-check --requirement tools/free-threaded.txt
+	touch $@
+
+# What needs real clients in the same process is left out; they meet free-threaded brokers in the second half.
+WITH_CLIENTS := tests/metrics/test_values.py tests/metrics/test_request_log.py tests/metrics/test_alike.py \
+	tests/barnabas/protocol/test_headers.py tests/barnabas/protocol/test_kio.py
+
+test-free-threaded: $(VENV)/installed free-threaded test-tools ## the suite on it, within one process and with clusters
+	mkdir -p build/free-threaded && ln -sfn ../../tests build/free-threaded/tests && cp setup.cfg build/free-threaded/
+	cd build/free-threaded && PYTHON_GIL=0 ../../$(FREE_THREADED)/bin/python -P -m pytest -q -n 2 $(addprefix --ignore ,$(WITH_CLIENTS)) \
+		tests/broker tests/metrics tests/controller tests/barnabas/protocol tests/barnabas/common
+	BARNABAS_PYTHON='$(abspath $(FREE_THREADED))/bin/python -X gil=0' \
+		$(MAKE) clients crash stress-short churn-short eos-short
+
 compose-test: $(VENV)/installed ## docker-compose.yml on a real engine (the one that runs, else one of its own, as root)
 	$(BIN)/pytest -q tests/compose
 
@@ -124,4 +152,4 @@ format: $(VENV)/installed ## lay the source out
 	$(BIN)/ruff format .
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) build dist data *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) $(FREE_THREADED) build dist data *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -85,6 +86,9 @@ def extensions() -> list[Extension]:
     if os.environ.get("BARNABAS_PURE"):
         return []
     by_hand = [Extension(name, [source], extra_compile_args=["-O2"]) for name, source in WRITTEN_IN_C.items()]
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        # Why: what mypyc makes needs 3.14 there, for which it has not been tested.
+        return by_hand + explain("on a free-threaded interpreter mypyc is not used")
     try:
         from mypyc.build import mypycify
     except ImportError:
