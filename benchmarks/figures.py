@@ -23,6 +23,7 @@ class Figure:
     more_is_better: bool
     ratio: float | None = None
     own: float | None = None
+    is_drawn: bool = True  # in the picture, too
 
     def meets(self, value: float, bound: float) -> bool:
         """Whether a value is on the right side of a bound."""
@@ -39,6 +40,11 @@ def less(name: str, unit: str, *, ratio: float | None = None, own: float | None 
     return Figure(name, unit, False, ratio, own)
 
 
+def clients_cpu(name: str) -> Figure:
+    """What a client itself used: to judge by, not to be ahead in."""
+    return Figure(f"{name}, client's CPU", "s/GB", more_is_better=False, is_drawn=False)
+
+
 def _closed_loop(what: str, loop: str, *, rate: float | None = None, latency: float | None = None) -> Iterator[Figure]:
     yield more(f"small {what} {loop}", "1/s", ratio=rate)
     yield less(f"small {what} {loop}, CPU", "us")
@@ -52,17 +58,17 @@ FIGURES = {
     for figure in (
         more("produce 1 KiB", "MB/s", ratio=1.3),
         less("produce 1 KiB, CPU", "s/GB", ratio=0.6),
-        less("produce 1 KiB, client's CPU", "s/GB"),
+        clients_cpu("produce 1 KiB"),
         more("consume 1 KiB", "MB/s", ratio=1.0),
         less("consume 1 KiB, CPU", "s/GB", ratio=0.6),
-        less("consume 1 KiB, client's CPU", "s/GB"),
+        clients_cpu("consume 1 KiB"),
         less("memory after load", "MB", ratio=0.15),
         more("produce 100 B", "MB/s", ratio=1.1),
         less("produce 100 B, CPU", "s/GB"),
-        less("produce 100 B, client's CPU", "s/GB"),
+        clients_cpu("produce 100 B"),
         more("consume by 4 readers", "MB/s", ratio=1.2),
         less("consume by 4 readers, CPU", "s/GB"),
-        less("consume by 4 readers, client's CPU", "s/GB"),
+        clients_cpu("consume by 4 readers"),
         *_closed_loop("produce", "32x2", rate=1.0),
         *_closed_loop("produce", "1x1", latency=0.9),
         *_closed_loop("metadata", "32x2", rate=1.0),
@@ -93,7 +99,7 @@ FIGURES = {
         less("1,000 partitions, descriptors after start", ""),
         more("produce acks=all, RF 3", "MB/s", ratio=1.1),
         less("produce acks=all, RF 3, CPU", "s/GB"),
-        less("produce acks=all, RF 3, client's CPU", "s/GB"),
+        clients_cpu("produce acks=all, RF 3"),
         less("interruption: none", "ms"),
         less("interruption: kill -9", "ms", ratio=1.0),
         less("interruption: controlled shutdown", "ms", own=200.0),

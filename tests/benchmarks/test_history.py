@@ -66,8 +66,8 @@ def test_the_command_shows_it_and_draws(ended: Run, tmp_path: Path) -> None:
 def test_right_is_better_whatever_the_direction() -> None:
     assert advantage(more("", ""), 1.25) == 1.25
     assert advantage(less("", ""), 0.25) == 4
-    assert mark(more("", ""), Spread(1.5, 1.0, 2.0)) == Mark("1.5", 1.5, 1.0, 2.0)
-    assert mark(less("", ""), Spread(0.5, 0.25, 1.0)) == Mark("0.5", 2.0, 1.0, 4.0)
+    assert mark(more("", ""), Spread(1.5, 1.0, 2.0)) == Mark(1.5, 1.0, 2.0)
+    assert mark(less("", ""), Spread(0.5, 0.25, 1.0)) == Mark(2.0, 1.0, 4.0)
 
 
 def test_the_picture_says_the_same_of_the_same_samples(tmp_path: Path) -> None:
