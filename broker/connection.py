@@ -31,6 +31,9 @@ SIZE_BYTES: Final = 4
 # A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not us.
 _TRUSTED_BYTES: Final = 1 << 20
 
+# So much of a large frame is read before other connections have their turn.
+TURN_BYTES: Final = 2 << 20
+
 _NOTHING: Final = memoryview(b"")
 
 _unpack_size = struct.Struct(">i").unpack_from
@@ -185,7 +188,8 @@ class Connection:
         self.client_software: tuple[str, str] | None = None  # name and version, once ApiVersions told them
 
     def read_frame(self, scratch: memoryview) -> memoryview | None:
-        """Read until a frame is complete or nothing more is there; return the frame.
+        """Read until a frame is complete, nothing more is there or much was read (then `may_have_input` stays true);
+        return the frame.
 
         Raises EOFError at the end of the stream, InvalidFrameError, OSError when the connection is broken.
         """
@@ -194,6 +198,7 @@ class Connection:
         frame = frames.next_frame()
         if frame is not None:
             return frame
+        left = TURN_BYTES
         try:
             while True:
                 wanted = frames.wanted()
@@ -213,7 +218,8 @@ class Connection:
                 # Why: a read that got less than it asked for emptied the socket; the next bytes will be an edge, but
                 # the end of the stream may have shared the edge of the last bytes.
                 self.may_have_input = count == asked or self.is_hung_up
-                if frame is not None or not self.may_have_input:
+                left -= count
+                if frame is not None or not self.may_have_input or left <= 0:
                     return frame
         except BlockingIOError:
             self.may_have_input = False

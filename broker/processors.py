@@ -17,9 +17,10 @@ Rules
    so handlers go on and make that room.
 5. A connection changes its processor at most once, between two requests: when it turns out to move large pieces
    (`LARGE_BYTES`), it is dealt in turn (acceptor.py, rule 3 says why).
-6. No turn is long because of what many connections do at once: so many are opened and closed in each, and idle ones are
-   found without looking at all (idle_connections.py). What a connection may hold here is bounded: one frame, which the
-   memory pool counts if there is one (memory_pool.py), one read ahead (`READ_AHEAD_BYTES`), one answer.
+6. No turn is long because of what one connection moves, or many do at once: a large request or response goes on in the
+   next turn, so many are opened and closed in each, and idle ones are found without looking at all
+   (idle_connections.py). What a connection may hold here is bounded: one frame, which the memory pool counts if there
+   is one (memory_pool.py), one read ahead (`READ_AHEAD_BYTES`), one answer.
 
 Threads: each processor is one; the acceptor fills its `inbox`, anyone its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
@@ -148,6 +149,7 @@ class Processor:
         self._idle = IdleConnections((settings.idle_ms_max if settings.idle_ms_max >= 0 else LRU_MS) * NS_PER_MS)
         self._gate = None if pool is None else MemoryGate(pool, self.responses.interrupt)
         self._left: deque[Connection] = deque()  # whose clients went away, not closed yet
+        self._unfinished: deque[Connection] = deque()  # moved much in their turn and go on in the next
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._throttled: list[tuple[int, int, Connection]] = []  # heap: (until, sequence, connection)
         self._sequence = 0  # numbers connections and throttles
@@ -217,6 +219,8 @@ class Processor:
                 try:
                     self._configure_new_connections()
                     self._send_responses()
+                    if self._unfinished:
+                        self._go_on()
                     self._queue_requests()
                     self._handle_events(self._poll())
                     self._queue_requests()
@@ -336,7 +340,11 @@ class Processor:
             return
         if connection.outgoing is not None:
             connection.last_active_ns = self._now_ns()
-            return  # Why nothing to do: the socket is full, and an edge will tell when it is not.
+            if connection.transport.may_go_on:
+                connection.transport.may_go_on = False
+                self._unfinished.append(connection)
+            # Why nothing to do otherwise: the socket is full, and an edge will tell when it is not.
+            return
         request = connection.request
         assert request is not None
         self._finish_request(connection, request)
@@ -381,7 +389,7 @@ class Processor:
         """Ask the selector; sleep only when nothing is left to do, and not for long while requests wait for a
         handler.
         """
-        if self._ready or self._left or not self.inbox.empty() or not self.responses.may_sleep():
+        if self._ready or self._left or self._unfinished or not self.inbox.empty() or not self.responses.may_sleep():
             return self._selector.poll(0)
         if self._gate is not None and self._gate.is_due():  # asked after `may_sleep`: who makes room then wakes
             return self._selector.poll(0)
@@ -439,11 +447,24 @@ class Processor:
             self._gate.count(connection, frame)
         connection.last_active_ns = now_ns = self._now_ns()
         if frame is None:
+            if connection.may_have_input:
+                self._unfinished.append(connection)
             return
         request = Request(connection, self, connection.context, frame)
         request.received_ns = now_ns
         connection.mute(request)
         self._ready.append(request)
+
+    def _go_on(self) -> None:
+        """Have those go on who moved much in the last turn (rule 6)."""
+        for _ in range(len(self._unfinished)):
+            connection = self._unfinished.popleft()
+            if self._connections.get(connection.fd) is not connection:
+                continue
+            if connection.outgoing is not None:
+                self._send(connection)
+            elif not connection.is_muted:
+                self._read(connection)
 
     def _queue_requests(self) -> None:
         """Queue what was read, waiting for room (rule 4)."""

@@ -19,10 +19,14 @@ _JOIN_BYTES_MAX: Final = 8192
 #: of which lets the interpreter's lock go; and what goes out at once wakes the receiver once.
 _COPY_BYTES_MAX: Final = 48 * 1024
 _BUFFERS_MAX: Final = 256  # well below IOV_MAX
+TURN_BYTES: Final = 2 << 20  # about so much is moved for one connection before others have their turn
 
 
 class Transport(Protocol):
     """Reads and writes without blocking."""
+
+    may_go_on: bool
+    """After `send`: it stopped for others' sake, not because the kernel took no more; no edge will come."""
 
     def receive_into(self, buffer: memoryview) -> int:
         """Read some bytes; 0 at the end of the stream. Raises BlockingIOError when there are none now."""
@@ -77,10 +81,11 @@ class FileRemainder:
 class PlainTransport:
     """A TCP socket without encryption: files go out by sendfile(2), but for small pieces of them."""
 
-    __slots__ = ("_send", "_sock", "receive_into")
+    __slots__ = ("_send", "_sock", "may_go_on", "receive_into")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self.may_go_on = False
         # Why no methods: called for every request.
         self.receive_into = sock.recv_into
         self._send = sock.send
@@ -103,17 +108,25 @@ class PlainTransport:
         remaining = [part for part in parts if _size_of(part)]
         if sum(map(_size_of, remaining)) <= _COPY_BYTES_MAX:
             remaining = [b"".join(map(_bytes_of, remaining))]
+        self.may_go_on = False
+        left = TURN_BYTES
         while remaining:
+            if left <= 0:
+                self.may_go_on = True
+                return remaining
             try:
-                remaining, is_full = self._send_head(remaining)
+                remaining, sent, is_full = self._send_head(remaining)
             except BlockingIOError:
                 return remaining
             if is_full:
                 return remaining
+            left -= sent
         return None
 
-    def _send_head(self, parts: list[Any]) -> tuple[list[Any], bool]:
-        """Send the first region, or all buffers before it; return the rest, and whether the kernel took less."""
+    def _send_head(self, parts: list[Any]) -> tuple[list[Any], int, bool]:
+        """Send the first region, or all buffers before it; return the rest, how much was sent, and whether the kernel
+        takes no more.
+        """
         if _is_region(parts[0]):
             return self._send_region(parts)
         buffers: list[Any] = []
@@ -131,18 +144,19 @@ class PlainTransport:
         else:
             sent = self._sock.sendmsg(buffers, (), flags)
         if sent == size:
-            return rest, False
-        return _drop(buffers, sent) + rest, True
+            return rest, sent, False
+        return _drop(buffers, sent) + rest, sent, True
 
-    def _send_region(self, parts: list[Any]) -> tuple[list[Any], bool]:
+    def _send_region(self, parts: list[Any]) -> tuple[list[Any], int, bool]:
         region = parts[0]
-        sent = os.sendfile(self._sock.fileno(), region.fileno(), region.position, region.size)
+        asked = min(region.size, TURN_BYTES)
+        sent = os.sendfile(self._sock.fileno(), region.fileno(), region.position, asked)
         if sent == region.size:
-            return parts[1:], False
+            return parts[1:], sent, False
         if sent == 0:
             raise OSError(f"the file ends {region.size} bytes before the slice to be sent")
         # Why not full: a socket with room left may still have taken less than asked of a file.
-        return [FileRemainder(region, sent), *parts[1:]], False
+        return [FileRemainder(region, sent), *parts[1:]], sent, False
 
 
 def _is_region(part: Any) -> bool:

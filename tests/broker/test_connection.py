@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.connection import Connection, FrameReader, InvalidFrameError
+from broker.connection import TURN_BYTES, Connection, FrameReader, InvalidFrameError
 from broker.request_channel import Request, RequestContext
 from broker.transport import Anonymous, PlainTransport
 
@@ -100,6 +100,9 @@ def test_random_streams_in_random_cuts(seed: int) -> None:
     assert frames == payloads
 
 
+SIZE = 5 * TURN_BYTES
+
+
 class Peer:
     """A connection over a socket pair."""
 
@@ -164,3 +167,27 @@ def test_a_muted_connection_is_not_read(peer: Peer) -> None:
     with pytest.raises(AssertionError):
         peer.connection.mute(request)
     assert peer.connection.is_muted
+
+
+def test_a_large_frame_leaves_others_their_turn() -> None:
+    """However fast its sender is: the rest is read in the next turn, and no edge will tell of it."""
+
+    class Endless:
+        may_go_on = False
+
+        def receive_into(self, buffer: memoryview) -> int:
+            if not self.began:
+                buffer[:4] = SIZE.to_bytes(4, "big")
+            self.began = True
+            return len(buffer)
+
+        began = False
+
+    connection = Connection(0, Endless(), Anonymous(), CONTEXT, SIZE)  # type: ignore[arg-type]
+    scratch = memoryview(bytearray(64 * 1024))
+    turns = 1
+    while connection.read_frame(scratch) is None:
+        assert connection.may_have_input
+        turns += 1
+        assert turns < 100
+    assert 3 <= turns <= SIZE // TURN_BYTES

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.transport import Anonymous, PlainTransport
+from broker.transport import TURN_BYTES, Anonymous, PlainTransport
 from tests.support.network import Region
 
 
@@ -86,3 +86,37 @@ def test_small_regions_go_out_with_their_buffers(pair: tuple[socket.socket, sock
 def test_nobody_is_asked_who_he_is() -> None:
     assert Anonymous().is_complete()
     assert Anonymous().principal() == "User:ANONYMOUS"
+
+
+def test_a_large_region_leaves_others_their_turn(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However fast its reader is: the rest goes on in the next turn, and no edge will tell of it."""
+    sent: list[int] = []
+
+    def sendfile(_out: int, _in: int, _position: int, count: int) -> int:
+        sent.append(min(count, 300_000))
+        return sent[-1]
+
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    transport = PlainTransport(pair[0])
+    size = 3 * TURN_BYTES
+    turns = 0
+    rest: list[Any] | None = [b"head", Region(0, 0, size)]
+    while rest is not None:
+        sent.clear()
+        rest = transport.send(rest)
+        turns += 1
+        assert sum(sent) <= TURN_BYTES + 300_000
+        assert transport.may_go_on == (rest is not None)
+    assert turns == 3
+    assert sum(sent) <= TURN_BYTES
+
+
+def test_who_does_not_read_has_no_turn_until_an_edge(pair: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(3 * TURN_BYTES))
+    with path.open("rb") as file:
+        transport = PlainTransport(pair[0])
+        assert transport.send([b"head", Region(file.fileno(), 0, 3 * TURN_BYTES)]) is not None
+        assert not transport.may_go_on
