@@ -11,7 +11,8 @@ Threads: the event thread (and main before it starts).
 
 Format: `__cluster_metadata-0/` is a log as any partition's (storage/log.py): batches whose records have no key, and as
 value a metadata record in Kafka's frame (version 1, type, version, payload). `kafka-dump-log
---cluster-metadata-decoder` reads it. A torn tail was never acknowledged and is cut at start.
+--cluster-metadata-decoder` reads it. A torn tail was never acknowledged and is cut at start; if more is missing, the
+controller does not start (durable_end.py).
 
 Source: KafkaRaftClient, KafkaMetadataLog (Kafka 4.3), as far as one controller needs it.
 """
@@ -24,7 +25,6 @@ from typing import Any, Final
 
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
-from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
 from broker.storage.log import Log
@@ -32,17 +32,17 @@ from broker.storage.log_types import AppendOrigin, FetchIsolation
 from broker.storage.names import LEADER_EPOCH_FILE
 from broker.storage.recovery import LogLoader
 from broker.storage.scheduler import ManualScheduler
+from controller.durable_end import TOPIC_PARTITION, DurableEnd
 from controller.image import Image
 from controller.snapshot import list_snapshots, newest_snapshot, write_snapshot
 
 log = logging.getLogger("barnabas.controller.log")
 
-TOPIC_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 READ_BYTES: Final = 4 << 20
 
 
 class MetadataLog:
-    """The log in a directory that the caller has locked."""
+    """The log in a directory that the caller has locked; raises DirectoryError if it is damaged."""
 
     def __init__(self, directory: str, config: Any, clock: Clock, fs: FileSystem) -> None:
         self._fs = fs  # fixed before start
@@ -67,6 +67,8 @@ class MetadataLog:
         self._end_of_snapshot = 0 if found is None else found[0].end_offset
         #: The image that replay builds upon. Owner: main
         self.snapshot = Image() if found is None else found[1]
+        self._durable_end = DurableEnd(fs, directory)  # fixed before start
+        self._durable_end.check(path, self._end_of_snapshot)
         self._max_bytes = int(config.metadata_log_max_record_bytes_between_snapshots)  # fixed before start
         loaded = LogLoader(
             fs,
@@ -125,6 +127,7 @@ class MetadataLog:
     def flush(self) -> None:
         """Make everything appended durable (rule 2)."""
         self._log.flush()
+        self._durable_end.write(self._log.log_end_offset)
         self._scheduler.run_due()
 
     @property

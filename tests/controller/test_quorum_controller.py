@@ -198,10 +198,12 @@ def test_a_torn_tail_is_cut() -> None:
     assert isinstance(rig.fs, MemoryFileSystem)
     path = "/meta/__cluster_metadata-0/00000000000000000000.log"
     size = rig.fs.size(path)
+    durable = rig.fs.read_bytes("/meta/recovery-point-offset-checkpoint")
     rig.create("torn", [[0]])
     for cut in range(size + 1, rig.fs.size(path), 7):
         disk = rig.fs.kill()
         disk.open(path).truncate(cut)
+        disk.write_bytes("/meta/recovery-point-offset-checkpoint", durable, sync=True)
         again = Rig(disk)
         assert set(again.image.topic_ids) == {"t"}
         assert again.create("torn", [[0]])
