@@ -5,8 +5,9 @@ that it came from, and the offsets go into the transaction with the generation o
 transaction is aborted on purpose, after everything has been sent. It ends when it is told to (SIGTERM), or with 1 when
 its producer can do nothing more: then it is to be started again.
 
-A watchdog ends it too when it is stuck for STUCK_S: librdkafka 2.16 remembers a group's coordinator for minutes, and
-when that broker has gone and come back, a call waits for the one that it has given up, beyond its own timeout.
+A watchdog ends it too when it copied nothing for STUCK_S, or INIT_STUCK_S at its start: librdkafka 2.16 remembers a
+coordinator for minutes, and when that broker has gone and come back, a call waits for the one that it has given up,
+beyond its own timeout.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 RECORDS_PER_TRANSACTION = 100
 POLL_S = 0.2
 CALL_TIMEOUT_S = 10
-INIT_TIMEOUT_S = 60
+INIT_TIMEOUT_S = 30
+INIT_STUCK_S = 35
 STUCK_S = 25
 ABORT_SHARE = 0.15
 RECONNECT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
@@ -53,13 +55,15 @@ class Copier:
 
     def run(self) -> None:
         """Copy until it is told to end."""
+        faulthandler.dump_traceback_later(INIT_STUCK_S, exit=True)
         self._producer.init_transactions(INIT_TIMEOUT_S)
         self._consumer.subscribe([self._input])
+        faulthandler.dump_traceback_later(STUCK_S, exit=True)
         while not self._is_ending:
-            faulthandler.dump_traceback_later(STUCK_S, exit=True)
             messages = [m for m in self._consumer.consume(RECORDS_PER_TRANSACTION, POLL_S) if m.error() is None]
             if messages:
                 self._copy(messages)
+                faulthandler.dump_traceback_later(STUCK_S, exit=True)
         self._consumer.close()
 
     def _end(self, *_: object) -> None:
