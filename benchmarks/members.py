@@ -1,6 +1,7 @@
-"""Members of classic groups, as many as one thread drives: they join, the first assigns, all are told their share.
+"""Members of groups, as many as one thread drives: they join, are assigned to, and are told their share.
 
-What is measured is the coordinator: a member does nothing else, and consumes nothing.
+What is measured is the coordinator: a member does nothing else, and consumes nothing. In a classic group the first one
+assigns; in one of KIP-848 the coordinator does, and members heartbeat until all have come to its epoch.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import selectors
 import socket
 import struct
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -20,10 +22,11 @@ from barnabas.protocol.messages.k10_find_coordinator import FindCoordinatorReque
 from barnabas.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.support.waiting import eventually
 
-FIND, JOIN, HEARTBEAT, SYNC = 10, 11, 12, 14
-VERSIONS: Final = {FIND: 3, JOIN: 7, HEARTBEAT: 4, SYNC: 5}
+FIND, JOIN, HEARTBEAT, SYNC, CONSUMER_HEARTBEAT = 10, 11, 12, 14, 68
+VERSIONS: Final = {FIND: 3, JOIN: 7, HEARTBEAT: 4, SYNC: 5, CONSUMER_HEARTBEAT: 1}
 PROTOCOL_TYPE, ASSIGNOR = "consumer", "range"
 SESSION_MS: Final = 45_000
 REBALANCE_MS: Final = 60_000
@@ -37,17 +40,61 @@ class Member:
 
     def __init__(self, port: int, group_id: str, topic: str) -> None:
         self.group_id = group_id
-        self.generation = -1
-        self.assigned_in = -1  # the generation of which it knows its share
-        self.leads_members = 0  # how many it assigned to, if it leads
+        self.topic = topic
+        self.assigned_in = -1  # the generation or epoch in which it knows its share
         self.next_beat_ns = 0
         self.sock = socket.create_connection(("127.0.0.1", port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._asked = 0  # the API key of the request in flight, 0 without one
+        self._received = bytearray()
+
+    def join(self) -> None:
+        """Ask to be a member."""
+        raise NotImplementedError
+
+    def beat(self, now_ns: int) -> None:
+        """Send a heartbeat when one is due."""
+        if not self._asked and now_ns >= self.next_beat_ns:
+            self.next_beat_ns = now_ns + BEAT_NS
+            self._beat()
+
+    def hear(self) -> None:
+        """Take what has come, and go on."""
+        self._received += self.sock.recv(RECEIVE_BYTES)
+        while len(self._received) >= 4:
+            end = 4 + int(struct.unpack_from(">i", self._received)[0])
+            if len(self._received) < end:
+                return
+            frame = bytes(self._received[4:end])
+            del self._received[:end]
+            key, self._asked = self._asked, 0
+            _, offset = decode_response_header(frame, key, VERSIONS[key])
+            self._answered(key, response_class(key).decode(frame, VERSIONS[key], offset))
+
+    def _beat(self) -> None:
+        raise NotImplementedError
+
+    def _answered(self, key: int, answer: Any) -> None:
+        raise NotImplementedError
+
+    def _ask(self, key: int, request: Any) -> None:
+        self._asked = key
+        self.sock.sendall(encode_request(RequestHeader(key, VERSIONS[key], 0, "members"), request))
+
+    def _check(self, answer: Any) -> None:
+        assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code).name
+
+
+class ClassicMember(Member):
+    """A member of a classic group."""
+
+    def __init__(self, port: int, group_id: str, topic: str) -> None:
+        super().__init__(port, group_id, topic)
+        self.generation = -1
+        self.leads_members = 0  # how many it assigned to, if it leads
         self._id = ""
         name = topic.encode()
         self._metadata = struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
-        self._asked = 0  # the API key of the request in flight, 0 without one
-        self._received = bytearray()
 
     def join(self) -> None:
         """Ask to be in the group's next generation."""
@@ -65,33 +112,19 @@ class Member:
             ),
         )
 
-    def beat(self, now_ns: int) -> None:
-        """Send a heartbeat when one is due."""
-        if self._asked or now_ns < self.next_beat_ns:
-            return
-        self.next_beat_ns = now_ns + BEAT_NS
+    def _beat(self) -> None:
         beat = HeartbeatRequest(group_id=self.group_id, generation_id=self.generation, member_id=self._id)
         self._ask(HEARTBEAT, beat)
 
-    def hear(self) -> None:
-        """Take what has come, and go on."""
-        self._received += self.sock.recv(RECEIVE_BYTES)
-        while len(self._received) >= 4:
-            end = 4 + int(struct.unpack_from(">i", self._received)[0])
-            if len(self._received) < end:
-                return
-            frame = bytes(self._received[4:end])
-            del self._received[:end]
-            key, self._asked = self._asked, 0
-            _, offset = decode_response_header(frame, key, VERSIONS[key])
-            _ANSWERED[key](self, response_class(key).decode(frame, VERSIONS[key], offset))
+    def _answered(self, key: int, answer: Any) -> None:
+        {JOIN: self._joined, SYNC: self._synced, HEARTBEAT: self._beaten}[key](answer)
 
     def _joined(self, answer: Any) -> None:
         self._id = answer.member_id or self._id
         if answer.error_code in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS):
             self.join()
             return
-        assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code).name
+        self._check(answer)
         self.generation = answer.generation_id
         self.leads_members = len(answer.members)
         share = struct.pack(">hii", 0, 0, -1)  # no topics: nothing is consumed
@@ -114,33 +147,55 @@ class Member:
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.join()
             return
-        assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code).name
+        self._check(answer)
         self.assigned_in = self.generation
 
     def _beaten(self, answer: Any) -> None:
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.join()
         else:
-            assert answer.error_code == ErrorCode.NONE, ErrorCode(answer.error_code).name
-
-    def _ask(self, key: int, request: Any) -> None:
-        self._asked = key
-        self.sock.sendall(encode_request(RequestHeader(key, VERSIONS[key], 0, "members"), request))
+            self._check(answer)
 
 
-_ANSWERED: dict[int, Callable[[Member, Any], None]] = {
-    JOIN: Member._joined,
-    SYNC: Member._synced,
-    HEARTBEAT: Member._beaten,
-}
+class ConsumerMember(Member):
+    """A member of a consumer group (KIP-848)."""
+
+    def __init__(self, port: int, group_id: str, topic: str) -> None:
+        super().__init__(port, group_id, topic)
+        self._id = str(uuid.uuid4())
+
+    def join(self) -> None:
+        """Come with epoch 0."""
+        self._heartbeat(0, rebalance_timeout_ms=REBALANCE_MS, subscribed_topic_names=[self.topic], topic_partitions=[])
+
+    def _beat(self) -> None:
+        self._heartbeat(self.assigned_in)
+
+    def _answered(self, _key: int, answer: Any) -> None:
+        self._check(answer)
+        self.assigned_in = answer.member_epoch
+        if answer.assignment is not None:  # it has at once what it shall have
+            owned = [
+                TopicPartitions(topic_id=found.topic_id, partitions=found.partitions)
+                for found in answer.assignment.topic_partitions
+            ]
+            self._heartbeat(self.assigned_in, topic_partitions=owned)
+
+    def _heartbeat(self, epoch: int, **about: Any) -> None:
+        self._ask(
+            CONSUMER_HEARTBEAT,
+            ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self._id, member_epoch=epoch, **about),
+        )
 
 
-def join_all(port: int, group_ids: Sequence[str], members: int, topic: str) -> float:
+def join_all(
+    port: int, group_ids: Sequence[str], members: int, topic: str, kind: type[Member] = ClassicMember
+) -> float:
     """Have so many members join each group at once; returns the seconds until all know their share."""
     clock = SystemClock()
     for group_id in group_ids:
         eventually("the group has a coordinator", partial(_has_coordinator, port, group_id), TIMEOUT_NS // 10**6)
-    everybody = [Member(port, group_id, topic) for _ in range(members) for group_id in group_ids]
+    everybody = [kind(port, group_id, topic) for _ in range(members) for group_id in group_ids]
     selector = selectors.DefaultSelector()
     for member in everybody:
         selector.register(member.sock, selectors.EVENT_READ, member)
@@ -163,11 +218,16 @@ def join_all(port: int, group_ids: Sequence[str], members: int, topic: str) -> f
 
 
 def _are_settled(everybody: list[Member], members: int) -> bool:
-    """Whether each group's leader has assigned to all its members, and each knows its share of that generation."""
+    """Whether each knows its share of its group's generation, which all its members are in."""
     if any(member.assigned_in < 0 for member in everybody):
         return False
-    led = {member.group_id: member.generation for member in everybody if member.leads_members == members}
-    return all(led.get(member.group_id) == member.assigned_in for member in everybody)
+    leaders = [member for member in everybody if isinstance(member, ClassicMember) and member.leads_members == members]
+    generations = {leader.group_id: leader.generation for leader in leaders}
+    if not leaders:
+        generations = {member.group_id: member.assigned_in for member in everybody}
+        if not all(count >= members for count in generations.values()):  # each member that came made an epoch
+            return False
+    return all(generations.get(member.group_id) == member.assigned_in for member in everybody)
 
 
 def _has_coordinator(port: int, group_id: str) -> bool:

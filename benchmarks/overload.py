@@ -28,7 +28,7 @@ from rich.table import Table
 
 from barnabas.cluster import LocalCluster
 from barnabas.common.clock import SystemClock
-from benchmarks.members import join_all
+from benchmarks.members import ClassicMember, ConsumerMember, Member, join_all
 from benchmarks.pressure import (
     WARM_UP_MS,
     Aggressor,
@@ -263,14 +263,14 @@ def idle(bench: Bench, count: int) -> Rows:
     }
 
 
-def members(bench: Bench, groups: int, count: int) -> Rows:
+def members(bench: Bench, groups: int, count: int, kind: type[Member] = ClassicMember) -> Rows:
     """Members that join at once: five rounds, new groups each time."""
-    topic = bench.topic(f"members-{groups}-{count}")
+    topic = bench.topic(f"members-{groups}-{count}-{kind.__name__}")
     seconds, cpu = [], []
     for number in range(5):
         before = cpu_seconds(bench.pid)
         names = [f"{topic}-{number}-{group}" for group in range(groups)]
-        seconds.append(join_all(bench.port, names, count, topic))
+        seconds.append(join_all(bench.port, names, count, topic, kind))
         cpu.append(cpu_seconds(bench.pid) - before)
     return {
         "until all are assigned": f"{statistics.median(seconds):.2f} s",
@@ -334,6 +334,15 @@ SCENARIOS: Final = {
     "members-1x200": Scenario("200 members join a group at once", lambda b: members(b, 1, 200)),
     "members-1x400": Scenario("400 members join a group at once", lambda b: members(b, 1, 400)),
     "members-100x5": Scenario("5 members join each of 100 groups at once", lambda b: members(b, 100, 5)),
+    "members-848-1x200": Scenario(
+        "200 members join a consumer group (KIP-848) at once", lambda b: members(b, 1, 200, ConsumerMember)
+    ),
+    "members-848-1x400": Scenario(
+        "400 members join a consumer group (KIP-848) at once", lambda b: members(b, 1, 400, ConsumerMember)
+    ),
+    "members-848-100x5": Scenario(
+        "5 members join each of 100 consumer groups (KIP-848) at once", lambda b: members(b, 100, 5, ConsumerMember)
+    ),
 }
 
 
