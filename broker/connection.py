@@ -46,9 +46,10 @@ class InvalidFrameError(Exception):
 class FrameReader:
     """Cuts a stream of bytes into frames; does no I/O.
 
-    Bytes are copied once, from the chunk given to `receive`; the frames that are whole in it are views of that copy.
-    When a frame is larger than its chunk, `wanted` gives the rest of its own buffer, to be filled directly; `filled`
-    says how far.
+    Bytes are copied out of the chunk given to `receive`. A frame shares no memory with what follows it: a handler cuts
+    pieces off the one while the processor cuts the other, and without a global lock views of one buffer must not be cut
+    by two threads (CPython miscounts them then: python/cpython#127716). When a frame is larger than its chunk, `wanted`
+    gives the rest of its own buffer, to be filled directly; `filled` says how far.
     """
 
     __slots__ = ("_body", "_filled", "_rest", "_size", "_size_max")
@@ -76,10 +77,9 @@ class FrameReader:
         if end > len(chunk):
             self._begin(size, chunk[SIZE_BYTES:])
             return None
-        copy = memoryview(bytearray(chunk))
-        if end < len(copy):
-            self._rest = copy[end:]
-        return copy[SIZE_BYTES:end]
+        if end < len(chunk):
+            self._rest = memoryview(bytearray(chunk[end:]))
+        return memoryview(bytearray(chunk[SIZE_BYTES:end]))
 
     def next_frame(self) -> memoryview | None:
         """Return the next frame if what was received with the last one holds all of it; raises InvalidFrameError."""
@@ -93,7 +93,8 @@ class FrameReader:
         if end > len(rest):
             self._begin(size, rest[SIZE_BYTES:])
             return None
-        return rest[SIZE_BYTES:end]
+        frame = rest[SIZE_BYTES:end]
+        return frame if end == len(rest) else memoryview(bytearray(frame))
 
     def wanted(self) -> memoryview | None:
         """Return where the missing bytes of the incomplete frame belong; None when no frame's size is known."""

@@ -155,7 +155,8 @@ def _peek(request: Request) -> Any:
     if buffer is None:
         return None
     try:
-        header, _ = headers.decode_request_header(buffer)
+        # Why a copy: the handler that takes the request at this moment cuts the frame up (connection.py says why not).
+        header, _ = headers.decode_request_header(memoryview(bytes(buffer)))
     except (MalformedMessageError, ValueError):
         return None
     return header

@@ -16,6 +16,7 @@ import pytest
 from barnabas.common.clock import SystemClock
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
 from broker.answers import NO_REPLY
+from broker.connection import FrameReader
 from broker.coordinators.consumer_group import ConsumerGroup
 from broker.coordinators.consumer_group_types import GroupState
 from broker.coordinators.mailbox import Mailbox
@@ -266,3 +267,22 @@ def test_every_request_is_taken_and_answered_once(handlers: int) -> None:
 
     at_once(processor, *[handler] * handlers)
     assert sorted(answered) == list(range(TURNS))
+
+
+def test_a_frame_is_cut_up_while_the_next_one_is_cut_off() -> None:
+    reader = FrameReader(1000)
+    frame = b"\0\0\0\x64" + bytes(100)
+    reader.receive(memoryview(frame * TURNS))
+    for _ in range(20):
+        taken = reader.next_frame()
+        assert taken is not None
+
+        def cut(taken: memoryview = taken) -> None:
+            for _ in range(2000):
+                assert taken[1:3] == b"\0\0"
+
+        def cut_off() -> None:
+            for _ in range(100):
+                reader.next_frame()
+
+        at_once(cut, cut_off)
