@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.errors import UserError
+from barnabas.cli.inside.finder import PageFinder
 from barnabas.cli.inside.pages import BROKER, TIMEOUT_S, Page, find_pages, page_options, read_pages
 from barnabas.cli.inside.top_frame import Frame, Sample, make_frame
 from barnabas.cli.inside.top_view import Line, lines
+from barnabas.common.clock import SystemClock
 from barnabas.common.live_shape import LIMIT_MAX
 
 if TYPE_CHECKING:
@@ -51,8 +53,9 @@ def top(
     chosen: tuple[int, ...], interval_s: float, once: bool, as_json: bool, bootstrap: str, page: str | None
 ) -> None:
     """Watch the queues, purgatories, requests and partitions of the cluster; `q` quits."""
+    finder = PageFinder(lambda: _watched(find_pages(bootstrap, page), chosen), SystemClock())
     # Why bounded by the interval: a process that hangs is not to hold up what the others show.
-    frames = _frames(_watched(find_pages(bootstrap, page), chosen), min(TIMEOUT_S, max(1.0, interval_s)))
+    frames = _frames(finder, min(TIMEOUT_S, max(1.0, interval_s)))
     if as_json or once or not sys.stdout.isatty():
         _print(frames, interval_s, once=once, as_json=as_json)
     else:
@@ -68,16 +71,17 @@ def _watched(pages: Sequence[Page], chosen: Sequence[int]) -> list[Page]:
     return [page for page in pages if page.role != BROKER or not chosen or page.id in chosen]
 
 
-def _frames(pages: Sequence[Page], timeout_s: float) -> Iterator[Frame | None]:
+def _frames(finder: PageFinder, timeout_s: float) -> Iterator[Frame | None]:
     """A frame at each turn; None at the first, which has nothing to compare with. Raises UserError if no broker answers
     then.
     """
     before = None
     while True:
-        now = _look(pages, timeout_s)
+        now = _look(finder.pages(), timeout_s)
         if before is None and not now.brokers:
             raise UserError("; ".join(f"broker {broker}: {problem}" for broker, problem in now.silent.items()))
         yield None if before is None else make_frame(before, now)
+        finder.find_again(is_one_silent=bool(now.silent))
         before = now
 
 

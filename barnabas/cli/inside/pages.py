@@ -3,7 +3,11 @@
 Where the pages are is asked in this order:
 1. `--page` says it: one is enough if its process knows the others;
 2. a local cluster of `barnabas up` has written it down (`cluster.json`);
-3. each broker tells it in answer to DescribeConfigs: `barnabas.metrics.host` and `.port`.
+3. each broker tells it in answer to DescribeConfigs: `barnabas.live.peers`, of all processes as seen from where people
+   look, and its own `barnabas.metrics.host` and `.port`.
+
+What 1 and 3 tell may be true in one network and not in another (the ports of containers are other ones outside), so an
+address counts only if the process that it is said to be of answers there.
 
 A process that does not answer is an `Unanswered`, not the end: what the others say is worth having.
 """
@@ -26,6 +30,7 @@ from barnabas.cli.running import running_directories
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.common.cluster_file import ClusterFile, read_cluster_file
 from barnabas.common.live_shape import SCHEMA
+from barnabas.common.page_addresses import page_addresses
 from barnabas.common.ports import HOST
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -41,6 +46,7 @@ CONFIGS_VERSION: Final = 4
 BROKER_RESOURCE: Final = 4
 HOST_KEY: Final = "barnabas.metrics.host"
 PORT_KEY: Final = "barnabas.metrics.port"
+PEERS_KEY: Final = "barnabas.live.peers"
 ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -103,12 +109,11 @@ def find_pages(bootstrap: str, page: str | None = None) -> list[Page]:
     local = _local_cluster(bootstrap)
     if local is not None:
         return sorted(_of_process(process) for process in local["processes"])
-    return _with_peers(_from_configs(bootstrap))
+    return _from_configs(bootstrap)
 
 
 def _page_at(text: str) -> Page:
-    host, port = host_port(text)
-    address = _address(host, port)
+    address = _address(*host_port(text))
     node = read_page(Page(BROKER, -1, address), {"section": "node"})["node"]
     return Page(str(node["role"]), int(node["id"]), address)
 
@@ -131,29 +136,37 @@ def _of_process(process: Mapping[str, Any]) -> Page:
 
 
 def _from_configs(bootstrap: str) -> list[Page]:
-    """Ask each broker where its page is; one that does not answer has none that is known."""
+    """Ask each broker where the pages are; one that does not answer has none that is known."""
     request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     brokers = sorted(
         (int(broker.node_id), str(broker.host), int(broker.port))
         for broker in ask_any(bootstrap, request, METADATA_VERSION).brokers
     )
-    pages = _at_once(lambda broker: _ask_where(*broker), brokers)
-    if not any(page.address for page in pages):
-        raise UserError(f"{pages[0].name}: {pages[0].problem}" if pages else f"{bootstrap} knows no broker yet")
-    return pages
+    told = [page for pages in _at_once(lambda broker: _ask_where(*broker), brokers) for page in pages]
+    if not any(page.address for page in told):
+        raise UserError(f"{told[0].name}: {told[0].problem}" if told else f"{bootstrap} knows no broker yet")
+    return _those_that_answer(told)
 
 
-def _ask_where(broker_id: int, host: str, port: int) -> Page:
+def _ask_where(broker_id: int, host: str, port: int) -> list[Page]:
+    """Where a broker says that the pages are: its own last."""
+    keys = [HOST_KEY, PORT_KEY, PEERS_KEY]
     resource = DescribeConfigsResource(
-        resource_type=BROKER_RESOURCE, resource_name=str(broker_id), configuration_keys=[HOST_KEY, PORT_KEY]
+        resource_type=BROKER_RESOURCE, resource_name=str(broker_id), configuration_keys=keys
     )
     timeout_ms = int(TIMEOUT_S * 1000)
     try:
         with NodeConnection(host, port, timeout_ms=timeout_ms, client_id=CLIENT_ID) as connection:
             (found,) = connection.send(DescribeConfigsRequest(resources=[resource]), CONFIGS_VERSION).results
     except NodeConnectionError as error:
-        return Page(BROKER, broker_id, "", str(error))
-    return _page_of(broker_id, host, {entry.name: entry.value for entry in found.configs})
+        return [Page(BROKER, broker_id, "", str(error))]
+    configs = {entry.name: entry.value for entry in found.configs}
+    return [*_peers_of(configs), _page_of(broker_id, host, configs)]
+
+
+def _peers_of(configs: Mapping[str, str | None]) -> list[Page]:
+    texts = [text.strip() for text in (configs.get(PEERS_KEY) or "").split(",") if text.strip()]
+    return [Page(*told) for told in page_addresses(texts)]
 
 
 def _page_of(broker_id: int, advertised_host: str, configs: Mapping[str, str | None]) -> Page:
@@ -171,16 +184,22 @@ def _page_of(broker_id: int, advertised_host: str, configs: Mapping[str, str | N
 
 def _with_peers(pages: list[Page]) -> list[Page]:
     """These pages, and those of the processes that they know of."""
-    known = {(page.role, page.id): page for page in pages}
     answers = read_pages(pages, {"section": "node"})
     if not answers.told:
         raise UserError(f"{answers.unanswered[0].page.name}: {answers.unanswered[0].problem}")
-    for live in answers.told.values():
-        for peer in live["node"]["peers"]:
-            found = known.get((peer["role"], peer["id"]))
-            if found is None or not found.address:
-                known[peer["role"], peer["id"]] = Page(peer["role"], peer["id"], peer["address"])
-    return sorted(known.values())
+    peers = [peer for live in answers.told.values() for peer in live["node"]["peers"]]
+    return _those_that_answer([*pages, *(Page(peer["role"], peer["id"], peer["address"]) for peer in peers)])
+
+
+def _those_that_answer(told: Iterable[Page]) -> list[Page]:
+    """One page a process: the first where it answers, else the first that has an address."""
+    found: dict[tuple[str, int], Page] = {}
+    several = list(dict.fromkeys(told))
+    answers = read_pages(several, {"section": "node"})
+    silent = [each.page for each in answers.unanswered]
+    for page in [*answers.told, *sorted(silent, key=lambda page: not page.address)]:
+        found.setdefault((page.role, page.id), page)
+    return sorted(found.values())
 
 
 def _address(host: str, port: int) -> str:
@@ -225,6 +244,9 @@ def read_page(page: Page, query: Mapping[str, object], timeout_s: float = TIMEOU
         connection.close()
     if live.get("schema") != SCHEMA:
         raise UserError(f"its page at {page.address} is of another version of Barnabas")
+    node = live["node"]
+    if page.id >= 0 and (node["role"], node["id"]) != (page.role, page.id):
+        raise UserError(f"at {page.address} is the page of {node['role']} {node['id']}")
     return live
 
 

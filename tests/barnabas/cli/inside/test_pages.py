@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.cli.errors import UserError
 from barnabas.cli.inside import pages
-from barnabas.cli.inside.pages import HOST_KEY, PORT_KEY, Page, Unanswered, find_pages, read_page, read_pages
+from barnabas.cli.inside.pages import HOST_KEY, PEERS_KEY, PORT_KEY, Page, Unanswered, find_pages, read_page, read_pages
 from barnabas.common.ports import free_ports
 from metrics.http import MetricsServer
 from metrics.http import Page as HttpPage
@@ -104,21 +104,56 @@ class BusyProcess:
         self._listener.close()
 
 
+def test_a_page_of_somebody_else_does_not_count(process: Process) -> None:
+    """Behind published ports of containers one address may be meant for several, and be one's."""
+    with pytest.raises(UserError, match=f"^at {process.address} is the page of broker 1$"):
+        read_page(Page("broker", 2, process.address), {})
+    with pytest.raises(UserError, match="is the page of broker 1"):
+        read_page(Page("controller", 1, process.address), {})
+
+
 def test_one_page_leads_to_the_others(dead: str) -> None:
     live = broker(1)
     live["node"]["peers"] = [
-        {"id": 100, "role": "controller", "address": "h:2", "is_self": False},
-        {"id": 0, "role": "broker", "address": "h:1", "is_self": False},
+        {"id": 100, "role": "controller", "address": dead, "is_self": False},
+        {"id": 0, "role": "broker", "address": dead, "is_self": False},
     ]
     with Process(json.dumps(live).encode()) as process:
         found = find_pages("unused:1", process.address)
         assert found == [
-            Page("broker", 0, "h:1"),
+            Page("broker", 0, dead),
             Page("broker", 1, process.address),
-            Page("controller", 100, "h:2"),
+            Page("controller", 100, dead),
         ]
     with pytest.raises(UserError, match=rf"its page at {dead} does not answer"):
         find_pages("unused:1", dead)
+
+
+def test_of_several_addresses_the_first_where_it_answers(process: Process, dead: str) -> None:
+    with Process(json.dumps(broker(0)).encode()) as zero:
+        told = [
+            Page("broker", 0, "", "it did not say"),
+            Page("broker", 0, process.address),  # broker 1's
+            Page("broker", 0, zero.address),
+            Page("broker", 1, zero.address),
+            Page("broker", 1, process.address),
+            Page("broker", 2, "", "it did not say"),
+            Page("broker", 2, dead),
+            Page("broker", 3, "", "it did not say"),
+        ]
+        assert pages._those_that_answer(told) == [
+            Page("broker", 0, zero.address),
+            Page("broker", 1, process.address),
+            Page("broker", 2, dead),
+            Page("broker", 3, "", "it did not say"),
+        ]
+
+
+def test_a_broker_tells_of_its_peers() -> None:
+    configs = {PORT_KEY: "9404", HOST_KEY: "0.0.0.0", PEERS_KEY: "controller-100=h:9704,broker-0=h:9404"}
+    assert pages._peers_of(configs) == [Page("broker", 0, "h:9404"), Page("controller", 100, "h:9704")]
+    assert pages._peers_of({PORT_KEY: "9404", PEERS_KEY: ""}) == []
+    assert pages._peers_of({PORT_KEY: "9404"}) == []
 
 
 @pytest.mark.parametrize(

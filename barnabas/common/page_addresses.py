@@ -1,0 +1,27 @@
+"""Where the pages of the processes are: what a value of `barnabas.live.peers` says.
+
+Format: ROLE-ID=HOST:PORT, ..., for example broker-0=127.0.0.1:41233,controller-100=127.0.0.1:41236
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class PageAddress(NamedTuple):
+    """A process and the host:port of its pages."""
+
+    role: str  # "broker" or "controller"
+    id: int
+    address: str
+
+
+def page_addresses(texts: Iterable[str]) -> list[PageAddress]:
+    """The addresses that a value lists, which was checked before; brokers first."""
+    found = []
+    for text in texts:
+        name, _, address = text.partition("=")
+        role, _, number = name.partition("-")
+        found.append(PageAddress(role, int(number), address))
+    return sorted(found)
