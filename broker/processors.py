@@ -389,9 +389,11 @@ class Processor:
         """Ask the selector; sleep only when nothing is left to do, and not for long while requests wait for a
         handler.
         """
-        if self._ready or self._left or self._unfinished or not self.inbox.empty() or not self.responses.may_sleep():
+        if self._ready or self._left or self._unfinished or not self.responses.may_sleep():
             return self._selector.poll(0)
-        if self._gate is not None and self._gate.is_due():  # asked after `may_sleep`: who makes room then wakes
+        if not self.inbox.empty():  # asked after `may_sleep`: who offers then wakes
+            return self._selector.poll(0)
+        if self._gate is not None and self._gate.is_due():  # likewise: who makes room then wakes
             return self._selector.poll(0)
         now_ns = self._now_ns()
         timeout_s = self._sleep_s(now_ns)
@@ -429,10 +431,10 @@ class Processor:
 
     def _read(self, connection: Connection) -> None:
         """Read the connection's next request, if all of it is there."""
-        if not self._is_reading or (self._gate is not None and not self._gate.admits(connection)):
+        if not self._is_reading:
             return
         try:
-            frame = connection.read_frame(self._scratch)
+            frame = connection.read_frame(self._scratch, self._gate is None or self._gate.admits(connection))
         except InvalidFrameError as error:
             log.warning("closing connection %s: %s", connection.context.connection_id, error)
             self._close(connection, "")
@@ -447,7 +449,7 @@ class Processor:
             self._gate.count(connection, frame)
         connection.last_active_ns = now_ns = self._now_ns()
         if frame is None:
-            if connection.may_have_input:
+            if connection.may_have_input and not connection.frames.is_held():
                 self._unfinished.append(connection)
             return
         request = Request(connection, self, connection.context, frame)
