@@ -144,8 +144,9 @@ dashboards: $(VENV)/installed ## the Grafana dashboards, from dashboards/build.p
 golden: $(VENV)/installed test-tools ## ask Apache Kafka again what tests/compare compares with
 	$(BIN)/python -m tests.compare.record
 
+# A column more after `make free-threaded`.
 bench: $(VENV)/installed test-tools ## beside Apache Kafka on this machine: a table of ratios, a picture, a line of history (BENCH=options)
-	$(BIN)/python -m benchmarks $(BENCH)
+	$(BIN)/python -m benchmarks $(if $(wildcard $(FREE_THREADED)/installed),--also free-threaded=$(FREE_THREADED)/bin/barnabas) $(BENCH)
 
 format: $(VENV)/installed ## lay the source out
 	$(BIN)/ruff check --fix .
