@@ -61,33 +61,39 @@ class FrameReader:
         self._size = 0
         self._filled = 0
 
-    def receive(self, chunk: memoryview) -> memoryview | None:
+    def receive(self, chunk: memoryview, may_begin: bool = True) -> memoryview | None:
         """Take bytes; return the frame that they complete, if any. What follows it is kept for `next_frame`.
 
-        The frame is writable, and nobody else's. Raises InvalidFrameError.
+        The frame is writable, and nobody else's. An incomplete one gets its buffer only if it `may_begin`, else
+        `is_held` tells of it. Raises InvalidFrameError.
         """
         assert self._body is None, "an incomplete frame is filled through `wanted`"
         if self._rest or len(chunk) < SIZE_BYTES:
             joined = bytearray(self._rest)
             joined += chunk
             self._rest = memoryview(joined)
-            return self.next_frame()
+            return self.next_frame(may_begin)
         size = self._size_at(chunk)
         end = SIZE_BYTES + size
         if end > len(chunk):
-            self._begin(size, chunk[SIZE_BYTES:])
+            if may_begin:
+                self._begin(size, chunk[SIZE_BYTES:])
+            else:
+                self._rest = memoryview(bytearray(chunk))
             return None
         if end < len(chunk):
             self._rest = memoryview(bytearray(chunk[end:]))
         return memoryview(bytearray(chunk[SIZE_BYTES:end]))
 
-    def next_frame(self) -> memoryview | None:
+    def next_frame(self, may_begin: bool = True) -> memoryview | None:
         """Return the next frame if what was received with the last one holds all of it; raises InvalidFrameError."""
         rest = self._rest
         if len(rest) < SIZE_BYTES:
             return None
         size = self._size_at(rest)
         end = SIZE_BYTES + size
+        if end > len(rest) and not may_begin:
+            return None
         # Why not an empty view: it would keep all that was received with it.
         self._rest = rest[end:] if end < len(rest) else _NOTHING
         if end > len(rest):
@@ -118,6 +124,10 @@ class FrameReader:
     def is_at_boundary(self) -> bool:
         """Tell whether the stream may end here without cutting a frame."""
         return self._body is None and not self._rest
+
+    def is_held(self) -> bool:
+        """Tell whether the beginning of a frame is here that has not got its buffer yet."""
+        return self._body is None and len(self._rest) >= SIZE_BYTES
 
     def begun_bytes(self) -> int:
         """Return the size of the incomplete frame; 0 when no frame's size is known."""
@@ -188,16 +198,16 @@ class Connection:
         self.pooled_bytes = 0  # what its frame takes of the pool; owner: who has its request, while there is one
         self.client_software: tuple[str, str] | None = None  # name and version, once ApiVersions told them
 
-    def read_frame(self, scratch: memoryview) -> memoryview | None:
+    def read_frame(self, scratch: memoryview, may_begin: bool = True) -> memoryview | None:
         """Read until a frame is complete, nothing more is there or much was read (then `may_have_input` stays true);
-        return the frame.
+        return the frame. One that is not whole in what is read first stays there unless it `may_begin`.
 
         Raises EOFError at the end of the stream, InvalidFrameError, OSError when the connection is broken.
         """
         assert not self.is_muted, "(inv. 2)"
         frames = self.frames
-        frame = frames.next_frame()
-        if frame is not None:
+        frame = frames.next_frame(may_begin)
+        if frame is not None or (not may_begin and frames.is_held()):
             return frame
         left = TURN_BYTES
         try:
@@ -208,7 +218,7 @@ class Connection:
                     count = self.transport.receive_into(scratch)
                     if count == 0:
                         raise EOFError
-                    frame = frames.receive(scratch[:count])
+                    frame = frames.receive(scratch[:count], may_begin)
                 else:
                     asked = len(wanted)
                     count = self.transport.receive_into(wanted)
@@ -220,7 +230,7 @@ class Connection:
                 # the end of the stream may have shared the edge of the last bytes.
                 self.may_have_input = count == asked or self.is_hung_up
                 left -= count
-                if frame is not None or not self.may_have_input or left <= 0:
+                if frame is not None or not self.may_have_input or left <= 0 or (not may_begin and frames.is_held()):
                     return frame
         except BlockingIOError:
             self.may_have_input = False

@@ -4,12 +4,15 @@ Rules
 1. A frame is counted whole, as soon as its size is known, until its request is answered, or waits for something. It is
    let in while anything is left, however large it is: then it can be finished, whatever others wait for. So the pool
    can be overdrawn by one frame a processor.
-2. A processor that finds nothing left begins no frame: its clients wait in the kernel's buffers. What is begun goes on.
+2. A processor that finds nothing left gives no frame a buffer: its clients wait in the kernel's. What is begun goes on.
    It is woken when something is left again (`wait`).
+3. What is whole in one read is let in all the same, and counted: it needs no buffer, and the request queue bounds it.
+   So who sends large requests slowly, and holds the pool for long, keeps nobody else out.
 
 Threads: all processors share the pool; each has a `MemoryGate` for its own connections.
 Source: Kafka's SimpleMemoryPool, not strict (4.3). Different: a request that waits for nothing gives back when its
-processor takes the answer, not when the handler is done with it.
+processor takes the answer, not when the handler is done with it; and rule 3, without which half a request of a few
+clients stops all others.
 """
 
 from __future__ import annotations
@@ -82,7 +85,7 @@ class MemoryPool:
 
 
 class MemoryGate:
-    """Lets the connections of one processor begin a frame, or has them wait for memory."""
+    """Lets the connections of one processor begin a large frame, or has them wait for memory."""
 
     def __init__(self, pool: MemoryPool, wake: Callable[[], None]) -> None:
         self._pool = pool  # fixed before start
@@ -91,20 +94,20 @@ class MemoryGate:
         self._is_waiting = False  # set by the processor, cleared by whoever makes room
 
     def admits(self, connection: Connection) -> bool:
-        """Tell whether a connection may be read; if not, it waits."""
-        if connection.pooled_bytes or self._has_room():
-            return True
-        self._starved[connection] = None
-        return False
+        """Tell whether a connection may begin a frame, or go on with one."""
+        return connection.pooled_bytes > 0 or self._pool.has_room()
 
     def count(self, connection: Connection, frame: memoryview | None) -> None:
-        """Count the frame that was just begun, or read whole."""
+        """Count the frame that was just begun, or read whole; have the connection wait that could not begin it."""
         if connection.pooled_bytes:
             return
         size = connection.frames.begun_bytes() if frame is None else len(frame)
         if size:
             connection.pooled_bytes = size
             self._pool.take(size)
+        elif frame is None and connection.frames.is_held():
+            self._starved[connection] = None
+            self._has_room()
 
     def release(self, connection: Connection) -> None:
         """Uncount a frame: its request was answered, waits, or will never be whole; by whoever has the request."""

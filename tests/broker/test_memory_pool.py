@@ -80,33 +80,63 @@ def test_the_time_without_memory_is_added_up(pool: MemoryPool, clock: FakeClock)
     assert pool.depleted_ns() == 80_000_000
 
 
+def begin(gate: MemoryGate, connection: Connection, size: int) -> bool:
+    """Have a connection receive the beginning of a frame, as its processor does; tell whether it could begin it."""
+    chunk = memoryview(size.to_bytes(4, "big") + b"begun")
+    frame = connection.frames.receive(chunk, gate.admits(connection))
+    gate.count(connection, frame)
+    return connection.frames.begun_bytes() > 0
+
+
+def go_on(gate: MemoryGate, connection: Connection) -> None:
+    """Have a connection that waited begin its frame."""
+    gate.count(connection, connection.frames.next_frame(gate.admits(connection)))
+
+
 def test_connections_wait_in_the_order_in_which_they_came(pool: MemoryPool, connections: list[Connection]) -> None:
     turns: list[None] = []
     gate = MemoryGate(pool, lambda: turns.append(None))
     first, second, third = connections
-    assert gate.admits(first)
-    gate.count(first, memoryview(bytes(1200)))
+    assert begin(gate, first, 1200)
     assert gate.admits(first), "what is begun goes on"
-    assert [gate.admits(second), gate.admits(third), gate.admits(second)] == [False] * 3
+    assert [begin(gate, second, 1000), begin(gate, third, 30)] == [False, False]
+    assert pool.used_bytes() == 1200
     assert gate.next_admitted() is None
     assert not gate.is_due()
     gate.release(first)
     assert len(turns) == 1
     assert gate.is_due()
     assert gate.next_admitted() is second
-    gate.count(second, memoryview(bytes(1000)))
+    go_on(gate, second)
+    assert pool.used_bytes() == 1000
     assert gate.next_admitted() is None, "the second has taken all that there was"
     assert not gate.is_due(), "it will be woken: to look again and again would find nothing"
     gate.release(second)
     assert len(turns) == 2
     assert gate.next_admitted() is third
+    go_on(gate, third)
     assert gate.next_admitted() is None
+
+
+def test_what_is_whole_is_let_in_all_the_same(pool: MemoryPool, connections: list[Connection]) -> None:
+    gate = MemoryGate(pool, lambda: None)
+    first, second, _ = connections
+    assert begin(gate, first, 1000)
+    frame = second.frames.receive(memoryview((5).to_bytes(4, "big") + b"whole" + (9).to_bytes(4, "big")), False)
+    assert frame is not None
+    assert bytes(frame) == b"whole"
+    gate.count(second, frame)
+    assert pool.used_bytes() == 1005
+    assert second.frames.next_frame(False) is None, "what follows it is not"
+    assert second.frames.is_held()
+    gate.release(second)
+    assert pool.used_bytes() == 1000
 
 
 def test_one_that_is_closed_waits_no_more(pool: MemoryPool, connections: list[Connection]) -> None:
     gate = MemoryGate(pool, lambda: None)
-    gate.count(connections[0], memoryview(bytes(1000)))
-    assert not gate.admits(connections[1])
+    assert begin(gate, connections[0], 1000)
+    assert not begin(gate, connections[1], 1000)
     gate.forget(connections[1])
     gate.release(connections[0])
     assert gate.next_admitted() is None

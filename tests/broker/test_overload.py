@@ -93,17 +93,21 @@ def test_a_frame_larger_than_what_is_left_is_let_in(network: Network) -> None:
 
 
 def test_a_request_holds_its_memory_until_it_is_answered(network: Network) -> None:
-    with network.client() as first, network.client() as second:
+    """Large ones wait for that; small ones come in meanwhile: who sends slowly keeps nobody else out."""
+    with network.client() as first, network.client() as second, network.client() as small:
         first.send(padded("wait", 1, POOL_BYTES))
         assert network.services.arrived.acquire(timeout=20)
-        second.send(heartbeat("ok", 2) * 3)
+        for number in range(3):
+            second.send(padded("ok", number, POOL_BYTES - 1))
         second.sock.settimeout(0.05)
         with pytest.raises(TimeoutError):
             second.sock.recv(1)
+        for number in range(20):
+            assert small.heartbeat("ok", number) == ErrorCode.NONE
         second.sock.settimeout(20)
         network.services.gate.set()
-        for _ in range(3):
-            assert second.receive(HEARTBEAT, HEARTBEAT_VERSION, 2).error_code == ErrorCode.NONE
+        for number in range(3):
+            assert second.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
 
 
 def test_a_request_that_waits_for_others_lets_them_in(network: Network) -> None:
