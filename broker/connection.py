@@ -159,6 +159,7 @@ class Connection:
         "frames",
         "gate",
         "idle_bucket",
+        "is_broken",
         "is_closed",
         "is_hung_up",
         "is_large",
@@ -189,6 +190,7 @@ class Connection:
         self.muted_until_ns = 0  # of the throttle time
         self.may_have_input = False  # an edge came that was not read to its end
         self.is_hung_up = False  # the client sends no more: the stream ends after what is there
+        self.is_broken = False  # nothing goes either way
         self.is_closed = False
         self.is_large = False  # it has moved a large piece
         self.is_to_be_dealt = False  # it may change its processor before its next request

@@ -148,7 +148,7 @@ class Processor:
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._idle = IdleConnections((settings.idle_ms_max if settings.idle_ms_max >= 0 else LRU_MS) * NS_PER_MS)
         self._gate = None if pool is None else MemoryGate(pool, self.responses.interrupt)
-        self._left: deque[Connection] = deque()  # whose clients went away, not closed yet
+        self._left: deque[Connection] = deque()  # whose clients send no more, not closed yet
         self._unfinished: deque[Connection] = deque()  # moved much in their turn and go on in the next
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._throttled: list[tuple[int, int, Connection]] = []  # heap: (until, sequence, connection)
@@ -418,6 +418,7 @@ class Processor:
             if connection is None:  # the wake-up, or closed earlier in this turn
                 continue
             if event & BROKEN:
+                connection.is_broken = True
                 self._left.append(connection)
                 continue
             if event & WRITABLE and connection.outgoing is not None:
@@ -426,7 +427,8 @@ class Processor:
                 connection.may_have_input = True
                 if event & HUNG_UP:
                     connection.is_hung_up = True
-                if not connection.is_muted:
+                    self._left.append(connection)
+                elif not connection.is_muted:
                     self._read(connection)
 
     def _read(self, connection: Connection) -> None:
@@ -440,7 +442,7 @@ class Processor:
             self._close(connection, "")
             return
         except EOFError:
-            self._left.append(connection)
+            self._close(connection, "")
             return
         except OSError as failure:
             self._close(connection, str(failure))
@@ -494,7 +496,7 @@ class Processor:
             ):
                 self._unmute(connection)
         if self._left:
-            self._close_left()
+            self._let_go()
         if self._gate is not None:
             self._read_starved(self._gate)
         if now_ns < self._chores_due_ns:
@@ -508,12 +510,20 @@ class Processor:
         if self._quotas.is_exceeded(self._settings.listener_name):
             self._close_least_recently_used()
 
-    def _close_left(self) -> None:
-        """Close some of the connections whose clients went away: many may have at once (rule 6)."""
+    def _let_go(self) -> None:
+        """Close some of the connections whose clients left, once all that they sent is read (rule 6).
+
+        Why not at their events: when thousands leave at once, what others sent would be found behind all of them.
+        """
         for _ in range(min(CLOSES_A_TURN, len(self._left))):
             connection = self._left.popleft()
-            if self._connections.get(connection.fd) is connection:  # not closed or handed over meanwhile
+            if self._connections.get(connection.fd) is not connection:  # closed or handed over meanwhile
+                continue
+            if connection.is_broken:
                 self._close(connection, "")
+            elif not connection.is_muted:
+                self._read(connection)
+        self._queue_requests()
 
     def _read_starved(self, gate: MemoryGate) -> None:
         """Read the connections that waited for memory, while there is some."""
