@@ -56,6 +56,7 @@ SETTINGS: Final = {
     "num.network.threads": "3",
     "num.io.threads": "8",
     "log.segment.bytes": str(1 << 30),
+    "socket.listen.backlog.size": "1024",
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "queued.max.request.bytes": str(POOL_BYTES),
 }
@@ -67,7 +68,7 @@ LONG_POLLS: Final = 8_000
 LONG_POLL_MS: Final = 600_000
 CONNECTS_A_SECOND: Final = 2_000
 SAMPLE_S: Final = 0.1
-SETTLE_MS: Final = 1500
+SETTLE_MS: Final = 2500
 TIMEOUT_S: Final = 60
 Rows = dict[str, str]
 
