@@ -57,7 +57,8 @@ def test_panels_name_the_provisioned_source() -> None:
 def test_dashboards_are_provisioned_and_home() -> None:
     (provider,) = read("provisioning/dashboards/barnabas.yml")["providers"]
     assert mount_of("grafana", provider["options"]["path"]) == "./dashboards/json"
-    assert mount_of("grafana", "/etc/grafana/provisioning") == "./dashboards/provisioning"
+    for kind in ("dashboards", "datasources"):  # and not the directory above, which has more in it than these
+        assert mount_of("grafana", f"/etc/grafana/provisioning/{kind}") == f"./dashboards/provisioning/{kind}"
     home = compose_file()["services"]["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert home.rpartition("/")[0] == provider["options"]["path"]
     assert home.rpartition("/")[2] in dashboards()
@@ -123,5 +124,35 @@ def test_the_test_stands_in_for_the_image_that_is_used() -> None:
 def test_brokers_differ_in_name_and_ports_only() -> None:
     services = compose_file()["services"]
     assert [services[name]["environment"]["KAFKA_NODE_ID"] for name in BROKERS] == ["0", "1", "2"]
-    own = r"broker-\d|BARNABAS_PORT_\d|:-9\d92|KAFKA_NODE_ID: '\d'"
-    assert len({re.sub(own, "", yaml.safe_dump(services[name])) for name in BROKERS}) == 1
+    own = r"(?<!KAFKA_BARNABAS_LIVE_PEERS: )broker-\d|PORT_\d:-9\d(92|04)|KAFKA_NODE_ID: '\d'"
+    assert len({re.sub(own, "", yaml.safe_dump(services[name], width=1000)) for name in BROKERS}) == 1
+
+
+#: A published port: the variable and the default of its host, the variable and the default of its number, its target.
+PORT = re.compile(r"\$\{(\w+):-127\.0\.0\.1\}:\$\{(\w+):-(\d+)\}:(\d+)")
+
+
+def test_ports_are_published_on_the_loopback_interface_and_documented() -> None:
+    readme, numbers = (ROOT / "README.md").read_text(), []
+    for name in NODES:
+        for port in compose_file()["services"][name]["ports"]:
+            found = PORT.fullmatch(port)
+            assert found, f"{name}: {port}"
+            numbers.append(found[3])
+    assert len(set(numbers)) == len(numbers) == 2 * len(BROKERS) + 1
+    assert [number for number in numbers if number not in readme] == []
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_peers_are_where_the_pages_are_published(name: str) -> None:
+    services = compose_file()["services"]
+    told = {}
+    for text in services[name]["environment"]["KAFKA_BARNABAS_LIVE_PEERS"].split(","):
+        process, _, address = text.strip().partition("=")
+        told[process] = address.replace("localhost", "127.0.0.1")
+    published = {}
+    for node in NODES:
+        (pages,) = [port for port in services[node]["ports"] if port.endswith(":9404")]
+        id_ = services[node]["environment"]["KAFKA_NODE_ID"]
+        published[f"{node.partition('-')[0]}-{id_}"] = pages.removesuffix(":9404")
+    assert told == published

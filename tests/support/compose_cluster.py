@@ -21,6 +21,7 @@ from tests.support.waiting import eventually
 
 BROKERS = ("broker-0", "broker-1", "broker-2")
 NODES = ("controller", *BROKERS)
+IDS = {"controller": 100, "broker-0": 0, "broker-1": 1, "broker-2": 2}
 BUILD_TIMEOUT_S = 600
 UP_TIMEOUT_S = 120
 LOG_TAIL = "60"
@@ -41,7 +42,9 @@ class ComposeCluster:
     _command: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        names = ("BARNABAS_PORT_0", "BARNABAS_PORT_1", "BARNABAS_PORT_2", "PROMETHEUS_PORT", "GRAFANA_PORT")
+        names = [f"BARNABAS_PORT_{number}" for number in range(len(BROKERS))]
+        names += [f"BARNABAS_PAGE_PORT_{id_}" for id_ in IDS.values()]
+        names += ["PROMETHEUS_PORT", "GRAFANA_PORT"]
         self.ports = dict(zip(names, _free_ports(len(names)), strict=True))
         self._command = ["docker", "compose"] if self.engine.can("compose", "version") else ["docker-compose"]
 
@@ -54,6 +57,10 @@ class ComposeCluster:
     def prometheus(self) -> str:
         """The address of Prometheus's page."""
         return f"http://localhost:{self.ports['PROMETHEUS_PORT']}"
+
+    def page(self, node: str) -> str:
+        """The address of a process's pages for browsers on this machine."""
+        return f"localhost:{self.ports[f'BARNABAS_PAGE_PORT_{IDS[node]}']}"
 
     def compose(self, *arguments: str, timeout_s: float = UP_TIMEOUT_S) -> str:
         """Run a compose command."""
