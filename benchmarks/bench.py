@@ -122,7 +122,7 @@ class Measurement:
     """A row of the table of measurements."""
 
     measure: Measure
-    warm_by: str = ""  # the figure that must have stopped getting better before rounds count; "": nothing gets warm
+    warm_by: str = ""  # the figure that must have stopped getting better before rounds count; "": after one round
     brokers: int = 1
     starts_it: bool = False  # the measurement starts the system, and stops it
     own_limit: Callable[[Bench], OwnLimit] | None = None

@@ -1,4 +1,7 @@
-"""The measurements: a row each, in the order in which they run."""
+"""The measurements: a row each, in the order in which they run.
+
+Starts have nothing to warm up; of groups of consumers it is the client that has, and it does so by itself.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ MEASUREMENTS = {
         requests.beside_idle_connections, "no idle connections, rate", own_limit=requests.held
     ),
     "partitions": Measurement(partitions.many_partitions, "1,000 partitions, produce 1 KiB"),
-    "groups": Measurement(groups.classic, "50 consumers in 10 groups, consume"),
-    "groups-848": Measurement(groups.kip_848, "50 consumers in 10 groups, KIP-848, consume"),
+    "groups": Measurement(groups.classic),
+    "groups-848": Measurement(groups.kip_848),
     "start": Measurement(starts.start_one, starts_it=True),
     "start-3": Measurement(starts.start_three, brokers=3, starts_it=True),
     "restart": Measurement(starts.restart, starts_it=True),
