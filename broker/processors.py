@@ -66,7 +66,8 @@ log = logging.getLogger("barnabas.network")
 INBOX_SIZE: Final = 20
 SCRATCH_BYTES: Final = 64 * 1024
 SCRATCH_BYTES_MIN: Final = 4 * 1024
-READ_AHEAD_BYTES: Final = 64 * 1024 * 1024  # what all connections of a processor may have read beyond a frame's end
+# Not Final, since a test changes it: compiled, that would be its value for ever.
+READ_AHEAD_BYTES = 64 * 1024 * 1024  # what all connections of a processor may have read beyond a frame's end
 CLOSES_A_TURN: Final = 32
 SLEEP_S_MAX: Final = 1.0
 CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
