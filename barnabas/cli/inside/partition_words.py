@@ -166,6 +166,8 @@ def _min_isr(view: Partition) -> str:
     needs += "is 1" if has == 1 else f"are {has}"
     if has < least:
         return f"{needs}: acks=all is refused (NOT_ENOUGH_REPLICAS) until the ISR has grown."
+    if has == 1:  # a leader does not fall out of the ISR
+        return f"{needs}, the leader: without it the partition is offline."
     if has == least:
         return f"{needs}: if one more falls out, acks=all is refused (NOT_ENOUGH_REPLICAS)."
     return f"{needs}: {has - least} more may fall out before acks=all is refused."

@@ -100,6 +100,14 @@ def test_just_enough_replicas() -> None:
     )
 
 
+def test_a_single_replica() -> None:
+    told = words(isr=[1], min_isr=1, replica_ids=[1], replicas=[replica(1, 1042, 1042, is_leader=True)])
+    assert told[-2] == (
+        "acks=all needs 1 in-sync replica (min.insync.replicas), there is 1, the leader: without it the partition is "
+        "offline."
+    )
+
+
 def test_an_empty_log() -> None:
     told = words(log_start_offset=50, log_end_offset=50, size_bytes=0, segments=1)
     assert told[1] == "Its log is empty; the next record gets offset 50 (0 bytes in 1 segment)."
