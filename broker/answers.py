@@ -21,13 +21,17 @@ class Reply:
     """Send this message.
 
     The connection stays muted for `throttle_time_ms` after the answer was sent (KIP-219); the message's own field of
-    that name is for the API to set. `close_after` closes the connection once the answer is out.
+    that name is for the API to set. `close_after` closes the connection once the answer is out. `encoded` is the
+    message in the request's version, if the API has it at hand.
     """
 
-    __slots__ = ("close_after", "message", "throttle_time_ms")
+    __slots__ = ("close_after", "encoded", "message", "throttle_time_ms")
 
-    def __init__(self, message: Message, throttle_time_ms: int = 0, close_after: bool = False) -> None:
+    def __init__(
+        self, message: Message, throttle_time_ms: int = 0, close_after: bool = False, encoded: bytes | None = None
+    ) -> None:
         self.message = message
+        self.encoded = encoded
         self.throttle_time_ms = throttle_time_ms
         self.close_after = close_after
 

@@ -231,7 +231,7 @@ class Dispatcher:
             to_wake.append(responses)
 
     def _encode(self, request: Request, reply: Reply) -> None:
-        parts = headers.response_parts(request.header, reply.message)
+        parts = headers.response_parts(request.header, reply.message, reply.encoded)
         request.parts = parts
         request.response_size_bytes = headers.frame_size(parts)
         request.action = _SEND_AND_CLOSE if reply.close_after else _SEND

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from broker.features import FinalizedFeatures
+from broker.known_answers import KnownAnswers
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
@@ -111,6 +112,7 @@ class MetadataSnapshot:
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id
     controller_id: int = -1
     registrations: Mapping[int, Registration] = field(default_factory=dict)  # as the controller's tag 10000 tells
+    answers: KnownAnswers = field(default_factory=KnownAnswers, init=False, compare=False)  # given from this picture
 
     def topic_id(self, name: str) -> bytes:
         """The topic's id, or ZERO_UUID if unknown."""

@@ -153,11 +153,13 @@ def decode_response_header(buffer: bytes | memoryview, api_key: int, version: in
     return correlation_id, position
 
 
-def response_parts(header: RequestHeader, message: Message) -> list[bytes | memoryview | FileRegion]:
+def response_parts(
+    header: RequestHeader, message: Message, encoded: bytes | None = None
+) -> list[bytes | memoryview | FileRegion]:
     """Write a whole response frame, size first, as parts to send one after another.
 
     The answer has the request's version, but an ApiVersions request of an unknown version is answered in version 0
-    (KIP-511).
+    (KIP-511). `encoded` is the message in that version, where it is at hand.
     """
     version = header.api_version
     if header.api_key == _API_VERSIONS and version > message.MAX_VERSION:
@@ -167,7 +169,7 @@ def response_parts(header: RequestHeader, message: Message) -> list[bytes | memo
     else:
         layout = _SIZE_AND_CORRELATION_ID
     size = layout.size - SIZE_BYTES
-    parts = message.encode_parts(version)
+    parts: list[bytes | memoryview | FileRegion] = message.encode_parts(version) if encoded is None else [encoded]
     if len(parts) == 1 and isinstance(parts[0], bytes):  # nearly every response
         return [layout.pack(size + len(parts[0]), header.correlation_id) + parts[0]]
     for part in parts:

@@ -2,8 +2,9 @@
 
 Behaviour
 - Live brokers, with the address they advertise for the listener the request came in on; the topics asked for, by name
-  or
-  by id; every field from one snapshot of the cache.
+  or by id; every field from one snapshot of the cache.
+- Clients ask the same again and again: an answer is kept, encoded, with the snapshot that it was given from, unless it
+  names a topic that is not there, which may have to be created.
 - A topic that does not exist is created if client and broker (auto.create.topics.enable) agree; until it is there the
   client is told UNKNOWN_TOPIC_OR_PARTITION and asks again.
 - The controller's id is that of some live broker: clients send admin requests to any broker, which forwards them.
@@ -19,7 +20,7 @@ REPLICA_NOT_AVAILABLE; INVALID_REQUEST for a null name or an id before v12.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.common.ids import ZERO_UUID
@@ -35,6 +36,7 @@ from barnabas.protocol.messages.k03_metadata import (
 from broker.answers import Answer, Reply
 from broker.apis.api import Api
 from broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.known_answers import KEY_BYTES_MAX
 from broker.metadata_cache import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -49,9 +51,32 @@ CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 def handle(services: Services, request: Request) -> Answer:
     """Answer from one snapshot of the cache."""
+    snapshot = services.metadata_cache.snapshot
+    controller_id = snapshot.random_broker_id()
+    key = _key(request, controller_id)
+    known = snapshot.answers.get(key) if key is not None else None
+    if known is None:
+        answer = _answer(services, request, snapshot, controller_id)
+        if key is None or any(topic.error_code for topic in answer.topics):
+            return Reply(answer)
+        known = snapshot.answers.keep(key, answer, request.version)
+    request.error_codes = known.error_codes
+    return Reply(known.message, encoded=known.encoded)
+
+
+def _key(request: Request, controller_id: int) -> Hashable | None:
+    """All that an answer depends on, beside the snapshot; None if it is too long to be kept, or was not received."""
+    if request.buffer is None or request.header_bytes == 0:
+        return None
+    body = request.buffer[request.header_bytes :]
+    if len(body) > KEY_BYTES_MAX:
+        return None
+    return (request.principal, request.listener_name, request.version, controller_id, bytes(body))
+
+
+def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, controller_id: int) -> MetadataResponse:
     message: MetadataRequest = request.message
     version = request.version
-    snapshot = services.metadata_cache.snapshot
     _check(message, version)
     topics = _topics(services, request, message, snapshot)
     if message.include_topic_authorized_operations:
@@ -59,17 +84,15 @@ def handle(services: Services, request: Request) -> Answer:
             if topic.error_code == ErrorCode.NONE:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     asks_cluster = version in CLUSTER_OPERATIONS_VERSIONS and message.include_cluster_authorized_operations
-    return Reply(
-        MetadataResponse(
-            brokers=[
-                MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-                for node in snapshot.nodes(request.listener_name)
-            ],
-            cluster_id=services.cluster_id,
-            controller_id=snapshot.random_broker_id(),
-            topics=topics,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
-        )
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in snapshot.nodes(request.listener_name)
+        ],
+        cluster_id=services.cluster_id,
+        controller_id=controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
     )
 
 

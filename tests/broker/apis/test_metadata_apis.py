@@ -12,6 +12,8 @@ from barnabas.protocol.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from broker.apis.k03_metadata import handle
+from broker.known_answers import BYTES_MAX, KEY_BYTES_MAX, KnownAnswers
 from tests.support.broker_room import CLUSTER_ID, BrokerRoom, registration, state, topic_id
 
 
@@ -57,6 +59,60 @@ def test_a_listener_that_the_leader_lacks(room):
     for version, error in ((5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)):
         response = ask(room, version, ["t"], listener="OTHER")
         assert (response.brokers, response.topics[0].partitions[0].error_code) == ([], error)
+
+
+def told(room, version=12, names=("t",), **about):
+    """What the broker keeps of its answer to a request that was received."""
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    listener = about.pop("listener", "PLAINTEXT")
+    message = MetadataRequest(topics=topics, **about)
+    request = room.request(message, version, listener=listener)
+    request.buffer = memoryview(b"head" + message.encode(version))
+    request.header_bytes = 4
+    reply = handle(room.services, request)
+    answers = room.services.metadata_cache.snapshot.answers._known.values()
+    return [known for known in answers if known.message is reply.message and known.encoded is reply.encoded]
+
+
+def test_an_answer_is_kept_with_its_picture_and_encoded_once(room):
+    (known,) = told(room)
+    assert known.encoded == known.message.encode(12)
+    assert sorted(known.error_codes) == [0, 0, ErrorCode.LEADER_NOT_AVAILABLE]
+    again = [known.encoded for _ in range(20) for known in told(room)]
+    assert len(again) == 20
+    assert len({id(encoded) for encoded in [known.encoded, *again]}) <= 3, "one for each broker named as controller"
+
+
+@pytest.mark.parametrize(
+    "about", [{"version": 11}, {"names": ("u",)}, {"names": None}, {"listener": "OTHER"},
+              {"include_topic_authorized_operations": True}]
+)  # fmt: skip
+def test_another_question_has_another_answer(room, about):
+    (known,) = told(room)
+    (other,) = told(room, **about)
+    assert other.encoded != known.encoded
+
+
+def test_a_push_makes_all_answers_anew(room):
+    (known,) = told(room)
+    room.push({"t": [state(1, (1, 2)), state(2, (9, 2), isr=(2,))]})
+    (other,) = told(room)
+    assert [p.leader_id for p in known.message.topics[0].partitions] == [1, -1]
+    assert [p.leader_id for p in other.message.topics[0].partitions] == [1, 2]
+
+
+def test_what_is_missing_is_asked_anew_each_time(room):
+    assert told(room, names=("t", "x")) == []
+    assert told(room, names=("t", "?")) == []
+
+
+def test_what_is_kept_is_bounded(room):
+    assert told(room, names=tuple(f"a-long-name-of-a-topic-{number}" for number in range(100))) == []
+    answers = KnownAnswers()
+    (known,) = told(room)
+    for number in range(10_000):
+        answers.keep(number, known.message, 12)
+    assert 0 < len(answers._known) * KEY_BYTES_MAX < BYTES_MAX
 
 
 def test_topics_by_id(room):
