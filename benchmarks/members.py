@@ -27,6 +27,10 @@ from tests.support.waiting import eventually
 
 FIND, JOIN, HEARTBEAT, SYNC, CONSUMER_HEARTBEAT = 10, 11, 12, 14, 68
 VERSIONS: Final = {FIND: 3, JOIN: 7, HEARTBEAT: 4, SYNC: 5, CONSUMER_HEARTBEAT: 1}
+#: The coordinator was found, but does not know yet that it is.
+NOT_YET: Final = (
+    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)  # fmt: skip
 PROTOCOL_TYPE, ASSIGNOR = "consumer", "range"
 SESSION_MS: Final = 45_000
 REBALANCE_MS: Final = 60_000
@@ -121,7 +125,7 @@ class ClassicMember(Member):
 
     def _joined(self, answer: Any) -> None:
         self._id = answer.member_id or self._id
-        if answer.error_code in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS):
+        if answer.error_code in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS, *NOT_YET):
             self.join()
             return
         self._check(answer)
@@ -172,6 +176,9 @@ class ConsumerMember(Member):
         self._heartbeat(self.assigned_in)
 
     def _answered(self, _key: int, answer: Any) -> None:
+        if answer.error_code in NOT_YET:
+            self.join()
+            return
         self._check(answer)
         self.assigned_in = answer.member_epoch
         if answer.assignment is not None:  # it has at once what it shall have
