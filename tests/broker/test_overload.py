@@ -260,7 +260,8 @@ def test_readers_of_large_files_who_do_not_read_hold_no_memory_and_no_handler(tm
         with network.client() as bystander:
             for number in range(20):
                 assert bystander.heartbeat("ok", number) == ErrorCode.NONE
-        assert network.channel.requests.sleeping_handlers() == 2
+        requests = network.channel.requests
+        eventually("every handler has nothing to do", lambda: requests.sleeping_handlers() == 2)
         assert all(sys.getsizeof(part) < 1_000 for c in connections(network) for part in c.outgoing or ())
         assert all(c.request is None or c.request.buffer is None for c in connections(network))
         response = readers[0].receive(FETCH, FETCH_VERSION, 1)
