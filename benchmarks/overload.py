@@ -226,7 +226,7 @@ def long_polls(bench: Bench) -> Rows:
         fetch_frame(topic, 50_000_000, partition=number, max_wait_ms=LONG_POLL_MS) for number in range(PARTITIONS)
     ]
     with PeakMemory(bench.pid) as memory:
-        rows, _ = _beside(bench, lambda: bench.pressure.read(bench.port, LONG_POLLS, 1000, 1, frames))
+        rows, _ = _beside(bench, lambda: bench.pressure.read(bench.port, LONG_POLLS, 0, 1, frames))
     return {**rows, "memory a fetch": f"{memory.growth_mib * KIB / LONG_POLLS:.1f} KiB"}
 
 
