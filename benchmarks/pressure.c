@@ -242,7 +242,8 @@ static void measure_from(uint64_t warm_up_ms, uint64_t measure_ms) {
 }
 
 static void offer(int port, int count, uint32_t in_flight) {
-    struct connection *connections = connect_all(port, count, 0);
+    /* Who does not wait would first fill megabytes of the kernel's buffers, a connection. */
+    struct connection *connections = connect_all(port, count, in_flight == 0 ? BUFFER_BYTES : 0);
     for (int i = 0; i < count; i++) {
         watch(&connections[i], EPOLLIN | EPOLLOUT | EPOLLET);
     }
