@@ -122,6 +122,12 @@ def delete_records_reasons(manager: ReplicaManager, pending: Sequence[tuple[Topi
 # --- fetches
 
 
+def _there(available: int) -> str:
+    if not available:
+        return ""
+    return f", of which {available:,} {'is' if available == 1 else 'are'} there,"
+
+
 def fetch_reasons(
     manager: ReplicaManager,
     params: FetchParams,
@@ -144,8 +150,11 @@ def fetch_reasons(
         )
         words.append(f"{item.tp} from offset {item.fetch_offset} ({_end_words(manager, params, item, end)})")
     words += [""] * (len(items) - len(looked_at))  # only counted
-    there = f", of which {available:,} are there," if available else ""
-    text = f"for {count(params.min_bytes, 'byte')}{there} of {listed(words)}"
+    wanted = count(params.min_bytes, "byte")
+    if available >= params.min_bytes:  # they have just come; whoever brought them has not woken it yet
+        text = f"to be answered, now that {wanted} {'is' if params.min_bytes == 1 else 'are'} there, of {listed(words)}"
+    else:
+        text = f"for {wanted}{_there(available)} of {listed(words)}"
     return [
         {
             "kind": "bytes",

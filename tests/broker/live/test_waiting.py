@@ -20,7 +20,10 @@ from broker.live.look import Look
 from broker.live.requests import RequestViews
 from broker.live.waiting import in_purgatory, parked, purgatories, sentence
 from broker.purgatory import Deferred
+from broker.replication.reading import FetchItem, FetchParams
+from broker.replication.waiting import fetch_reasons
 from broker.request_log import RequestLog
+from broker.storage.log_types import FetchIsolation
 from metrics.request_metrics import RequestMetrics
 from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
 
@@ -166,6 +169,23 @@ def test_a_fetch_tells_what_is_there_already(room: BrokerRoom, views: RequestVie
     assert waiting["sentence"] == (
         f"fetch of client c waits for 5,000 bytes, of which {there} are there, of t-0 from offset 0 (high watermark 2)"
     )
+
+
+@pytest.mark.parametrize(
+    ("min_bytes", "available", "said"),
+    [
+        (1, 1, "to be answered, now that 1 byte is there, of t-0 from offset 0 (high watermark 0)"),
+        (100, 300, "to be answered, now that 100 bytes are there, of t-0 from offset 0 (high watermark 0)"),
+        (100, 1, "for 100 bytes, of which 1 is there, of t-0 from offset 0 (high watermark 0)"),
+    ],
+)
+def test_a_fetch_that_nobody_has_woken_yet(room: BrokerRoom, min_bytes: int, available: int, said: str) -> None:
+    """The page may look between the append and the answer."""
+    room.push({"t": [state(1, (1,))]})
+    params = FetchParams(-1, -1, 500, min_bytes, 1000, FetchIsolation.HIGH_WATERMARK, leader_only=True)
+    item = FetchItem(TopicPartition("t", 0), bytes(16), 0, 1000)
+    (reason,) = fetch_reasons(room.manager, params, [item], lambda _item: available)
+    assert reason["text"] == said
 
 
 def test_a_followers_fetch_is_the_replicas(room: BrokerRoom, views: RequestViews) -> None:
