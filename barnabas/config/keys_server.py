@@ -182,7 +182,7 @@ SERVER_ROWS: tuple[Key, ...] = (
         "Completed produces after which the produce purgatory is swept.",
         honoured=True),
     Key("queued.max.request.bytes", LONG, -1, MEDIUM, None,
-        "Bytes of requests in memory above which no more are read; -1 for no limit.",
+        "Bytes of requests in memory above which no further large one is begun; -1 for no limit.",
         honoured=True),
     Key("queued.max.requests", INT, 500, HIGH, at_least(1),
         "Requests that may wait for a handler; above it processors wait.",
