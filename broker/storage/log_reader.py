@@ -58,7 +58,7 @@ def find(
     while 0 <= index < len(segments.all):
         segment = segments.all[index]
         end = _end_in(segments, index, limit)
-        start = _start_in(segment, recent, offset, end)
+        start = _start_of_read(segment, recent, offset, end)
         if start is not None:
             size = _size_of_read(segment, start, end, max_bytes, min_one_message=min_one_message)
             return Found(index, segment, start, segment.read_slice(start, size)) if size > 0 else None
@@ -94,6 +94,21 @@ def _end_in(segments: SegmentList, index: int, limit: LogOffsetMetadata) -> int:
         return segment.size
     found = segment.translate(limit.offset, segment.size)
     return segment.size if found is None else found[0]
+
+
+def _start_of_read(segment: LogSegment, recent: RecentBatches, offset: int, end: int) -> int | None:
+    """Return where the first batch that reaches `offset` begins; it may begin later, but not for a batch's damage."""
+    known = recent.get(offset)
+    if known is not None and known[0] == segment.base_offset and known[1] < end:
+        return known[1]
+    found = segment.translate(offset, end)
+    if found is None:
+        if end == segment.size:  # a limit's position may lie within a batch, where the cleaner has been
+            segment.check_gap(offset, end)
+        return None
+    if found[1].base_offset > offset:
+        segment.check_gap(offset, found[0])
+    return found[0]
 
 
 def _start_in(segment: LogSegment, recent: RecentBatches, offset: int, end: int) -> int | None:

@@ -458,6 +458,10 @@ class ProducerStateManager:
 
     # Loading and truncating
 
+    def look_back(self, offset: int) -> None:
+        """Pass over the snapshots above an offset, which stay: the state as of then is wanted, nothing is truncated."""
+        self._snapshots = [found for found in self._snapshots if found <= offset]
+
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go back to the newest snapshot in (log start, log end]; `map_end_offset` then says from where to replay."""
         for offset in list(self._snapshots):

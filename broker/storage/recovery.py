@@ -43,7 +43,7 @@ from broker.storage.names import (
     segment_file,
 )
 from broker.storage.producer_state import CorruptSnapshotError, ProducerStateManager, read_snapshot
-from broker.storage.segment import LogSegment
+from broker.storage.segment import LogSegment, OnBatch
 from broker.storage.segment_base import SEGMENT_SUFFIXES
 from broker.storage.segments import SegmentList
 from broker.storage.txn_index import is_borne_out
@@ -232,7 +232,9 @@ class LogLoader:
         for suffix in INDEX_SUFFIXES:
             self._fs.unlink(segment_file(self._directory, offset, suffix))
         segment = LogSegment(self._fs, self._directory, offset, self._config, self._clock, create=False)
-        self._recover_segment(segment)
+        state = self._state_at(segment, keep_later=True)
+        if segment.reindex(self._taker(segment, state)):
+            state.take_snapshot()
         return segment
 
     def _check_transactions(self) -> None:
@@ -282,12 +284,25 @@ class LogLoader:
     # Step 3
 
     def _recover_segment(self, segment: LogSegment) -> int:
-        """Check one segment and rebuild what belongs to it; returns the bytes cut."""
+        """Check one segment, cut it at the first bad batch and rebuild what belongs to it; returns the bytes cut."""
+        state = self._state_at(segment)
+        cut = segment.recover(self._taker(segment, state))
+        state.take_snapshot()
+        return cut
+
+    def _state_at(self, segment: LogSegment, *, keep_later: bool = False) -> ProducerStateManager:
+        """Return the producers as of a segment's beginning; later snapshots go, unless they are to be kept."""
         state = self._new_producer_state()
+        if keep_later:
+            state.look_back(segment.base_offset)
         rebuild_producer_state(
             state, self._segments_below(segment), self._log_start_offset, segment.base_offset, self._clock.wall_ms()
         )
         state.take_snapshot()
+        return state
+
+    def _taker(self, segment: LogSegment, state: ProducerStateManager) -> OnBatch:
+        """Return what takes in a good batch: its leader epoch, and what it means for its producer."""
 
         def take_in(header: BatchHeader, batch: memoryview) -> None:
             epoch = header.partition_leader_epoch
@@ -298,9 +313,7 @@ class LogLoader:
                 self._epochs.assign(epoch, header.base_offset)
             replay(state, header, batch, segment)
 
-        cut = segment.recover(take_in)
-        state.take_snapshot()
-        return cut
+        return take_in
 
     def _segments_below(self, segment: LogSegment) -> list[LogSegment]:
         return [other for other in self._segments if other.base_offset < segment.base_offset]

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable
 
 from barnabas.common.files import Buffer
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import BatchHeader, verify_crc
+from barnabas.protocol.records.batch import BatchHeader, CorruptBatchError, verify_crc
 from broker.storage.index import CorruptIndexError
 from broker.storage.log_types import NO_OFFSET, NO_TIMESTAMP, LogConfig, TimestampOffset
 from broker.storage.names import (
@@ -150,29 +150,54 @@ class LogSegment(SegmentBase):
 
         `on_batch` takes in each good batch (leader epochs, producer state).
         """
+        valid = self._walk(on_batch)
+        cut = self.size - valid
+        if cut:
+            self.file.truncate(valid)
+            self.file.fsync()
+            self.size = valid
+        self._complete_indexes()
+        return cut
+
+    def reindex(self, on_batch: OnBatch) -> bool:
+        """Rebuild the indexes as far as the batches can be walked over, and cut nothing: what was flushed once and is
+        bad now is left to be refused by whoever reads it. Tells whether all are good.
+        """
+        bad: list[int] = []
+        valid = self._walk(on_batch, bad)
+        self._complete_indexes()
+        return valid == self.size and not bad
+
+    def _complete_indexes(self) -> None:
+        self._seal_time_index()
+        self.offset_index.write_tail()
+        self.time_index.write_tail()
+
+    def _walk(self, on_batch: OnBatch, bad: list[int] | None = None) -> int:
+        """Index the batches up to the first bad one; returns where it begins, or the last one ends.
+
+        With `bad`, one that has a wrong CRC is indexed too, and its position noted there instead of being taken in.
+        """
         self._forget_indexes()
         self.txn_index.reset()
         valid = 0
         next_offset = self.base_offset
         with contextlib.suppress(MalformedMessageError):
             for position, header, batch in scan_batches(self.file, 0, self.size):
-                verify_crc(batch, 0, header)
+                is_good = is_intact(batch, header)
+                if not is_good and bad is None:
+                    break
                 # Why: the base offset is not under the CRC.
                 if not self._holds(header) or header.base_offset < next_offset:
                     break
                 next_offset = header.next_offset
-                on_batch(header, batch)
+                if is_good:
+                    on_batch(header, batch)
+                elif bad is not None:
+                    bad.append(position)
                 self._index_recovered(position, header)
                 valid = position + header.size_in_bytes
-        cut = self.size - valid
-        if cut:
-            self.file.truncate(valid)
-            self.file.fsync()
-            self.size = valid
-        self._seal_time_index()
-        self.offset_index.write_tail()
-        self.time_index.write_tail()
-        return cut
+        return valid
 
     def rebuild_indexes(self, *, is_active: bool) -> None:
         """Make the offset and time index anew from the headers of the batches."""
@@ -316,3 +341,12 @@ class LogSegment(SegmentBase):
 
     def __repr__(self) -> str:
         return f"LogSegment(base_offset={self.base_offset}, size={self.size}, path={self.path})"
+
+
+def is_intact(batch: memoryview, header: BatchHeader) -> bool:
+    """Tell whether a batch's CRC is right."""
+    try:
+        verify_crc(batch, 0, header)
+    except CorruptBatchError:
+        return False
+    return True

@@ -13,7 +13,7 @@ from typing import Final
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileHandle, FileSlice, FileSystem
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, iter_records, read_header
+from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, iter_records, read_header, verify_crc
 from broker.storage.log_types import NO_TIMESTAMP, LogConfig, TimestampOffset
 from broker.storage.names import (
     INDEX_SUFFIX,
@@ -220,6 +220,21 @@ class SegmentBase:
             if header.last_offset >= offset:
                 return found, header
         return None
+
+    def check_gap(self, offset: int, end: int) -> None:
+        """Raise MalformedMessageError unless no batch hides `offset`, which is in none below position `end`.
+
+        For who found none: one whose length is wrong hides all behind it, one whose last offset is wrong, itself.
+        """
+        indexed, start = self.offset_index.lookup(offset)
+        reached = last = start if start and self._is_batch_of(indexed, start) else 0
+        for last, header in scan_headers(self.file, reached, end):
+            reached = last + header.size_in_bytes
+        if reached != end:
+            raise MalformedMessageError(f"the batches of {self.path} end at {reached}, not at {end}")
+        if last < end:
+            batch = self.file.pread(end - last, last)
+            verify_crc(batch, 0, read_header(batch))
 
     def _is_batch_of(self, offset: int, position: int) -> bool:
         """Tell whether a batch at `position` begins at or before `offset`, as an entry of the offset index says."""
