@@ -23,6 +23,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.request_channel import HAS_GLOBAL_LOCK
+
 if TYPE_CHECKING:
     from broker.request_channel import Request, RequestContext
     from broker.transport import Transport
@@ -46,10 +48,9 @@ class InvalidFrameError(Exception):
 class FrameReader:
     """Cuts a stream of bytes into frames; does no I/O.
 
-    Bytes are copied out of the chunk given to `receive`. A frame shares no memory with what follows it: a handler cuts
-    pieces off the one while the processor cuts the other, and without a global lock views of one buffer must not be cut
-    by two threads (CPython miscounts them then: python/cpython#127716). When a frame is larger than its chunk, `wanted`
-    gives the rest of its own buffer, to be filled directly; `filled` says how far.
+    Bytes are copied once, from the chunk given to `receive`; the frames that are whole in it are views of that copy.
+    When a frame is larger than its chunk, `wanted` gives the rest of its own buffer, to be filled directly; `filled`
+    says how far.
     """
 
     __slots__ = ("_body", "_filled", "_rest", "_size", "_size_max")
@@ -81,9 +82,11 @@ class FrameReader:
             else:
                 self._rest = memoryview(bytearray(chunk))
             return None
-        if end < len(chunk):
-            self._rest = memoryview(bytearray(chunk[end:]))
-        return memoryview(bytearray(chunk[SIZE_BYTES:end]))
+        copy = memoryview(bytearray(chunk))
+        if end == len(copy):
+            return copy[SIZE_BYTES:]
+        self._rest = copy[end:]
+        return _apart(copy[SIZE_BYTES:end])
 
     def next_frame(self, may_begin: bool = True) -> memoryview | None:
         """Return the next frame if what was received with the last one holds all of it; raises InvalidFrameError."""
@@ -100,7 +103,7 @@ class FrameReader:
             self._begin(size, rest[SIZE_BYTES:])
             return None
         frame = rest[SIZE_BYTES:end]
-        return frame if end == len(rest) else memoryview(bytearray(frame))
+        return frame if end == len(rest) else _apart(frame)
 
     def wanted(self) -> memoryview | None:
         """Return where the missing bytes of the incomplete frame belong; None when no frame's size is known."""
@@ -146,6 +149,15 @@ class FrameReader:
         self._body = body
         self._size = size
         self._filled = len(start)
+
+
+def _apart(frame: memoryview) -> memoryview:
+    """Return a frame as a handler may have it while the processor looks at what follows it.
+
+    Without a global lock that is a copy: views of one buffer must not be cut by two threads, since CPython miscounts
+    them then (python/cpython#127716).
+    """
+    return frame if HAS_GLOBAL_LOCK else memoryview(bytearray(frame))
 
 
 class Connection:
