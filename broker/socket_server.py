@@ -243,7 +243,12 @@ class SocketServer:
         registry, pool = self._registry, self._pool
         if pool is None:  # as Kafka's: nothing is used of an endless one
             registry.gauge(catalogue.MEMORY_POOL_AVAILABLE, lambda: NO_POOL_BYTES)
-            registry.gauge(catalogue.MEMORY_POOL_USED, lambda: 0)
+            for row in (
+                catalogue.MEMORY_POOL_USED,
+                catalogue.MEMORY_POOL_DEPLETED_TIME,
+                catalogue.MEMORY_POOL_DEPLETED_SHARE,
+            ):
+                registry.gauge(row, lambda: 0)
             return
         share = Window(registry.now_s())
         registry.gauge(catalogue.MEMORY_POOL_AVAILABLE, pool.left_bytes)

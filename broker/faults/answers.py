@@ -6,6 +6,7 @@ to a function that may answer differently, or later still.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -32,11 +33,17 @@ def refusal(api: Api, request: Request, error: ApiError) -> Reply:
 
 
 def carried_out(api: Api, services: Any, request: Request) -> Answer:
-    """What the API answers; an error of the whole request as the reply that it becomes."""
+    """What the API answers; an error of the whole request as the reply that it becomes.
+
+    A message that the API keeps for others who ask the same is copied: faults change what they are given.
+    """
     try:
-        return api.handle(services, request)
+        answer = api.handle(services, request)
     except ApiError as error:
         return refusal(api, request, error)
+    if isinstance(answer, Reply) and answer.encoded is not None:
+        return Reply(copy.deepcopy(answer.message), answer.throttle_time_ms, answer.close_after)
+    return answer
 
 
 def after(api: Api, request: Request, answer: Answer, follow: Follow) -> Answer:

@@ -30,10 +30,9 @@ def test_it_measures_its_own_limit(generator: LoadGenerator, loop: Loop) -> None
     assert 0 < told.generator_cpu_share <= 2
 
 
-def test_requests_in_flight_show_as_latency(generator: LoadGenerator) -> None:
+def test_requests_in_flight_are_answered_faster_than_one_by_one(generator: LoadGenerator) -> None:
     one, many = (generator.own_limit(Loop(1, in_flight), 200, ANSWER_BYTES) for in_flight in (1, 50))
     assert many.requests_per_second > one.requests_per_second
-    assert many.p50_ms > one.p50_ms
 
 
 @pytest.mark.parametrize(

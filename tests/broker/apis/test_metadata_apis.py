@@ -84,7 +84,7 @@ def test_an_answer_is_kept_with_its_picture_and_encoded_once(room):
 
 
 @pytest.mark.parametrize(
-    "about", [{"version": 11}, {"names": ("u",)}, {"names": None}, {"listener": "OTHER"},
+    "about", [{"version": 9}, {"names": ("u",)}, {"names": None}, {"listener": "OTHER"},
               {"include_topic_authorized_operations": True}]
 )  # fmt: skip
 def test_another_question_has_another_answer(room, about):
