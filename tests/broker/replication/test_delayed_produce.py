@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from broker.answers import NO_REPLY
 from broker.purgatory import Outcome
 from broker.replication.delayed_produce import DelayedProduce, Errors
+from tests.support.broker_room import BrokerRoom
 
-TP = TopicPartition("t", 0)
+TP = TopicPartition("unknown-here", 0)
 
 
 def test_a_failure_that_is_noted_as_the_time_runs_out_is_told() -> None:
     answered: list[Errors] = []
-    refused = SimpleNamespace(has_reached=lambda _offset: (False, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    manager: Any = SimpleNamespace(partition=lambda _tp: refused, count_produce_expiration=lambda _tp: None)
 
     def respond(errors: Errors) -> Outcome:
         answered.append(errors)
@@ -30,8 +26,10 @@ def test_a_failure_that_is_noted_as_the_time_runs_out_is_told() -> None:
             super().__delitem__(tp)
             operation.run()
 
-    operation = DelayedProduce(manager, [], 1000, respond)
+    room = BrokerRoom()
+    operation = DelayedProduce(room.manager, [], 1000, respond)
     operation._pending = TimeUpMeanwhile({TP: 5})
     operation.bind(lambda done: done.response())
     operation.safe_try_complete()
-    assert answered == [{TP: ErrorCode.NOT_LEADER_OR_FOLLOWER}], "the producer would take it for written"
+    room.close()
+    assert answered == [{TP: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}], "the producer would take it for written"
