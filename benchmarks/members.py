@@ -10,6 +10,7 @@ import selectors
 import socket
 import struct
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -39,7 +40,7 @@ TIMEOUT_NS: Final = 60_000_000_000
 RECEIVE_BYTES: Final = 1 << 20
 
 
-class Member:
+class Member(ABC):
     """One member with its connection. Driven by `join_all`."""
 
     def __init__(self, port: int, group_id: str, topic: str) -> None:
@@ -52,9 +53,9 @@ class Member:
         self._asked = 0  # the API key of the request in flight, 0 without one
         self._received = bytearray()
 
+    @abstractmethod
     def join(self) -> None:
         """Ask to be a member."""
-        raise NotImplementedError
 
     def beat(self, now_ns: int) -> None:
         """Send a heartbeat when one is due."""
@@ -75,11 +76,13 @@ class Member:
             _, offset = decode_response_header(frame, key, VERSIONS[key])
             self._answered(key, response_class(key).decode(frame, VERSIONS[key], offset))
 
+    @abstractmethod
     def _beat(self) -> None:
-        raise NotImplementedError
+        """Tell the coordinator that the member is there."""
 
+    @abstractmethod
     def _answered(self, key: int, answer: Any) -> None:
-        raise NotImplementedError
+        """Take the answer to a request of this API."""
 
     def _ask(self, key: int, request: Any) -> None:
         self._asked = key

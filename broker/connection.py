@@ -24,6 +24,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.request_channel import HAS_GLOBAL_LOCK
+from broker.transport import TURN_BYTES
 
 if TYPE_CHECKING:
     from broker.request_channel import Request, RequestContext
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 SIZE_BYTES: Final = 4
 # A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not us.
 _TRUSTED_BYTES: Final = 1 << 20
-
-# So much of a large frame is read before other connections have their turn.
-TURN_BYTES: Final = 2 << 20
 
 _NOTHING: Final = memoryview(b"")
 

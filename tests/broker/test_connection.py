@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.connection import TURN_BYTES, Connection, FrameReader, InvalidFrameError
+from broker.connection import Connection, FrameReader, InvalidFrameError
 from broker.request_channel import Request, RequestContext
-from broker.transport import Anonymous, PlainTransport
+from broker.transport import TURN_BYTES, Anonymous, PlainTransport
 
 SIZE_MAX = 3_000_000
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")
