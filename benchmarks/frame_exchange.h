@@ -1,4 +1,4 @@
-/* What the load generator and the null responder share: time, sockets, and buffers of Kafka frames. */
+/* What the load generators and the null responder share: time, sockets, and buffers of Kafka frames. */
 #ifndef FRAME_EXCHANGE_H
 #define FRAME_EXCHANGE_H
 

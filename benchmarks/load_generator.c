@@ -11,7 +11,7 @@
  * Prints one JSON object: requests, errors, seconds, and the latency's quantiles in microseconds, all of the measured time
  * only: while it warms up, a broker may still be taking up the topic. `answers_in_all` has those of the warm-up too.
  */
-#include "frame_exchange.h"
+#include "latencies.h"
 #include <sys/resource.h>
 
 #define IN_FLIGHT_MAX 64
@@ -28,26 +28,7 @@ struct connection {
     struct inbox inbox;
 };
 
-static struct {
-    uint32_t *latencies_ns; /* of the answers within the measured time */
-    size_t count, capacity;
-    uint64_t errors;
-    uint64_t start_ns, end_ns; /* the measured time */
-} results;
-
 static size_t answer_bytes, error_code_offset;
-
-static void record(uint64_t sent_ns, uint64_t answered_ns, int is_error) {
-    if (answered_ns < results.start_ns || answered_ns >= results.end_ns) return;
-    results.errors += (uint64_t)is_error;
-    if (results.count == results.capacity) {
-        results.capacity = results.capacity ? 2 * results.capacity : 1 << 20;
-        results.latencies_ns = realloc(results.latencies_ns, results.capacity * sizeof *results.latencies_ns);
-        if (results.latencies_ns == NULL) die("realloc");
-    }
-    uint64_t latency_ns = answered_ns - sent_ns;
-    results.latencies_ns[results.count++] = latency_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)latency_ns;
-}
 
 /* Send this many requests in one write. */
 static void send_requests(struct connection *connection, uint32_t count) {
@@ -132,16 +113,6 @@ static void connect_all(struct connection *connections, int count, int port, con
     }
 }
 
-static int by_value(const void *left, const void *right) {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
-static double quantile_us(double share) {
-    if (results.count == 0) return 0;
-    return results.latencies_ns[(size_t)(share * (double)(results.count - 1))] / 1000.0;
-}
-
 static void report(const struct connection *connections, int count) {
     uint64_t answers_in_all = 0;
     for (int i = 0; i < count; i++) answers_in_all += connections[i].answered;
@@ -149,7 +120,7 @@ static void report(const struct connection *connections, int count) {
     getrusage(RUSAGE_SELF, &usage);
     double cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
         + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-    qsort(results.latencies_ns, results.count, sizeof *results.latencies_ns, by_value);
+    sort_latencies();
     printf("{\"answers_in_all\": %llu, \"requests\": %zu, \"errors\": %llu, \"seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
            "\"p999_us\": %.1f, \"max_us\": %.1f, \"generator_cpu_seconds\": %.3f}\n",
            (unsigned long long)answers_in_all, results.count, (unsigned long long)results.errors, (double)(results.end_ns - results.start_ns) / 1e9,
@@ -170,8 +141,7 @@ int main(int argument_count, char **arguments) {
     struct connection *connections = calloc((size_t)count, sizeof *connections);
     if (connections == NULL || in_flight > IN_FLIGHT_MAX || frame_count == 0) die("arguments");
     connect_all(connections, count, atoi(arguments[1]), frames, frame_count);
-    results.start_ns = now_ns() + (uint64_t)atoi(arguments[4]) * 1000000u;
-    results.end_ns = results.start_ns + (uint64_t)atoi(arguments[5]) * 1000000u;
+    measure_from((uint64_t)atoi(arguments[4]), (uint64_t)atoi(arguments[5]));
     run(connections, count, in_flight);
     report(connections, count);
     free(connections);

@@ -18,7 +18,7 @@
  * `hold`, `half` and `read` print {"held": N} once all is set up and go on until their standard input ends.
  * Connections come from 127.0.0.2, 127.0.0.3, …, so that there are ports enough. One thread, one epoll.
  */
-#include "frame_exchange.h"
+#include "latencies.h"
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -44,13 +44,6 @@ struct connection {
     uint64_t position; /* within the answer that is being received */
     uint64_t sent_ns[IN_FLIGHT_MAX];
 };
-
-static struct {
-    uint32_t *latencies_ns;
-    size_t count, capacity;
-    uint64_t answers, errors;
-    uint64_t start_ns, end_ns; /* the measured time */
-} results;
 
 static const uint8_t *frames[FRAMES_MAX];
 static size_t frame_count;
@@ -161,20 +154,6 @@ static void offer_more(struct connection *connection, uint32_t in_flight) {
     }
 }
 
-static void record(uint64_t sent_ns, int is_error) {
-    uint64_t answered_ns = now_ns();
-    /* Not before: while it warms up, a broker may still be taking up the topic. */
-    if (answered_ns < results.start_ns || answered_ns >= results.end_ns) return;
-    results.errors += (uint64_t)is_error;
-    if (results.count == results.capacity) {
-        results.capacity = results.capacity ? 2 * results.capacity : 1 << 20;
-        results.latencies_ns = realloc(results.latencies_ns, results.capacity * sizeof *results.latencies_ns);
-        if (results.latencies_ns == NULL) die("realloc");
-    }
-    uint64_t latency_ns = answered_ns - sent_ns;
-    results.latencies_ns[results.count++] = latency_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)latency_ns;
-}
-
 static void take_answer(struct connection *connection) {
     if (read_u32(connection->head + 4) != connection->answered) {
         fprintf(stderr, "an answer out of order\n");
@@ -182,7 +161,7 @@ static void take_answer(struct connection *connection) {
     }
     const uint8_t *code = connection->head + error_code_offset;
     int is_error = error_code_offset > 0 && (code[0] != 0 || code[1] != 0);
-    record(connection->sent_ns[connection->answered % IN_FLIGHT_MAX], is_error);
+    record(connection->sent_ns[connection->answered % IN_FLIGHT_MAX], now_ns(), is_error);
     connection->answered++;
     results.answers++;
 }
@@ -220,25 +199,11 @@ static size_t read_some(struct connection *connection, size_t limit) {
 
 /* --- roles --- */
 
-static int by_value(const void *left, const void *right) {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
-static double quantile_us(double share) {
-    return results.count == 0 ? 0 : results.latencies_ns[(size_t)(share * (double)(results.count - 1))] / 1000.0;
-}
-
 static void report(void) {
-    qsort(results.latencies_ns, results.count, sizeof *results.latencies_ns, by_value);
+    sort_latencies();
     printf("{\"requests\": %zu, \"errors\": %llu, \"seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f}\n",
            results.count, (unsigned long long)results.errors, (double)(results.end_ns - results.start_ns) / 1e9,
            quantile_us(0.5), quantile_us(0.99), quantile_us(1));
-}
-
-static void measure_from(uint64_t warm_up_ms, uint64_t measure_ms) {
-    results.start_ns = now_ns() + warm_up_ms * 1000000u;
-    results.end_ns = results.start_ns + measure_ms * 1000000u;
 }
 
 static void offer(int port, int count, uint32_t in_flight) {
@@ -366,7 +331,7 @@ static void storm(int port, uint32_t per_second, uint64_t measure_ms) {
             if (!is_over && events[i].events & EPOLLIN) {
                 uint8_t bytes[4096];
                 is_over = 1;
-                if (recv(connection->descriptor, bytes, sizeof bytes, 0) > 0) record(connection->sent_ns[0], 0);
+                if (recv(connection->descriptor, bytes, sizeof bytes, 0) > 0) record(connection->sent_ns[0], now_ns(), 0);
                 else failed++;
             }
             if (is_over) {
