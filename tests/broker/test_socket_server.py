@@ -463,6 +463,8 @@ def test_requests_in_progress_are_answered_at_shutdown() -> None:
         clients = [stack.enter_context(network.client()) for _ in range(10)]
         for number, client in enumerate(clients):
             client.send(heartbeat("wait", number))
+        for _ in range(2):  # both handlers have theirs: a queue of eight may otherwise be one on its way to ten
+            assert network.services.arrived.acquire(timeout=TIMEOUT_S)
         eventually("all were read", lambda: network.channel.request_queue_size() == 8)
         network.stop()
         for number, client in enumerate(clients):
