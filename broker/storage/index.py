@@ -32,6 +32,7 @@ from typing import Final
 
 from barnabas.common.file_maps import FileMap
 from barnabas.common.files import FileSystem
+from barnabas.protocol.errors import MalformedMessageError
 
 TAIL_ENTRIES_MAX: Final = 512
 _PIECE_ENTRIES: Final = 4096
@@ -39,7 +40,7 @@ _PIECE_ENTRIES: Final = 4096
 Entry = tuple[int, int]
 
 
-class CorruptIndexError(Exception):
+class CorruptIndexError(MalformedMessageError):
     """An index that cannot belong to its segment; it is rebuilt."""
 
 

@@ -289,11 +289,12 @@ class Log(LogSegmentKeeper):
 
     def close(self) -> None:
         """Write indexes and a producer snapshot, give the files up. Appends are refused afterwards."""
-        with self._lock, self._disk_errors():
+        with self._flush_lock, self._lock, self._disk_errors():
             if self._closed:
                 return
             self._closed = True
             if self._failure is None:
+                self._txn_seals.update(self.directory, self._segments)
                 if self._end.offset:  # see _flush_epochs_later
                     self.leader_epoch_cache.flush()
                 self.producer_state.take_snapshot()

@@ -90,6 +90,7 @@ class LogBase:
         self.is_settled = False
         self.truncation_count = 0  # what the cleaner read before it grew is no longer the log
         self.last_flushed_ms = clock.wall_ms()
+        self._txn_seals = loaded.txn_seals  # guarded by: _flush_lock
         # Guarded by: _lock (the epoch cache and the dict below are also read without it)
         self.producer_state = loaded.producer_state
         self.leader_epoch_cache = loaded.leader_epochs

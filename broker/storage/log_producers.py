@@ -4,7 +4,7 @@ replayed from disk at load.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.protocol.records.batch import BatchHeader, iter_records, parse_end_txn_marker
 from barnabas.protocol.records.compression import Buffer
@@ -88,18 +88,23 @@ def _replay_segment(state: ProducerStateManager, segment: LogSegment, end_offset
     for _, header, batch in scan_batches(segment.file, start[0], segment.size):
         if header.base_offset >= end_offset:
             return
-        replay(state, header, batch, None)
+        replay(state, header, batch)
 
 
-def replay(state: ProducerStateManager, header: BatchHeader, batch: Buffer, segment: LogSegment | None) -> None:
-    """Take one batch of the log into `state`; with `segment`, add the transaction it aborts to that one's index."""
+def replay(
+    state: ProducerStateManager,
+    header: BatchHeader,
+    batch: Buffer,
+    on_aborted: Callable[[AbortedTxn], object] | None = None,
+) -> None:
+    """Take one batch of the log into `state`; `on_aborted` is told of the transaction that it aborts."""
     if header.producer_id >= 0:
         changes = prepare_changes(state, [(header, batch)], AppendOrigin.REPLICATION, 0)
         for change in changes.producers:
             state.apply(change)
         for done in changes.completed:
-            if segment is not None and done.is_aborted:
+            if on_aborted is not None and done.is_aborted:
                 stable = state.last_stable_offset_after(done)
-                segment.txn_index.append(AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable))
+                on_aborted(AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable))
             state.complete(done)
     state.map_end_offset = header.next_offset

@@ -134,7 +134,10 @@ class LogSegmentKeeper(LogWriter):
             cleaned.change_suffix(SWAP_SUFFIX, "")
             self._fs.fsync_dir(self.directory)
             self._publish_cleaned_locked(cleaned, replaced)
-            return True
+        with self._flush_lock, self._lock, self._disk_errors():
+            if not self._closed:
+                self._txn_seals.update(self.directory, self._segments)
+        return True
 
     def _publish_cleaned_locked(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
         # Why in this order: a reader takes the segments first, so it never has new segments with old positions.

@@ -354,15 +354,20 @@ class LogWriter(LogBase):
                 return
             started_ns = self._clock.monotonic_ns()
             try:
+                has_new_names = any(segment.base_offset >= recovery_point for segment in pending)
                 for segment in pending:
+                    # Why the active one's too: once the recovery point is behind it, nobody reads its batches again.
+                    has_new_names |= segment.txn_index.flush()
                     if segment is self._segments.active:
                         segment.flush_data()
                     else:
                         segment.flush()
                 if not self.is_settled:
                     self._settle()
-                elif any(segment.base_offset >= recovery_point for segment in pending):
+                elif has_new_names:
                     self._fs.fsync_dir(self.directory)
+                if any(segment.indexes_flushed and not segment.txn_index.is_empty for segment in pending):
+                    self._txn_seals.update(self.directory, self._segments)
                 self.leader_epoch_cache.flush()
             except OSError as error:
                 if self._closed and isinstance(error, FileNotFoundError):

@@ -30,6 +30,7 @@ LOCK_FILE = ".lock"
 META_PROPERTIES_FILE = "meta.properties"
 PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+TXN_INDEX_FILE = "txn-index-checkpoint"  # ours: Kafka passes over it
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"

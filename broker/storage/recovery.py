@@ -4,8 +4,8 @@ open.
 Steps
 1. Files of interrupted work: `.deleted` and `.cleaned` go; a `.swap` (the cleaner's result, complete) replaces the
    segments it covers, unless a `.cleaned` shows that the swap was still being prepared.
-2. Segments are opened in order; orphaned indexes go, damaged or missing ones are rebuilt from their segment.
-   Transaction indexes are held against the producer snapshots; what these do not bear out is rebuilt too.
+2. Segments are opened in order; orphaned indexes go, damaged or missing ones are rebuilt from their segment, and so
+   are transaction indexes that no checksum confirms (txn_seals.py).
 3. After a crash every segment from the recovery point on is read: each batch's frame and CRC are checked, the first
    bad one and all behind it are cut, indexes rebuilt, leader epochs and producers taken in again.
 4. Leader epochs and snapshots are brought in line with what the log now holds; producers are rebuilt from the newest
@@ -27,7 +27,7 @@ from broker.storage.checkpoints import CorruptCheckpointError
 from broker.storage.index import CorruptIndexError
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_producers import rebuild_producer_state, replay
-from broker.storage.log_types import NO_OFFSET, LogConfig
+from broker.storage.log_types import LogConfig
 from broker.storage.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -42,11 +42,12 @@ from broker.storage.names import (
     offset_of_file,
     segment_file,
 )
-from broker.storage.producer_state import CorruptSnapshotError, ProducerStateManager, read_snapshot
+from broker.storage.producer_state import ProducerStateManager
 from broker.storage.segment import LogSegment, OnBatch
 from broker.storage.segment_base import SEGMENT_SUFFIXES
 from broker.storage.segments import SegmentList
-from broker.storage.txn_index import is_borne_out
+from broker.storage.txn_index import AbortedTxn
+from broker.storage.txn_seals import TransactionSeals
 
 log = logging.getLogger("barnabas.storage.recovery")
 
@@ -56,13 +57,22 @@ INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 class LoadedLog:
     """What loading a directory found."""
 
-    __slots__ = ("leader_epochs", "log_start_offset", "next_offset", "producer_state", "recovery_point", "segments")
+    __slots__ = (
+        "leader_epochs",
+        "log_start_offset",
+        "next_offset",
+        "producer_state",
+        "recovery_point",
+        "segments",
+        "txn_seals",
+    )
 
     def __init__(
         self,
         segments: SegmentList,
         leader_epochs: LeaderEpochCache,
         producer_state: ProducerStateManager,
+        txn_seals: TransactionSeals,
         *,
         log_start_offset: int,
         recovery_point: int,
@@ -71,6 +81,7 @@ class LoadedLog:
         self.segments = segments
         self.leader_epochs = leader_epochs
         self.producer_state = producer_state
+        self.txn_seals = txn_seals
         self.log_start_offset = log_start_offset
         self.recovery_point = recovery_point
         self.next_offset = next_offset
@@ -102,6 +113,7 @@ class LogLoader:
         self._clean_shutdown = clean_shutdown
         self._expiration_ms = producer_id_expiration_ms
         self._epochs = self._load_epochs()
+        self._seals = TransactionSeals(fs, directory)
         self._segments: list[LogSegment] = []
 
     def _load_epochs(self) -> LeaderEpochCache:
@@ -141,6 +153,7 @@ class LogLoader:
             segments,
             self._epochs,
             state,
+            self._seals,
             log_start_offset=log_start_offset,
             recovery_point=max(recovery_point, 0),
             next_offset=next_offset,
@@ -229,57 +242,44 @@ class LogLoader:
     def _reindexed(self, offset: int, reason: str) -> LogSegment:
         """Open a segment without its indexes, and make them anew."""
         log.warning("Rebuilding the indexes of segment %d of %s: %s", offset, self._tp, reason)
-        for suffix in INDEX_SUFFIXES:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._fs.unlink(segment_file(self._directory, offset, suffix))
         segment = LogSegment(self._fs, self._directory, offset, self._config, self._clock, create=False)
         state = self._state_at(segment, keep_later=True)
-        if segment.reindex(self._taker(segment, state)):
+        aborted: list[AbortedTxn] = []
+        # Why no leader epochs: their checkpoint has all that was flushed, and a checksum, which a batch's has not.
+        if segment.reindex(lambda header, batch: replay(state, header, batch, aborted.append)):
             state.take_snapshot()
+            segment.txn_index.replace(aborted)
+            self._seals.note(segment.txn_index)
+        else:
+            self._keep_transactions(segment)
         return segment
 
+    def _keep_transactions(self, segment: LogSegment) -> None:
+        """Leave the transaction index of a segment with damaged batches: a marker may be among them.
+
+        Its checksum tells if it is damaged too: then nobody may rely on it.
+        """
+        expected = self._seals.of(segment.txn_index)
+        if expected is not None:
+            segment.txn_index.expect(expected)
+
     def _check_transactions(self) -> None:
-        """Rebuild the transaction indexes of checked segments that the snapshots do not bear out."""
-        count = len(self._segments)
-        doubtful = [at for at in range(count) if self._is_checked(at) and not self._is_borne_out(at)]
-        for at in doubtful:
-            segment = self._segments[at]
-            segment.release()
-            self._segments[at] = self._reindexed(segment.base_offset, "no snapshot bears out what it says was aborted")
+        """Make anew the transaction indexes of checked segments that are not known to be right.
+
+        What it says then is what the batches say that are still there. Where the cleaner has taken away a transaction's
+        first batches, or all, it may begin later, or be left out: those who read what is there see no difference.
+        """
+        for at, segment in enumerate(self._segments):
+            if self._is_checked(at) and not self._seals.confirm(segment.txn_index):
+                segment.release()
+                self._segments[at] = self._reindexed(segment.base_offset, "no checksum confirms what was aborted")
 
     def _is_checked(self, at: int) -> bool:
         """Tell whether recovery will not make the segment's indexes anew anyway."""
         end = self._segments[at + 1].base_offset if at + 1 < len(self._segments) else None
         return self._clean_shutdown or (end is not None and end <= self._recovery_point)
-
-    def _is_borne_out(self, at: int) -> bool:
-        segment = self._segments[at]
-        entries = list(segment.txn_index.entries())
-        if not entries:
-            return True
-        before: dict[int, int] | None
-        if segment.base_offset <= max(self._log_start_offset, self._segments[0].base_offset):
-            # Why believe them: to those who read from the log's start on, it is one where before it they began.
-            before = {entry.producer_id: entry.first_offset for entry in entries}
-        else:
-            before = self._open_transactions(segment.base_offset)
-        after = self._open_transactions(self._end_of(at))
-        return before is not None and after is not None and is_borne_out(entries, segment.base_offset, before, after)
-
-    def _end_of(self, at: int) -> int:
-        """Return the offset at which the next segment begins, or would begin; -1 if the last one is damaged."""
-        try:
-            is_last = at + 1 == len(self._segments)
-            return self._segments[at].read_next_offset() if is_last else self._segments[at + 1].base_offset
-        except MalformedMessageError:
-            return NO_OFFSET
-
-    def _open_transactions(self, offset: int) -> dict[int, int] | None:
-        """Return the first offsets of the transactions open at `offset`, by producer; None if no snapshot says it."""
-        try:
-            producers = read_snapshot(self._fs.read_bytes(segment_file(self._directory, offset, SNAPSHOT_SUFFIX)))
-        except (FileNotFoundError, CorruptSnapshotError):
-            return None
-        return {found.producer_id: found.txn_first_offset for found in producers if found.txn_first_offset >= 0}
 
     # Step 3
 
@@ -302,7 +302,7 @@ class LogLoader:
         return state
 
     def _taker(self, segment: LogSegment, state: ProducerStateManager) -> OnBatch:
-        """Return what takes in a good batch: its leader epoch, and what it means for its producer."""
+        """Return what takes in a good batch: its leader epoch, what it means for its producer, what it aborts."""
 
         def take_in(header: BatchHeader, batch: memoryview) -> None:
             epoch = header.partition_leader_epoch
@@ -311,7 +311,7 @@ class LogLoader:
                 self._epochs.truncate_from_end(header.base_offset)  # the file is older than a truncation
             if epoch >= 0 and epoch > self._epochs.latest_epoch:
                 self._epochs.assign(epoch, header.base_offset)
-            replay(state, header, batch, segment)
+            replay(state, header, batch, segment.txn_index.append)
 
         return take_in
 

@@ -39,7 +39,6 @@ from broker.storage.names import (
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX
 from broker.storage.scan import scan_batches, scan_headers
 from broker.storage.segment_base import SegmentBase
-from broker.storage.txn_index import AbortedTxn
 
 OnBatch = Callable[[BatchHeader, memoryview], None]
 
@@ -108,48 +107,21 @@ class LogSegment(SegmentBase):
     # Loading, truncating
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndexError or FileNotFoundError if the indexes must be rebuilt.
+        """Raise CorruptIndexError or FileNotFoundError if the sparse indexes must be rebuilt.
 
-        Of the sparse ones the last entry is looked at; what else is wrong in them is found by whoever meets it.
+        Their last entries are looked at; what else is wrong in them is found by whoever meets it.
         """
         self.offset_index.sanity_check()
         self.time_index.sanity_check()
-        self.txn_index.sanity_check()
         if self.offset_index.entry_count and not self._is_batch_of(*self.offset_index.last_entry):
             raise CorruptIndexError(f"{self.offset_index.path}: no batch is where its last entry says")
-        for entry in self.txn_index.entries():
-            if not (self._ends_transaction(entry) and self._begins_transaction(entry)):
-                raise CorruptIndexError(f"{self.txn_index.path}: no transaction was aborted as {entry} says")
-
-    def _ends_transaction(self, entry: AbortedTxn) -> bool:
-        """Tell whether the entry's marker is there."""
-        try:
-            found = self.translate(entry.last_offset, self.size)
-        except MalformedMessageError:
-            return False
-        if found is None or not entry.first_offset <= entry.last_offset == found[1].last_offset:
-            return False
-        return found[1].is_control and found[1].producer_id == entry.producer_id
-
-    def _begins_transaction(self, entry: AbortedTxn) -> bool:
-        """Tell whether the entry's first batch is there; it may be in a segment before, or compacted away."""
-        if entry.first_offset < self.base_offset:
-            return True  # who knows the segments before looks at it (recovery.py)
-        try:
-            found = self.translate(entry.first_offset, self.size)
-        except MalformedMessageError:
-            return False
-        if found is None or found[1].base_offset > entry.first_offset:
-            return found is not None
-        header = found[1]
-        is_data = header.base_offset == entry.first_offset and header.is_transactional and not header.is_control
-        return is_data and header.producer_id == entry.producer_id
 
     def recover(self, on_batch: OnBatch) -> int:
         """Check every batch, cut the file at the first bad one, rebuild the indexes; returns the bytes cut.
 
-        `on_batch` takes in each good batch (leader epochs, producer state).
+        `on_batch` takes in each good batch (leader epochs, producer state, aborted transactions).
         """
+        self.txn_index.reset()
         valid = self._walk(on_batch)
         cut = self.size - valid
         if cut:
@@ -160,8 +132,8 @@ class LogSegment(SegmentBase):
         return cut
 
     def reindex(self, on_batch: OnBatch) -> bool:
-        """Rebuild the indexes as far as the batches can be walked over, and cut nothing: what was flushed once and is
-        bad now is left to be refused by whoever reads it. Tells whether all are good.
+        """Rebuild the sparse indexes as far as the batches can be walked over, and cut nothing: what was flushed once
+        and is bad now is left to be refused by whoever reads it. Tells whether all are good.
         """
         bad: list[int] = []
         valid = self._walk(on_batch, bad)
@@ -179,7 +151,6 @@ class LogSegment(SegmentBase):
         With `bad`, one that has a wrong CRC is indexed too, and its position noted there instead of being taken in.
         """
         self._forget_indexes()
-        self.txn_index.reset()
         valid = 0
         next_offset = self.base_offset
         with contextlib.suppress(MalformedMessageError):

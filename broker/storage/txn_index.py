@@ -4,10 +4,10 @@ Format (`<base offset>.txnindex`, made with the first entry): entries of 34 byte
 version (0), int64 producer id, int64 first offset, int64 last offset (of the marker), int64 last stable offset at
 that time.
 
-It has no checksum. At start each entry is held against the batches in its own segment that it points at (segment.py),
-and against the producer snapshots at the segment's two ends, which have one (`is_borne_out`).
+It has no checksum. What was written since the start is known by its CRC, which every look at the file confirms; what
+was written before is confirmed by the log's `txn-index-checkpoint`, or made anew from the segment (recovery.py).
 
-Threads: written by the log under its lock; read by any thread.
+Threads: written by the log under its lock; read by any thread, without a lock as long as the file is what it should be.
 
 Source: Kafka's TransactionIndex and AbortedTxn, 4.3 (KIP-98).
 """
@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+import crc32c
 
 from barnabas.common.files import FileSystem
 from broker.storage.index import CorruptIndexError
@@ -25,6 +28,7 @@ from broker.storage.index import CorruptIndexError
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_SIZE = _ENTRY.size
 VERSION = 0
+_EMPTY = (0, crc32c.crc32c(b""))
 
 
 class AbortedTxn(NamedTuple):
@@ -36,69 +40,80 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
-def is_borne_out(
-    entries: Sequence[AbortedTxn], base_offset: int, open_before: Mapping[int, int], open_after: Mapping[int, int]
-) -> bool:
-    """Tell whether a segment's entries agree with the transactions that were open at its beginning and at its end.
-
-    These are given as {producer id: first offset}. An entry that began before the segment must be one of the former.
-    No transaction that ends behind an entry, here or in a later segment, began before its last stable offset: where
-    `collect` stops, nothing is missed.
-    """
-    for entry in entries:
-        if entry.first_offset < base_offset and open_before.get(entry.producer_id) != entry.first_offset:
-            return False
-    begins = min(open_after.values(), default=None)  # the earliest of those that end later
-    for entry in reversed(entries):
-        if begins is not None and entry.last_stable_offset > begins:
-            return False
-        begins = entry.first_offset if begins is None else min(begins, entry.first_offset)
-    return True
-
-
 class TransactionIndex:
     """The aborted transactions of one segment."""
 
-    __slots__ = ("_count", "_fs", "_last_offset", "base_offset", "path")
+    __slots__ = ("_fs", "_is_flushed", "_last_offset", "_lock", "_whole", "base_offset", "path")
 
     def __init__(self, fs: FileSystem, path: str, base_offset: int) -> None:
-        self.path = path  # replaced by renames, under the log's lock
+        data = fs.read_bytes(path) if fs.exists(path) else b""
+        self.path = path  # replaced by renames, under _lock
         self.base_offset = base_offset  # fixed before start
         self._fs = fs
-        self._count = fs.size(path) // ENTRY_SIZE if fs.exists(path) else 0  # under the log's lock
-        entries = list(self.entries())
-        self._last_offset = entries[-1].last_offset if entries else -1  # under the log's lock
+        self._lock = threading.Lock()  # guards renaming and cutting the file; no other lock is taken while it is held
+        self._whole = (len(data), crc32c.crc32c(data))  # size and CRC; replaced whole under _lock, read without it
+        self._last_offset = _last_offset(data)  # under the log's lock
+        self._is_flushed = True  # reset by changes under the log's lock, set by `flush` before it looks
 
     @property
     def is_empty(self) -> bool:
-        return self._count == 0
+        return self._whole == _EMPTY
+
+    @property
+    def checksum(self) -> int:
+        """The CRC-32C of what the file has to hold; 0 if nothing."""
+        return self._whole[1]
+
+    def expect(self, checksum: int) -> None:
+        """Refuse every look at a file that is not what it was: it could not be made anew."""
+        self._whole = (self._whole[0], checksum)
 
     def append(self, entry: AbortedTxn) -> None:
         """Add an entry, making the file if needed."""
         assert entry.last_offset > self._last_offset, (
             f"{entry} appended to {self.path} does not come after offset {self._last_offset}"
         )
+        packed = _ENTRY.pack(VERSION, *entry)
+        size, checksum = self._whole
         handle = self._fs.open(self.path, create=True)
         try:
-            handle.pwrite(_ENTRY.pack(VERSION, *entry), self._count * ENTRY_SIZE)
+            handle.pwrite(packed, size)
         finally:
             handle.close()
-        self._count += 1
+        with self._lock:
+            self._whole = (size + ENTRY_SIZE, crc32c.crc32c(packed, checksum))
         self._last_offset = entry.last_offset
+        self._is_flushed = False
 
     def entries(self) -> Iterator[AbortedTxn]:
-        """Yield every entry in order."""
-        count = self._count  # Why before the file is read: an entry that is being written then is left out
-        if not count:
+        """Yield every entry in order; raises CorruptIndexError if the file is not what was written."""
+        if self.is_empty:
             return
-        try:
-            data = self._fs.read_bytes(self.path)
-        except FileNotFoundError:
-            return
-        for version, *fields in _ENTRY.iter_unpack(data[: count * ENTRY_SIZE]):
+        data = self._content()
+        if len(data) % ENTRY_SIZE:
+            raise CorruptIndexError(f"{self.path} holds part of an entry")
+        for version, *fields in _ENTRY.iter_unpack(data):
             if version != VERSION:
                 raise CorruptIndexError(f"{self.path}: an entry of version {version}")
             yield AbortedTxn(*fields)
+
+    def _content(self) -> bytes:
+        """Return what the file should hold: no entry that is just being written."""
+        whole = self._whole
+        data = self._first_bytes(whole[0])
+        if crc32c.crc32c(data) != whole[1]:
+            with self._lock:  # perhaps it was cut or renamed meanwhile
+                whole = self._whole
+                data = self._first_bytes(whole[0])
+            if crc32c.crc32c(data) != whole[1]:
+                raise CorruptIndexError(f"{self.path} is not what was written")
+        return data
+
+    def _first_bytes(self, size: int) -> bytes:
+        try:
+            return self._fs.read_bytes(self.path)[:size]
+        except FileNotFoundError:
+            return b""
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
         """Return the transactions that touch [fetch_offset, upper_bound_offset), and whether later segments need no
@@ -114,35 +129,41 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions that ended at or after `offset`."""
-        kept = 0
-        last_offset = -1
-        for entry in self.entries():
-            if entry.last_offset >= offset:
-                break
-            kept += 1
-            last_offset = entry.last_offset
-        if kept != self._count:
-            self._truncate_file(kept)
-            self._last_offset = last_offset
+        entries = list(self.entries())
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self._cut(b"".join(_ENTRY.pack(VERSION, *entry) for entry in kept))
 
     def reset(self) -> None:
         """Drop all entries."""
         if self._fs.exists(self.path):
-            self._truncate_file(0)
-        self._last_offset = -1
+            self._cut(b"")
+        else:
+            self._whole = _EMPTY
 
-    def _truncate_file(self, count: int) -> None:
-        handle = self._fs.open(self.path)
-        try:
-            handle.truncate(count * ENTRY_SIZE)
-        finally:
-            handle.close()
-        self._count = count
+    def _cut(self, kept: bytes) -> None:
+        """Leave of the file its beginning, `kept`."""
+        with self._lock:
+            self._whole = (len(kept), crc32c.crc32c(kept))
+            handle = self._fs.open(self.path)
+            try:
+                handle.truncate(len(kept))
+            finally:
+                handle.close()
+        self._last_offset = _last_offset(kept)
+        self._is_flushed = False
+
+    def replace(self, entries: Iterable[AbortedTxn]) -> None:
+        """Hold these entries and no others; nobody is reading."""
+        data = b"".join(_ENTRY.pack(VERSION, *entry) for entry in entries)
+        if data != self._first_bytes(len(data) + 1):
+            self._fs.write_bytes(self.path, data, sync=False)
+            self._is_flushed = False
+        self._whole = (len(data), crc32c.crc32c(data))
+        self._last_offset = _last_offset(data)
 
     def sanity_check(self) -> None:
         """Raise CorruptIndexError if an entry cannot be this segment's."""
-        if self._fs.exists(self.path) and self._fs.size(self.path) % ENTRY_SIZE:
-            raise CorruptIndexError(f"{self.path} holds part of an entry")
         last_offset, stable = self.base_offset - 1, -1
         for entry in self.entries():
             if entry.last_offset <= last_offset or entry.first_offset < 0:
@@ -151,25 +172,39 @@ class TransactionIndex:
                 raise CorruptIndexError(f"{self.path}: {entry} cannot have left the stable offset where it says")
             last_offset, stable = entry.last_offset, entry.last_stable_offset
 
-    def flush(self) -> None:
-        """Make the file durable, if there is one."""
-        if not self._count:
-            return
-        handle = self._fs.open(self.path)
+    def flush(self) -> bool:
+        """Make the file's content durable; tells whether there was anything to do. Its name may be new, too."""
+        if self._is_flushed:
+            return False
+        self._is_flushed = True
         try:
-            handle.fsync()
-        finally:
-            handle.close()
+            handle = self._fs.open(self.path)
+            try:
+                handle.fsync()
+            finally:
+                handle.close()
+        except OSError:
+            self._is_flushed = False
+            raise
+        return True
 
     def rename(self, path: str) -> None:
         """Move to a new name; the file is moved too if it exists."""
-        try:
-            self._fs.rename(self.path, path)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
-        self.path = path
+        with self._lock:
+            try:
+                self._fs.rename(self.path, path)
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+            self.path = path
 
     def delete(self) -> None:
         """Remove the file, if there is one."""
         self._fs.unlink(self.path)
+
+
+def _last_offset(data: bytes) -> int:
+    """Return the last offset of the last entry; -1 if there is none."""
+    whole = len(data) - len(data) % ENTRY_SIZE
+    last_offset: int = _ENTRY.unpack_from(data, whole - ENTRY_SIZE)[3] if whole else -1
+    return last_offset

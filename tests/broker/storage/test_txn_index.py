@@ -78,4 +78,4 @@ def test_sanity(fs: MemoryFileSystem, index: TransactionIndex) -> None:
         TransactionIndex(fs, PATH, 0).sanity_check()
     fs.write_bytes(PATH, b"\x00\x09" + bytes(32), sync=True)
     with pytest.raises(CorruptIndexError):
-        TransactionIndex(fs, PATH, 0)
+        TransactionIndex(fs, PATH, 0).sanity_check()
