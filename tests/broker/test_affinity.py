@@ -34,7 +34,20 @@ def test_decision(is_together: bool, mean_bytes: int, size_bytes: int, expected:
 
 
 @pytest.fixture
-def placed(monkeypatch: pytest.MonkeyPatch) -> dict[int, set[int]]:
+def policies(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """How each thread is scheduled, by its native id."""
+    policies: dict[int, int] = {}
+
+    def set_policy(native_id: int, policy: int, parameter: os.sched_param) -> None:
+        assert parameter.sched_priority == 0
+        policies[native_id] = policy
+
+    monkeypatch.setattr(os, "sched_setscheduler", set_policy)
+    return policies
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch, policies: dict[int, int]) -> dict[int, set[int]]:
     """Where each thread was put last, by its native id."""
     where: dict[int, set[int]] = {}
     monkeypatch.setattr(affinity, "HAS_GLOBAL_LOCK", True)
@@ -59,16 +72,21 @@ def produce(registry: Registry, batches: int, size_bytes: int) -> None:
     registry.meter(catalogue.BYTES_IN_PER_SEC).mark(size_bytes)
 
 
-def test_threads_come_together_and_part(placed: dict[int, set[int]], handler: threading.Thread) -> None:
+def test_threads_come_together_and_part(
+    placed: dict[int, set[int]], policies: dict[int, int], handler: threading.Thread
+) -> None:
     registry = Registry()
     request_affinity = RequestAffinity(registry, 4, "auto")
     request_affinity.review()
     assert handler.native_id is not None
     assert placed[handler.native_id] == {5}, "broker 4 of 3 cores takes the second"
     assert placed[threading.get_native_id()] == CPUS, "other threads are never confined"
+    assert policies[handler.native_id] == os.SCHED_BATCH, "one that wakes another goes on until it sleeps"
+    assert policies[threading.get_native_id()] == os.SCHED_OTHER
     produce(registry, 10, BUSY_BYTES)
     request_affinity.review()
     assert placed[handler.native_id] == CPUS
+    assert policies[handler.native_id] == os.SCHED_OTHER
     placed.clear()
     produce(registry, 10, BUSY_BYTES)
     request_affinity.review()
@@ -86,3 +104,15 @@ def test_not_where_it_is_of_no_use(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: cpus)
     monkeypatch.setattr(affinity, "HAS_GLOBAL_LOCK", has_lock)
     assert not RequestAffinity(Registry(), 0, setting).is_active
+
+
+def test_a_container_may_forbid_it(
+    placed: dict[int, set[int]], monkeypatch: pytest.MonkeyPatch, handler: threading.Thread
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    RequestAffinity(Registry(), 4, "auto").review()
+    assert handler.native_id is not None
+    assert placed[handler.native_id] == {5}
