@@ -13,8 +13,9 @@ Rules
    body. Except ApiVersions of a version too new, which is answered in version 0, so that clients can step down
    (KIP-511).
 5. A parked request is answered by whoever completes its operation: another handler, the reaper, an event thread.
-6. A handler with more requests at hand wakes sleeping processors only after some of them, so that a processor finds
-   several answers when it comes. It wakes them before it sleeps, and before a request that may take long.
+6. A handler wakes sleeping processors at the end of a turn, whether it answered its own request or parked ones of
+   others, and with more requests at hand only after some of them, so that a processor finds several answers when it
+   comes. It wakes them before it sleeps, and before a request that may take long.
 
 Threads: a handler is one thread; `HandlerPool` is called by main and by dynamic configuration.
 Source: Kafka's KafkaRequestHandler, KafkaApis.handle (4.3).
@@ -26,6 +27,7 @@ import functools
 import logging
 import queue
 import threading
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.common.clock import NS_PER_S, Clock
@@ -87,12 +89,19 @@ class Dispatcher:
         self._request_log = request_log
         self._now_ns = clock.monotonic_ns
         self._decoders: dict[int, Callable[..., Any]] = {}  # by API key; grows, entries never change
+        self._to_wake: dict[int, list[ResponseQueue]] = {}  # by thread; each handler has an entry of its own
+
+    def enter(self) -> list[ResponseQueue]:
+        """Make the calling thread a handler; returns where it finds the queues that it has to wake (rule 6)."""
+        to_wake = self._to_wake[get_ident()] = []
+        return to_wake
+
+    def leave(self) -> None:
+        """End what `enter` began."""
+        del self._to_wake[get_ident()]
 
     def handle(self, request: Request, to_wake: list[ResponseQueue]) -> None:
-        """Take a request all the way to its answer, or to where it waits for it.
-
-        A response queue whose processor must be woken is added to `to_wake` (rule 6).
-        """
+        """Take a request all the way to its answer, or to where it waits for it; the calling thread is a handler."""
         try:
             api = self._decode(request)
         except (RefusedError, MalformedMessageError, UnsupportedVersionError) as error:
@@ -194,12 +203,10 @@ class Dispatcher:
             answer = self._error_answer(request, error)
         except Exception as mistake:
             answer = self._mistake_answer(request, mistake)
-        self._reply(request, answer)
+        self._reply(request, answer, self._to_wake.get(get_ident()))
 
-    def _reply(
-        self, request: Request, answer: Reply | NoReply | Close, to_wake: list[ResponseQueue] | None = None
-    ) -> None:
-        """Queue the answer for the request's processor (rules 1 and 6)."""
+    def _reply(self, request: Request, answer: Reply | NoReply | Close, to_wake: list[ResponseQueue] | None) -> None:
+        """Queue the answer for the request's processor (rules 1 and 6); `to_wake` is the list of a calling handler."""
         if isinstance(answer, Reply):
             try:
                 self._encode(request, answer)
@@ -225,7 +232,7 @@ class Dispatcher:
         responses: ResponseQueue = request.processor.responses
         if not responses.add(request):
             return
-        if to_wake is None:
+        if to_wake is None:  # completed by the reaper, a fetcher, an event thread
             responses.wake()
         else:
             to_wake.append(responses)
@@ -356,7 +363,7 @@ class HandlerPool:
         handle = self._dispatcher.handle
         now_ns = self._clock.monotonic_ns
         requests = self._requests
-        to_wake: list[ResponseQueue] = []
+        to_wake = self._dispatcher.enter()
         answered = 0  # since processors were last woken
         while True:
             if to_wake and (answered >= WAKES_AFTER or not requests.has_waiting() or requests.slow_motion is not None):
@@ -364,6 +371,7 @@ class HandlerPool:
                 answered = 0
             request = self._next(handler, to_wake)
             if request is None:
+                self._dispatcher.leave()
                 del self._handlers[handler.id]
                 return
             request.dequeued_ns = now_ns()

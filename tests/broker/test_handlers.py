@@ -39,7 +39,7 @@ class Bench:
         )
         self.rung = 0
         self.responses = ResponseQueue(self._ring)
-        self.to_wake: list[ResponseQueue] = []
+        self.to_wake = self.dispatcher.enter()
 
     def _ring(self) -> None:
         self.rung += 1
@@ -183,7 +183,15 @@ def test_sleeping_processors_are_left_to_the_handler(bench: Bench) -> None:
     bench.to_wake.clear()
     bench.handle(heartbeat("park"))
     bench.services.deferred[0].force_complete()
-    assert bench.rung == 1, "who completes an operation has nothing else at hand: it wakes at once"
+    assert (bench.rung, bench.to_wake) == (0, [bench.responses]), "a handler that answers a request of another, too"
+
+
+def test_who_is_no_handler_wakes_at_once(bench: Bench) -> None:
+    bench.responses.may_sleep()
+    bench.handle(heartbeat("park"))
+    bench.dispatcher.leave()
+    bench.services.deferred[0].force_complete()
+    assert (bench.rung, bench.to_wake) == (1, [])
 
 
 def test_apiversions_too_new_is_answered_in_version_0(bench: Bench) -> None:
