@@ -166,13 +166,14 @@ class Timer:
 
     def __init__(self, clock: Clock, tick_ms: int = TICK_MS, wheel_size: int = WHEEL_SIZE) -> None:
         self._clock = clock
-        self._changed = threading.Condition(threading.Lock())  # an earlier bucket was queued, or closing
-        self._queue = BucketQueue()  # guarded by: _changed
-        self._wheel = TimingWheel(tick_ms, wheel_size, clock.monotonic_ms(), self._queue)  # guarded by: _changed
-        self._task_count = 0  # guarded by: _changed
-        self._wakeup_ms: int | None = None  # guarded by: _changed; when the sleeping reaper gets up by itself
-        self._is_sleeping = False  # guarded by: _changed
-        self._is_closed = False  # guarded by: _changed
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)  # an earlier bucket was queued, or closing
+        self._queue = BucketQueue()  # guarded by: _lock
+        self._wheel = TimingWheel(tick_ms, wheel_size, clock.monotonic_ms(), self._queue)  # guarded by: _lock
+        self._task_count = 0  # guarded by: _lock
+        self._wakeup_ms: int | None = None  # guarded by: _lock; when the sleeping reaper gets up by itself
+        self._is_sleeping = False  # guarded by: _lock
+        self._is_closed = False  # guarded by: _lock
 
     def __len__(self) -> int:
         """Return how many tasks wait."""
@@ -180,7 +181,7 @@ class Timer:
 
     def add(self, task: TimerTask) -> None:
         """Start the task's delay; one that is due already runs at once, on the calling thread."""
-        with self._changed:
+        with self._lock:
             assert task._bucket is None, "a task is added once"
             now_ms = self._clock.monotonic_ms()
             if self._queue.next_expiration_ms() is None:
@@ -197,7 +198,7 @@ class Timer:
         """Forget the task; false when it is not waiting (it ran, or runs now, or was never added)."""
         if not task.is_waiting:  # Why: most operations complete before they were ever timed.
             return False
-        with self._changed:
+        with self._lock:
             bucket = task._bucket
             if bucket is None:
                 return False
@@ -220,7 +221,7 @@ class Timer:
 
     def wait_and_advance(self, timeout_ms: int) -> int:
         """Sleep until something is due (at most `timeout_ms`), then run it; return how many tasks ran."""
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 return 0
             now_ms = self._clock.monotonic_ms()
@@ -235,7 +236,7 @@ class Timer:
 
     def close(self) -> None:
         """Let a sleeping reaper go; tasks still waiting are dropped."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._changed.notify_all()
 
@@ -250,7 +251,7 @@ class Timer:
     def _take_due(self) -> list[TimerTask]:
         """Empty every bucket whose tick has begun; tasks of upper wheels move down, the due ones are returned."""
         due: list[TimerTask] = []
-        with self._changed:
+        with self._lock:
             now_ms = self._clock.monotonic_ms()
             while (bucket := self._queue.pop_due(now_ms)) is not None:
                 self._wheel.advance(bucket.expiration_ms)

@@ -8,7 +8,7 @@ Rules
 2. The fetcher decides no ISR and no high watermark: it takes over what the leader says.
 3. A follower truncates where its epochs and the leader's part (KIP-595), never by its own high watermark alone.
 
-Threads: `ReplicaFetcherThread-<index>-<leader>` runs; others add and remove partitions under `_condition`.
+Threads: `ReplicaFetcherThread-<index>-<leader>` runs; others add and remove partitions under `_lock`.
 Source: Kafka's AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint (4.3).
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.threads import ServiceThread
@@ -47,6 +47,7 @@ log = logging.getLogger("barnabas.replication.fetcher")
 
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7
+_NONE: Final = ErrorCode.NONE  # Why: looked up for every partition of every answer
 SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -107,13 +108,14 @@ class ReplicaFetcher:
         # Owner: the fetcher's thread; shutdown may abort the connection.
         self._connection: LeaderConnection | None = None
         self._session = ClientSession()
-        # Guarded by: _condition.
-        self._condition = threading.Condition()
+        # Guarded by: _lock.
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
         self._states: dict[TopicPartition, FetchState] = {}
         self._is_stopping = False
         self.fetches = Meter(manager.registry.now_s())  # marked by the fetcher's thread
         self.bytes_in = Meter(manager.registry.now_s())  # likewise
-        self.failed: set[TopicPartition] = set()  # guarded by: _condition; given up, until they are added anew
+        self.failed: set[TopicPartition] = set()  # guarded by: _lock; given up, until they are added anew
         self.lags: dict[TopicPartition, int] = {}  # owner: the fetcher's thread; records behind the leader's watermark
         self._service = ServiceThread(
             f"ReplicaFetcherThread-{index}-{leader_id}", f"fetch-{index}-{leader_id}", self._run
@@ -126,14 +128,14 @@ class ReplicaFetcher:
     def add(self, partitions: Iterable[Partition]) -> None:
         """Fetch these too."""
         states = {partition.tp: initial_state(partition) for partition in partitions}
-        with self._condition:
+        with self._lock:
             self.failed -= states.keys()
             self._states.update(states)
             self._condition.notify_all()
 
     def remove(self, tps: Iterable[TopicPartition]) -> None:
         """Fetch these no more."""
-        with self._condition:
+        with self._lock:
             for tp in tps:
                 self._states.pop(tp, None)
                 self.lags.pop(tp, None)
@@ -145,7 +147,7 @@ class ReplicaFetcher:
 
     def take_all(self) -> list[Partition]:
         """Fetch nothing any more; returns what was fetched."""
-        with self._condition:
+        with self._lock:
             partitions = [state.partition for state in self._states.values()]
             self._states = {}
             self.lags.clear()
@@ -165,7 +167,7 @@ class ReplicaFetcher:
 
     def begin_shutdown(self) -> None:
         """Make the thread end."""
-        with self._condition:
+        with self._lock:
             self._is_stopping = True
             self._condition.notify_all()
         connection = self._connection
@@ -196,7 +198,7 @@ class ReplicaFetcher:
         self._disconnect()
 
     def _wait_for_work(self) -> dict[TopicPartition, FetchState]:
-        with self._condition:
+        with self._lock:
             now_ms = self._clock.monotonic_ms()
             ready = {tp: state for tp, state in self._states.items() if state.is_ready(now_ms)}
             held_back = self._quota.has_throttled and self._hold_back(ready)
@@ -215,7 +217,7 @@ class ReplicaFetcher:
         return bool(held_back)
 
     def _pause(self, pause_ms: int) -> None:
-        with self._condition:
+        with self._lock:
             if not self._is_stopping:
                 self._condition.wait(pause_ms / 1000)
 
@@ -236,8 +238,8 @@ class ReplicaFetcher:
         )
         response = self._send(request, FETCH_VERSION)
         self.fetches.mark()
-        error = ErrorCode(response.error_code)
-        if error != ErrorCode.NONE:
+        if response.error_code != 0:
+            error = ErrorCode(response.error_code)
             log.info("fetch from broker %d refused: %s", self.leader_id, error.name)
             self._session.reset(keep_id=error == ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             if error not in SESSION_ERRORS:
@@ -254,9 +256,9 @@ class ReplicaFetcher:
         """Act on one partition's answer, unless it was moved or forgotten meanwhile."""
         if self._states.get(tp) is not asked:
             return
-        error = ErrorCode(data.error_code)
+        error = _NONE if data.error_code == 0 else ErrorCode(data.error_code)
         try:
-            if error == ErrorCode.NONE:
+            if error is _NONE:
                 following = self._apply(asked, data)
             elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
                 following = self._restart(asked)
@@ -278,7 +280,7 @@ class ReplicaFetcher:
                 return
             log.warning("what broker %d sent for %s is refused: %s", self.leader_id, tp, problem)
             following = self._delayed(asked)
-        with self._condition:
+        with self._lock:
             if self._states.get(tp) is asked:
                 self._states[tp] = following
 
@@ -366,7 +368,7 @@ class ReplicaFetcher:
 
     def _give_up(self, tp: TopicPartition, asked: FetchState, why: str) -> None:
         log.warning("fetching %s ends: %s", tp, why)
-        with self._condition:
+        with self._lock:
             if self._states.get(tp) is asked:
                 del self._states[tp]
                 self.failed.add(tp)

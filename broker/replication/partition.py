@@ -363,7 +363,9 @@ class Partition:
             state = self._followers.get(broker_id)
             if state is None or not self.role.is_leader:
                 return False, None
-            old_low = self.low_watermark()
+            # Why asked first: it seldom starts elsewhere, and the low watermark is not had for nothing.
+            has_new_start = log_start_offset != state.log_start_offset
+            old_low = self.low_watermark() if has_new_start else 0
             following = next_replica_state(
                 state,
                 fetch_offset=fetch_offset,
@@ -375,7 +377,7 @@ class Partition:
             self._followers = {**self._followers, broker_id: following}
             proposal = self._maybe_expand_locked(following)
             moved = following.log_end_offset != state.log_end_offset and self._maybe_increment_high_watermark_locked()
-            return moved or self.low_watermark() > old_low, proposal
+            return moved or (has_new_start and self.low_watermark() > old_low), proposal
 
     def maybe_shrink_isr(self) -> IsrProposal | None:
         """Propose an ISR without the followers that have lagged for too long, if there are any."""
@@ -536,22 +538,29 @@ class Partition:
         followers = self._followers.values()
         target = log_end_offset
         if followers:
-            joining = joining_replicas(
-                followers,
-                isr=role.maximal_isr,
-                leader_log_end_offset=log_end_offset,
-                now_ms=self._clock.monotonic_ms(),
-                lag_max_ms=self._lag_max_ms,
-            )
             target = next_high_watermark(
                 current=current,
                 leader_log_end_offset=log_end_offset,
                 followers=followers,
                 maximal_isr=role.maximal_isr,
-                joining=[id_ for id_ in joining if self._is_eligible(id_, self._followers[id_].broker_epoch)],
+                joining=self._joining_locked(role, log_end_offset),
             )
         assert target >= current, "the high watermark never goes back"
         return target > current and log.update_high_watermark(target)
+
+    def _joining_locked(self, role: Role, log_end_offset: int) -> list[int]:
+        """Followers outside the maximal ISR that are about to join it."""
+        outside = [state for id_, state in self._followers.items() if id_ not in role.maximal_isr]
+        if not outside:
+            return []
+        joining = joining_replicas(
+            outside,
+            isr=role.maximal_isr,
+            leader_log_end_offset=log_end_offset,
+            now_ms=self._clock.monotonic_ms(),
+            lag_max_ms=self._lag_max_ms,
+        )
+        return [id_ for id_ in joining if self._is_eligible(id_, self._followers[id_].broker_epoch)]
 
     def _maybe_expand_locked(self, follower: ReplicaState) -> IsrProposal | None:
         role = self.role

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -47,24 +46,45 @@ EXPECTED_ERRORS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class FetchParams:
-    """What holds for the whole fetch. Sizes in bytes."""
+    """What holds for the whole fetch. Sizes in bytes. A value: nobody changes one."""
 
-    replica_id: int
-    replica_epoch: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation: FetchIsolation
-    leader_only: bool  # may only a leader answer? (followers' fetches, and clients that cannot be redirected)
-    rack_id: str = ""
-    listener_name: str = ""  # on which the client came in
+    __slots__ = (
+        "is_from_follower",
+        "isolation",
+        "leader_only",
+        "listener_name",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "rack_id",
+        "replica_epoch",
+        "replica_id",
+    )
 
-    @property
-    def is_from_follower(self) -> bool:
-        """Whether a broker asks."""
-        return self.replica_id >= 0
+    def __init__(
+        self,
+        *,
+        replica_id: int,
+        replica_epoch: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        leader_only: bool,
+        rack_id: str = "",
+        listener_name: str = "",
+    ) -> None:
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.is_from_follower = replica_id >= 0
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation = isolation
+        self.leader_only = leader_only  # may only a leader answer? (followers, clients that cannot be redirected)
+        self.rack_id = rack_id
+        self.listener_name = listener_name  # on which the client came in
 
 
 class FetchItem(NamedTuple):
@@ -79,17 +99,36 @@ class FetchItem(NamedTuple):
     log_start_offset: int = -1
 
 
-@dataclass(slots=True)
 class ReadResult:
     """What a partition gave; `data` is None with an error, a diverging epoch or a preferred replica."""
 
-    error: ErrorCode
-    data: FetchData | None = None
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    diverging: EpochEnd | None = None
-    preferred_read_replica: int = NO_PREFERRED_REPLICA
+    __slots__ = (
+        "data",
+        "diverging",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "preferred_read_replica",
+    )
+
+    def __init__(
+        self,
+        error: ErrorCode,
+        data: FetchData | None = None,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        diverging: EpochEnd | None = None,
+        preferred_read_replica: int = NO_PREFERRED_REPLICA,
+    ) -> None:
+        self.error = error
+        self.data = data
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.diverging = diverging
+        self.preferred_read_replica = preferred_read_replica
 
     @property
     def size(self) -> int:

@@ -6,7 +6,6 @@ the next offset (exclusive).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -145,7 +144,6 @@ class LogAppendInfo:
         self.is_duplicate = is_duplicate
 
 
-@dataclass(slots=True)
 class FetchData:
     """What a read found: whole batches from the one that holds `fetch_offset`; the last may be cut by `max_bytes`.
 
@@ -153,14 +151,36 @@ class FetchData:
     None unless the reader is read_committed.
     """
 
-    fetch_offset: int
-    slice: FileSlice | None
-    size: int
-    log_start_offset: int
-    high_watermark: int
-    last_stable_offset: int
-    log_end_offset: int
-    aborted_transactions: list[AbortedTransaction] | None = field(default=None)
+    __slots__ = (
+        "aborted_transactions",
+        "fetch_offset",
+        "high_watermark",
+        "last_stable_offset",
+        "log_end_offset",
+        "log_start_offset",
+        "size",
+        "slice",
+    )
+
+    def __init__(
+        self,
+        fetch_offset: int,
+        slice_: FileSlice | None,
+        size: int,
+        log_start_offset: int,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_end_offset: int,
+        aborted_transactions: list[AbortedTransaction] | None = None,
+    ) -> None:
+        self.fetch_offset = fetch_offset
+        self.slice = slice_
+        self.size = size
+        self.log_start_offset = log_start_offset
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_end_offset = log_end_offset
+        self.aborted_transactions = aborted_transactions
 
 
 class LogConfig(Protocol):

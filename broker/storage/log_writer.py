@@ -196,7 +196,7 @@ class LogWriter(LogBase):
     def _append_given(self, records: memoryview, leader_epoch: int | None, origin: AppendOrigin) -> LogAppendInfo:
         """Append batches whose offsets are decided elsewhere."""
         batches = self._check_given(records, leader_epoch, origin)
-        with self._lock, self._disk_errors():
+        with self._lock:
             self._check_usable_locked()
             if batches:
                 first, last = batches[0][1].base_offset, batches[-1][1].last_offset
@@ -207,8 +207,11 @@ class LogWriter(LogBase):
                         first,
                         last,
                     )
-            for group in self._groups_that_fit(batches):
-                self._append_group_locked(records, group, origin)
+            try:
+                for group in self._groups_that_fit(batches):
+                    self._append_group_locked(records, group, origin)
+            except OSError as error:  # Why not `_disk_errors`: a generator, twice a fetch of a follower
+                raise self._fail(error) from error
             log_start_offset = self.log_start_offset
         self._maybe_flush()
         return _given_info(batches, log_start_offset)

@@ -182,7 +182,15 @@ def test_a_fetch_tells_what_is_there_already(room: BrokerRoom, views: RequestVie
 def test_a_fetch_that_nobody_has_woken_yet(room: BrokerRoom, min_bytes: int, available: int, said: str) -> None:
     """The page may look between the append and the answer."""
     room.push({"t": [state(1, (1,))]})
-    params = FetchParams(-1, -1, 500, min_bytes, 1000, FetchIsolation.HIGH_WATERMARK, leader_only=True)
+    params = FetchParams(
+        replica_id=-1,
+        replica_epoch=-1,
+        max_wait_ms=500,
+        min_bytes=min_bytes,
+        max_bytes=1000,
+        isolation=FetchIsolation.HIGH_WATERMARK,
+        leader_only=True,
+    )
     item = FetchItem(TopicPartition("t", 0), bytes(16), 0, 1000)
     (reason,) = fetch_reasons(room.manager, params, [item], lambda _item: available)
     assert reason["text"] == said
