@@ -79,7 +79,8 @@ unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 compiled: $(VENV)/installed ## the same of what is compiled, run compiled
 	mkdir -p build/compiled && ln -sfn ../../tests build/compiled/tests && cp setup.cfg build/compiled/
 	$(BIN)/barnabas --version | grep ', compiled'
-	cd build/compiled && ../../$(BIN)/python -P -m pytest -q -n 2 tests/broker tests/metrics tests/barnabas/protocol tests/barnabas/common
+	cd build/compiled && ../../$(BIN)/python -P -m pytest -q -n 2 tests/broker tests/metrics tests/barnabas/protocol tests/barnabas/common \
+		tests/barnabas/client
 
 clients: $(VENV)/installed test-tools ## real clients and Apache Kafka's own tools against a real cluster
 	$(BIN)/pytest -q -n 3 --dist loadfile tests/clients
@@ -131,7 +132,7 @@ WITH_CLIENTS := tests/metrics/test_values.py tests/metrics/test_request_log.py t
 test-free-threaded: $(VENV)/installed free-threaded test-tools ## the suite on it, within one process and with clusters
 	mkdir -p build/free-threaded && ln -sfn ../../tests build/free-threaded/tests && cp setup.cfg build/free-threaded/
 	cd build/free-threaded && PYTHON_GIL=0 ../../$(FREE_THREADED)/bin/python -P -m pytest -q -n 2 $(addprefix --ignore ,$(WITH_CLIENTS)) \
-		tests/broker tests/metrics tests/controller tests/barnabas/protocol tests/barnabas/common
+		tests/broker tests/metrics tests/controller tests/barnabas/protocol tests/barnabas/common tests/barnabas/client
 	BARNABAS_PYTHON='$(abspath $(FREE_THREADED))/bin/python -X gil=0' \
 		$(MAKE) clients crash stress-short churn-short eos-short
 

@@ -17,6 +17,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED = (
+    "barnabas/client/connection.py",
     "barnabas/common/files.py",
     "barnabas/common/open_files.py",
     "barnabas/common/topic_partition.py",
@@ -44,6 +45,7 @@ COMPILED = (
     "broker/replication/partition.py",
     "broker/replication/reading.py",
     "broker/replication/replica_manager.py",
+    "broker/replication/replication_quota.py",
     "broker/replication/role.py",
     "broker/request_channel.py",
     "broker/request_log.py",

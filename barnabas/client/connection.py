@@ -21,7 +21,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
+from barnabas.client.errors import NodeConnectionError as NodeConnectionError
 from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.extendable import mypyc_attr
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import response_class
@@ -37,10 +39,6 @@ _SIZE: Final = struct.Struct(">i")
 _TIMEVAL: Final = struct.Struct("@ll")
 
 
-class NodeConnectionError(OSError):
-    """The node could not be reached, did not answer in time, hung up, or sent something that is no answer."""
-
-
 class TrafficObserver(Protocol):
     """Who counts what goes over connections; called by the using thread."""
 
@@ -50,6 +48,7 @@ class TrafficObserver(Protocol):
     def received(self, size_bytes: int) -> None: ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class NodeConnection:
     """A connection to `host:port`, made on first use and again after a failure.
 
@@ -163,9 +162,10 @@ class NodeConnection:
         while view:
             sock = self._timed(deadline_ns)
             try:
-                view = view[sock.send(view) :]
+                sent = sock.send(view)  # Why apart: mypyc evaluates the bound of such a slice twice
             except BlockingIOError:
                 raise TimeoutError from None
+            view = view[sent:]
 
     def _receive_frame(self, deadline_ns: int) -> memoryview:
         """Read one answer; its size comes with as much of it as is there."""
