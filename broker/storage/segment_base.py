@@ -292,13 +292,16 @@ class SegmentBase:
 
     def read_next_offset(self) -> int:
         """Return the offset after the last one in the segment, from the index and the few batches behind its last
-        entry.
+        entry. Raises MalformedMessageError if these do not end where the segment does.
         """
         next_offset = self.base_offset
         indexed, position = self.offset_index.last_entry
         if position and not self._is_batch_of(indexed, position):
             self._distrust(f"no batch of offset {indexed} begins at {position}")
             position = 0
-        for _, header in scan_headers(self.file, position, self.size):
-            next_offset = header.next_offset
+        end = position
+        for at, header in scan_headers(self.file, position, self.size):
+            next_offset, end = header.next_offset, at + header.size_in_bytes
+        if end != self.size:
+            raise MalformedMessageError(f"the batches of {self.path} end at {end}, not at {self.size}")
         return next_offset

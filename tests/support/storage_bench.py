@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,8 @@ from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records, verify_crc
 from broker.storage.log import FetchIsolation, Log
 from broker.storage.recovery import LogLoader
 from broker.storage.scheduler import ManualScheduler
@@ -129,3 +131,32 @@ def contents(
                 found += [record for record in records if record[0] >= offset]
             offset = header.next_offset
         assert offset > before, "a read made no progress"
+
+
+def consumed(target: Log, isolation: FetchIsolation, start: int | None = None) -> Iterator[tuple[int, str]]:
+    """Read on from the log's start, or from `start`, as a consumer does that checks CRCs and skips what was aborted.
+
+    Raises MalformedMessageError, or ApiError, where it would stop.
+    """
+    first = offset = target.log_start_offset if start is None else start
+    while True:
+        data = target.read(offset, 200, isolation=isolation, min_one_message=True)
+        if data.slice is None:
+            return
+        raw = data.slice.read()
+        ahead = sorted(data.aborted_transactions or [], key=lambda each: each.first_offset)
+        aborted: set[int] = set()
+        before = offset
+        for position, header in iter_headers(raw):
+            verify_crc(raw, position, header)
+            while ahead and ahead[0].first_offset <= header.last_offset:
+                aborted.add(ahead.pop(0).producer_id)
+            if header.is_control:
+                aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                for record in iter_records(raw, position):
+                    if record.offset >= first:
+                        yield record.offset, (record.value or b"").decode()
+            offset = header.next_offset
+        if offset <= before:
+            raise MalformedMessageError(f"no whole batch at offset {offset}")

@@ -22,8 +22,6 @@ from barnabas.protocol.records.batch import (
     build_batch,
     end_txn_marker,
     iter_headers,
-    iter_records,
-    verify_crc,
 )
 from broker.replication.high_watermarks import HighWatermarks
 from broker.storage.checkpoints import OffsetCheckpoint, format_partition_metadata
@@ -32,7 +30,7 @@ from broker.storage.log import AppendOrigin, FetchIsolation, Log
 from broker.storage.log_manager import LogDirectoryError
 from broker.storage.names import HIGH_WATERMARK_FILE
 from tests.broker.storage.test_log_manager import TOPIC_ID, Node
-from tests.support.storage_bench import Settings
+from tests.support.storage_bench import Settings, consumed
 
 TP = TopicPartition("flights", 0)
 OTHER_TOPIC_ID = b"\x06" * 16
@@ -133,35 +131,6 @@ def known(target: Log) -> Known:
         list(consumed(target, FetchIsolation.TXN_COMMITTED)),
         [target.fetch_offset_by_timestamp(first_ms + 500 * step) for step in range(0, 20, 3)],
     )
-
-
-def consumed(target: Log, isolation: FetchIsolation) -> Iterator[tuple[int, str]]:
-    """Read on from the log's start as a consumer does that checks CRCs and skips what was aborted.
-
-    Raises MalformedMessageError, or ApiError, where it would stop.
-    """
-    offset = target.log_start_offset
-    while True:
-        data = target.read(offset, 200, isolation=isolation, min_one_message=True)
-        if data.slice is None:
-            return
-        raw = data.slice.read()
-        ahead = sorted(data.aborted_transactions or [], key=lambda each: each.first_offset)
-        aborted: set[int] = set()
-        before = offset
-        for position, header in iter_headers(raw):
-            verify_crc(raw, position, header)
-            while ahead and ahead[0].first_offset <= header.last_offset:
-                aborted.add(ahead.pop(0).producer_id)
-            if header.is_control:
-                aborted.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in aborted):
-                for record in iter_records(raw, position):
-                    if record.offset >= target.log_start_offset:
-                        yield record.offset, (record.value or b"").decode()
-            offset = header.next_offset
-        if offset <= before:
-            raise MalformedMessageError(f"no whole batch at offset {offset}")
 
 
 def started(fs: MemoryFileSystem) -> Node:
@@ -375,8 +344,9 @@ def test_damaged_batches_are_cut_off_or_refused(path: str) -> None:
         content = flipped(path, index, index % 8)
         after_a_crash = known(on(path, content, crashed).log(TP))
         assert is_beginning(after_a_crash, GOLDEN), (index, after_a_crash)
+        target = on(path, content).log(TP)  # whatever the damage, the broker starts
         try:
-            found = known(on(path, content).log(TP))
+            found = known(target)
         except (MalformedMessageError, ApiError):
             continue
         # Nobody reads it, or the end of the last segment could not even be walked over and was cut, as after a crash.
