@@ -19,7 +19,13 @@ from barnabas.common.ids import uuid_to_string
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import iter_headers, iter_records, verify_crc
 from broker.storage import names
-from broker.storage.checkpoints import OffsetCheckpoint, read_epochs, read_meta_properties, read_partition_metadata
+from broker.storage.checkpoints import (
+    OffsetCheckpoint,
+    read_epochs,
+    read_meta_properties,
+    read_partition_metadata,
+    read_txn_checksums,
+)
 from broker.storage.index import CorruptIndexError
 from broker.storage.producer_state import CorruptSnapshotError, read_snapshot
 from broker.storage.txn_index import TransactionIndex
@@ -69,7 +75,7 @@ def dump_log(files: tuple[Path, ...], records: bool, as_json: bool) -> None:
     """Print what is in files of a log directory, checking every CRC.
 
     These are segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot), checkpoints of
-    offsets and leader epochs, partition.metadata and meta.properties.
+    offsets, leader epochs and checksums, partition.metadata and meta.properties.
     """
     readers = [(file, _reader(file, records)) for file in files]
     if as_json:
@@ -216,6 +222,11 @@ def _epochs(file: Path) -> Iterator[Row]:
         yield {"epoch": epoch, "start_offset": start_offset}
 
 
+def _txn_checksums(file: Path) -> Iterator[Row]:
+    for base_offset, checksum in read_txn_checksums(OsFileSystem(), str(file)).items():
+        yield {"base_offset": base_offset, "crc": checksum}
+
+
 def _topic_id(file: Path) -> Iterator[Row]:
     topic_id = read_partition_metadata(OsFileSystem(), str(file))
     if topic_id is not None:
@@ -246,6 +257,7 @@ _READERS_BY_NAME = {
     names.HIGH_WATERMARK_FILE: _OFFSETS,
     names.CLEANER_OFFSET_FILE: _OFFSETS,
     names.LEADER_EPOCH_FILE: Reader(("epoch", "start_offset"), _epochs),
+    names.TXN_INDEX_FILE: Reader(("base_offset", "crc"), _txn_checksums),
     names.PARTITION_METADATA_FILE: Reader(("topic_id",), _topic_id),
     names.META_PROPERTIES_FILE: Reader(("key", "value"), _meta_properties),
 }

@@ -7,6 +7,7 @@ Formats
       flights 0 1041      topic, partition, offset
       flights 1 998
 - `leader-epoch-checkpoint`, in a partition's directory: version 0, count, then `epoch start_offset` lines.
+- `txn-index-checkpoint`, there too, ours: likewise, `base_offset crc32c` lines (txn_seals.py).
 - `partition.metadata`: `version: 0` and `topic_id: <22 characters>`.
 - `meta.properties`: `version=1`, `cluster.id`, `node.id`, `directory.id`.
 - `.kafka_cleanshutdown`: a line of JSON, `{"version":0,"brokerEpoch":"7"}`, there only between a clean stop and the
@@ -151,6 +152,21 @@ def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
     if any(epoch >= next_epoch or start >= next_start for (epoch, start), (next_epoch, next_start) in pairwise(pairs)):
         raise CorruptCheckpointError(f"{path} is malformed: its epochs do not ascend")
     return pairs
+
+
+def read_txn_checksums(fs: FileSystem, path: str) -> dict[int, int]:
+    """Return the CRC-32C of each transaction index, by base offset; raises CorruptCheckpointError."""
+    if not fs.exists(path):
+        return {}
+    try:
+        return {int(base_offset): int(crc) for base_offset, crc in parse_checkpoint(fs.read_bytes(path), path)}
+    except ValueError as error:
+        raise CorruptCheckpointError(f"{path} is malformed: {error}") from None
+
+
+def write_txn_checksums(fs: FileSystem, path: str, checksums: Mapping[int, int]) -> None:
+    """Replace the checksums of transaction indexes."""
+    fs.atomic_write(path, format_checkpoint(f"{base_offset} {crc}" for base_offset, crc in checksums.items()))
 
 
 def write_epochs(fs: FileSystem, path: str, pairs: Iterable[tuple[int, int]]) -> None:

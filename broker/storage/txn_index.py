@@ -15,6 +15,7 @@ Source: Kafka's TransactionIndex and AbortedTxn, 4.3 (KIP-98).
 from __future__ import annotations
 
 import errno
+import logging
 import struct
 import threading
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,8 @@ import crc32c
 
 from barnabas.common.files import FileSystem
 from broker.storage.index import CorruptIndexError
+
+log = logging.getLogger("barnabas.storage.log")
 
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_SIZE = _ENTRY.size
@@ -129,7 +132,12 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions that ended at or after `offset`."""
-        entries = list(self.entries())
+        try:
+            entries = list(self.entries())
+        except CorruptIndexError as error:
+            log.warning("%s; it is refused until a start makes it anew", error)
+            self._last_offset = min(self._last_offset, offset - 1)
+            return
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
             self._cut(b"".join(_ENTRY.pack(VERSION, *entry) for entry in kept))

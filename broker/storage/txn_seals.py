@@ -22,7 +22,7 @@ import logging
 from collections.abc import Iterable
 
 from barnabas.common.files import FileSystem
-from broker.storage.checkpoints import CorruptCheckpointError, format_checkpoint, parse_checkpoint
+from broker.storage.checkpoints import CorruptCheckpointError, read_txn_checksums, write_txn_checksums
 from broker.storage.names import TXN_INDEX_FILE
 from broker.storage.segment import LogSegment
 from broker.storage.txn_index import TransactionIndex
@@ -39,14 +39,11 @@ class TransactionSeals:
         self._fs = fs
         self._by_base: dict[int, int] = {}  # what is known to be right; loading adds to it
         self._written: dict[int, int] | None = None  # what the file says; None if nobody knows
-        path = f"{directory}/{TXN_INDEX_FILE}"
         try:
-            rows = parse_checkpoint(fs.read_bytes(path), path) if fs.exists(path) else []
-            self._by_base = {int(base_offset): int(checksum) for base_offset, checksum in rows}
-        except (CorruptCheckpointError, ValueError) as error:
+            self._by_base = read_txn_checksums(fs, f"{directory}/{TXN_INDEX_FILE}")
+            self._written = self._by_base.copy()
+        except CorruptCheckpointError as error:
             log.warning("%s; what was aborted is read from the batches", error)
-        else:
-            self._written = dict(self._by_base)
 
     def confirm(self, index: TransactionIndex) -> bool:
         """Tell whether an index is what was sealed; one that is empty need not have been."""
@@ -64,6 +61,5 @@ class TransactionSeals:
         """Have the file say what the indexes of these segments, all of a log's, hold; raises OSError."""
         sealed = {each.base_offset: each.txn_index.checksum for each in segments if not each.txn_index.is_empty}
         if sealed != self._written:
-            lines = [f"{base_offset} {checksum}" for base_offset, checksum in sealed.items()]
-            self._fs.atomic_write(f"{directory}/{TXN_INDEX_FILE}", format_checkpoint(lines))
+            write_txn_checksums(self._fs, f"{directory}/{TXN_INDEX_FILE}", sealed)
             self._written = sealed

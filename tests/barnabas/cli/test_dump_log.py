@@ -11,7 +11,13 @@ from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.metadata_records import TopicRecord, encode_record
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
-from broker.storage.checkpoints import OffsetCheckpoint, write_epochs, write_meta_properties, write_partition_metadata
+from broker.storage.checkpoints import (
+    OffsetCheckpoint,
+    write_epochs,
+    write_meta_properties,
+    write_partition_metadata,
+    write_txn_checksums,
+)
 from broker.storage.producer_state import BatchMetadata, ProducerEntry, format_snapshot
 from broker.storage.txn_index import AbortedTxn, TransactionIndex
 from tests.barnabas.cli.conftest import Barnabas
@@ -80,12 +86,15 @@ def test_checkpoints_and_properties(tmp_path: Path, barnabas: Barnabas) -> None:
     OffsetCheckpoint(FS, str(offsets)).write({TopicPartition("flights", 1): 998})
     epochs = tmp_path / "leader-epoch-checkpoint"
     write_epochs(FS, str(epochs), [(0, 0), (3, 41)])
+    checksums = tmp_path / "txn-index-checkpoint"
+    write_txn_checksums(FS, str(checksums), {40: 4711})
     topic_id = tmp_path / "partition.metadata"
     write_partition_metadata(FS, str(topic_id), uuid_from_string(TOPIC_ID))
     properties = tmp_path / "meta.properties"
     write_meta_properties(FS, str(properties), cluster_id="c", node_id=4, directory_id="d")
     assert barnabas("dump-log", str(offsets)).rows == [["flights", "1", "998"]]
     assert barnabas("dump-log", str(epochs)).rows == [["0", "0"], ["3", "41"]]
+    assert barnabas("dump-log", str(checksums)).rows == [["40", "4711"]]
     assert barnabas("dump-log", str(topic_id)).rows == [[TOPIC_ID]]
     assert ["node.id", "4"] in barnabas("dump-log", str(properties)).rows
     several = barnabas("dump-log", str(epochs), str(offsets))
@@ -103,6 +112,7 @@ def test_checkpoints_and_properties(tmp_path: Path, barnabas: Barnabas) -> None:
         ("00000000000000000000.snapshot", b"\0\1", "a snapshot of 2 bytes"),
         ("00000000000000000000.txnindex", b"\0" * 35, "holds part of an entry"),
         ("leader-epoch-checkpoint", b"0\n2\n", "promises 2 entries and has 0"),
+        ("txn-index-checkpoint", b"0\n1\nx\n", "is malformed: "),
         ("replication-offset-checkpoint", b"0\n1\nx\n", "is malformed at 'x'"),
         ("replication-offset-checkpoint", b"0\n1\nx 0 1 \t \n", "is damaged: its checksum is wrong"),
         ("meta.properties", b"version=9\n", "unknown version 9"),

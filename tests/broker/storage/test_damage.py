@@ -265,3 +265,18 @@ def test_batches_out_of_order_are_cut_off() -> None:
     fs = FS.kill()
     fs.write_bytes(path, damaged, sync=True)
     assert contents(opened(fs, clean=False)) == GOLDEN_CONTENTS[:5]
+
+
+def test_a_leader_epoch_that_flips_in_a_segment_whose_indexes_are_made_anew_is_not_believed() -> None:
+    """It is not under the CRC of its batch; the checkpoint, which has a checksum, knows better."""
+    (name, *_) = names_with(".log")
+    fs = FS.kill()
+    fs.unlink(f"{BENCH.directory}/{name.replace('.log', '.index')}")
+    epochs = opened(fs.kill()).leader_epoch_cache.entries
+    whole = fs.read_bytes(f"{BENCH.directory}/{name}")
+    for position, _ in list(iter_headers(whole))[:5]:
+        damaged = fs.kill()
+        damaged.open(f"{BENCH.directory}/{name}").pwrite(b"\x40", position + 12)
+        target = opened(damaged)
+        assert target.leader_epoch_cache.entries == epochs
+        assert contents(target) == GOLDEN_CONTENTS
