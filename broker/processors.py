@@ -135,6 +135,7 @@ class Processor:
         self._requests = channel.requests
         self._quotas = quotas
         self._request_log = request_log
+        self._recorder = request_log.metrics.recorder()  # replaced by its own when the processor's thread starts
         self._now_ns = clock.monotonic_ns
         self._selector = EdgeSelector()
         self.responses = ResponseQueue(self._selector.wake)
@@ -214,6 +215,7 @@ class Processor:
     def run(self) -> None:
         """Do turns until told to end."""
         self._owner.claim()
+        self._recorder = self._request_log.metrics.recorder()
         self.metrics.started()
         try:
             while self._is_running:
@@ -357,7 +359,7 @@ class Processor:
     def _finish_request(self, connection: Connection, request: Request) -> None:
         connection.request = None
         request.sent_ns = connection.last_active_ns = self._now_ns()
-        self._request_log.completed(request)
+        self._request_log.completed(request, self._recorder)
         if not connection.is_large and request.size_bytes + request.response_size_bytes >= LARGE_BYTES:
             connection.is_large = connection.is_to_be_dealt = True
 

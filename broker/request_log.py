@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker.apis.api import Table
     from broker.request_channel import Request
     from metrics.registry import Registry
-    from metrics.request_metrics import RequestMetrics, Times
+    from metrics.request_metrics import RequestMetrics, ThreadRecorder, Times
 
 log = logging.getLogger(REQUEST_LOGGER)
 slow_log = logging.getLogger(SLOW_REQUEST_LOGGER)
@@ -173,14 +173,14 @@ class RequestLog:
         if counts:
             self._log_errors(request, counts)
 
-    def completed(self, request: Request) -> None:
-        """Record the times of a request whose response left, or that needed none."""
+    def completed(self, request: Request, recorder: ThreadRecorder) -> None:
+        """Record the times of a request whose response left, or that needed none; `recorder`: the calling thread's."""
         api = request.api
         if api is None:  # refused before it was understood
             return
         header = request.header
         times = _times(request)
-        self.metrics.record(
+        recorder.record(
             api.name,
             header.api_version,
             times,

@@ -1,8 +1,8 @@
 """BrokerTopicMetrics: the meters that exist once for the broker and once more for each topic.
 
 Rules
-1. A topic's counts are one list for each thread: an append or a fetch finds its list once and adds to several numbers.
-2. Beside it lies the thread's list for the whole broker, to which the same is added: topics come and go.
+1. A topic's counts are a cell for each thread: an append or a fetch finds its cell once and adds to several numbers.
+2. Beside it lies the thread's cell for the whole broker, to which the same is added: topics come and go.
 3. As in Kafka the broker's lines are there from the start, a topic's line from its first event on.
 
 Threads: any; a race makes the same `TopicStats` twice, and `setdefault` keeps one. The scraper reads.
@@ -11,7 +11,7 @@ Source: Kafka's BrokerTopicMetrics, BrokerTopicStats (4.3).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Final
@@ -60,36 +60,82 @@ _BROKER_ROWS: Final = (
     c.REASSIGNMENT_BYTES_IN_PER_SEC,
     c.REASSIGNMENT_BYTES_OUT_PER_SEC,
 )
-_BATCH_BYTES: Final = 0
-_BATCH_RECORDS: Final = 1
-_RECORD_BYTES: Final = 2
+
+
+class _Cell:
+    """One thread's counts. Owner: that thread."""
+
+    __slots__ = ("bytes_in", "counts", "produces", "records_in")
+
+    def __init__(self) -> None:
+        self.produces = 0  # Why apart: counted for every batch, and a compiled attribute costs no object
+        self.bytes_in = 0
+        self.records_in = 0
+        self.counts = [0] * len(_ROWS)  # whatever else was counted
+
+    def appended(self, size_bytes: int, records: int) -> None:
+        self.produces += 1
+        self.bytes_in += size_bytes
+        self.records_in += records
+
+    def totals(self) -> list[int]:
+        """Return all counts, in the order of the rows; any thread."""
+        totals = self.counts[:]
+        totals[_PRODUCES] += self.produces
+        totals[_BYTES_IN] += self.bytes_in
+        totals[_RECORDS_IN] += self.records_in
+        return totals
+
+
+class _Sizes:
+    """One thread's distributions of produced batches' bytes and records, and of their records' bytes."""
+
+    __slots__ = ("_batches", "_records")
+
+    def __init__(self) -> None:
+        self._batches = Tally((BOUNDS, BOUNDS))
+        self._records = Tally((BOUNDS,))
+
+    def add(self, size_bytes: int, records: int) -> None:
+        """A batch (or several, of one request and partition) was appended."""
+        self._batches.count(float(size_bytes), float(records))  # Why floats: request_metrics.py
+        if records > 0:
+            self._records.add(0, size_bytes / records, records)
+
+    def cells(self) -> list[list[float]]:
+        """Return a histogram's cell for each of the three; any thread."""
+        return self._batches.cells() + self._records.cells()
+
+
+class _Own:
+    """What one thread counts a topic's appends in."""
+
+    __slots__ = ("broker", "sizes", "topic")
+
+    def __init__(self, topic: _Cell, broker: _Cell, sizes: _Sizes) -> None:
+        # Fixed before start.
+        self.topic = topic
+        self.broker = broker  # shared by all topics
+        self.sizes = sizes  # likewise
 
 
 class TopicStats:
     """The counts of one topic."""
 
-    __slots__ = ("_broker", "_cells", "_meters", "_seen", "_sizes")
+    __slots__ = ("_cells", "_meters", "_of_thread", "_seen")
 
-    def __init__(self, broker: dict[int, list[int]], sizes: BatchSizes) -> None:
-        self._broker = broker  # owner of each list: the thread of that identity; all topics share it
-        self._sizes = sizes  # fixed before start
-        self._cells: dict[int, tuple[list[int], list[int]]] = {}  # likewise; the topic's list, and the broker's
+    def __init__(self, of_thread: Callable[[], tuple[_Cell, _Sizes]]) -> None:
+        self._of_thread = of_thread  # fixed before start; what the calling thread counts of all topics
+        self._cells: dict[int, _Own] = {}  # owner of each: the thread of that identity
         self._meters: dict[int, Meter] = {}  # owner: the scraper; those of counts that are not zero
         self._seen: list[int] = []  # owner: the scraper
 
     def appended(self, size_bytes: int, records: int) -> None:
         """A produce to one partition brought this."""
-        try:
-            cell, broker = self._cells[get_ident()]
-        except KeyError:
-            cell, broker = self._own_cells()
-        cell[_PRODUCES] += 1
-        cell[_BYTES_IN] += size_bytes
-        cell[_RECORDS_IN] += records
-        broker[_PRODUCES] += 1
-        broker[_BYTES_IN] += size_bytes
-        broker[_RECORDS_IN] += records
-        self._sizes.add(size_bytes, records)
+        own = self._own()
+        own.topic.appended(size_bytes, records)
+        own.broker.appended(size_bytes, records)
+        own.sizes.add(size_bytes, records)
 
     def fetched(self) -> None:
         """One partition was read."""
@@ -109,24 +155,21 @@ class TopicStats:
 
     def count(self, index: int, n: int = 1) -> None:
         """Add to one of the counts."""
-        try:
-            cell, broker = self._cells[get_ident()]
-        except KeyError:
-            cell, broker = self._own_cells()
-        cell[index] += n
-        broker[index] += n
+        own = self._own()
+        own.topic.counts[index] += n
+        own.broker.counts[index] += n
 
-    def _own_cells(self) -> tuple[list[int], list[int]]:
-        """Make the calling thread's lists."""
+    def _own(self) -> _Own:
+        """Return what the calling thread counts in."""
         ident = get_ident()
-        broker = self._broker.setdefault(ident, [0] * len(_ROWS))
-        cells = self._cells[ident] = ([0] * len(_ROWS), broker)
-        return cells
+        own = self._cells.get(ident)
+        if own is None:
+            own = self._cells[ident] = _Own(_Cell(), *self._of_thread())
+        return own
 
     def totals(self) -> list[int]:
         """Return all counts, in the order of the rows."""
-        cells = [cell for cell, _ in list(self._cells.values())]
-        return list(map(sum, zip(*cells, strict=True))) if cells else [0] * len(_ROWS)
+        return _sum([own.topic for own in list(self._cells.values())])
 
     def messages_in(self) -> int:
         """Return how many records were appended."""
@@ -146,30 +189,26 @@ class TopicStats:
         return self._seen[index]
 
 
+def _sum(cells: Sequence[_Cell]) -> list[int]:
+    return list(map(sum, zip([0] * len(_ROWS), *[cell.totals() for cell in cells], strict=True)))
+
+
 class BatchSizes:
-    """The distributions of produced batches' bytes, records, and bytes a record."""
+    """The same of all threads, as the page shows them."""
 
     def __init__(self, registry: Registry) -> None:
-        self._threads: dict[int, Tally] = {}  # written by the thread of that identity
+        self._threads: dict[int, _Sizes] = {}  # owner of each: the thread of that identity
         self._seen: list[list[list[float]]] = []  # owner: the scraper
         registry.before_scrape(self._look)
         for index, row in enumerate((c.BATCH_BYTES, c.BATCH_RECORDS, c.RECORD_BYTES)):
             registry.histogram_of(row, partial(self._cells, index))
 
-    def add(self, size_bytes: int, records: int) -> None:
-        """A batch (or several, of one request and partition) was appended."""
-        ident = get_ident()
-        try:
-            tally = self._threads[ident]
-        except KeyError:
-            tally = self._threads[ident] = Tally((BOUNDS, BOUNDS, BOUNDS))
-        tally.add(_BATCH_BYTES, size_bytes, 1)
-        tally.add(_BATCH_RECORDS, records, 1)
-        if records > 0:
-            tally.add(_RECORD_BYTES, size_bytes / records, records)
+    def of_thread(self) -> _Sizes:
+        """Return the calling thread's."""
+        return self._threads.setdefault(get_ident(), _Sizes())
 
     def _look(self) -> None:
-        self._seen = [tally.cells() for tally in list(self._threads.values())]
+        self._seen = [sizes.cells() for sizes in list(self._threads.values())]
 
     def _cells(self, index: int) -> list[list[float]]:
         return [cells[index] for cells in self._seen]
@@ -181,7 +220,7 @@ class BrokerTopicStats:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry  # fixed before start
         self._sizes = BatchSizes(registry)  # fixed before start
-        self._broker: dict[int, list[int]] = {}  # owner of each list: the thread of that identity
+        self._broker: dict[int, _Cell] = {}  # owner of each: the thread of that identity
         self._topics: dict[str, TopicStats] = {}  # any thread sets a key to an equivalent value
         replication_in, replication_out, reassignment_in, reassignment_out = map(registry.meter, _BROKER_ROWS)
         self.replication_bytes_in = replication_in.mark  # fixed before start
@@ -195,14 +234,17 @@ class BrokerTopicStats:
     def topic(self, name: str) -> TopicStats:
         """The topic's counts."""
         stats = self._topics.get(name)
-        return stats if stats is not None else self._topics.setdefault(name, TopicStats(self._broker, self._sizes))
+        return stats if stats is not None else self._topics.setdefault(name, TopicStats(self._of_thread))
 
     def remove(self, name: str) -> None:
         """Forget a topic that has left this broker; what it counted stays in the broker's lines."""
         self._topics.pop(name, None)
 
+    def _of_thread(self) -> tuple[_Cell, _Sizes]:
+        return self._broker.setdefault(get_ident(), _Cell()), self._sizes.of_thread()
+
     def _total(self, index: int) -> int:
-        return sum([cell[index] for cell in list(self._broker.values())])
+        return _sum(list(self._broker.values()))[index]
 
     def _of_topics(self) -> Iterator[tuple[Metric, Labels, Meter]]:
         for name, stats in list(self._topics.items()):

@@ -7,9 +7,12 @@ nothing where a word is atomic anyway), so this needs no interpreter lock.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct {
-    double *bounds; /* ascending; may be the column's before, so that a request's nine searches look at the same memory */
+    double *bounds; /* ascending, then infinity; may be the column's before, so that a request's searches share memory */
+    uint16_t *starts; /* goes with them: by cell, the first bucket that a value in the cell may belong to */
+    uint64_t first_cell, last_cell;
     int64_t *counts; /* one more than bounds */
     Py_ssize_t size; /* of bounds */
     double sum;
@@ -20,19 +23,30 @@ typedef struct {
     Column columns[];
 } Tally;
 
+/* Numbers that are not negative lie in cells, eight to each power of two, by the first bits that they are made of. */
+static uint64_t cell_of(double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return bits >> 49;
+}
+
 /* The number of the first bound that `value` does not exceed. */
 static Py_ssize_t bucket_of(const Column *column, double value)
 {
-    const double *base = column->bounds;
-    Py_ssize_t left = column->size;
+    const double *bounds = column->bounds;
+    uint64_t cell;
+    Py_ssize_t bucket;
 
-    while (left > 0) {
-        Py_ssize_t half = left / 2;
-        int is_above = base[half] < value;
-        base += is_above ? half + 1 : 0;
-        left = is_above ? left - half - 1 : half;
-    }
-    return base - column->bounds;
+    if (!(value > bounds[0]))
+        return 0;
+    cell = cell_of(value);
+    bucket = column->starts[(cell < column->last_cell ? cell : column->last_cell) - column->first_cell];
+    bucket += bounds[bucket] < value; /* most often this is all: where bounds are far apart, a cell has one at most */
+    while (bounds[bucket] < value)
+        bucket++;
+    return bucket;
 }
 
 static void put(Column *column, double value, int64_t weight)
@@ -40,7 +54,7 @@ static void put(Column *column, double value, int64_t weight)
     int64_t *count;
     double sum;
 
-    if (value < 0)
+    if (!(value > 0)) /* negative, minus zero, or no number */
         value = 0;
     count = &column->counts[bucket_of(column, value)];
     sum = column->sum + value * (double)weight;
@@ -50,6 +64,10 @@ static void put(Column *column, double value, int64_t weight)
 
 static int number(PyObject *object, double *value)
 {
+    if (PyFloat_CheckExact(object)) {
+        *value = PyFloat_AS_DOUBLE(object);
+        return 0;
+    }
     *value = PyLong_CheckExact(object) ? PyLong_AsDouble(object) : PyFloat_AsDouble(object);
     return *value == -1 && PyErr_Occurred() ? -1 : 0;
 }
@@ -145,6 +163,29 @@ static int add_counts(Column *column)
     return column->counts == NULL ? -1 : 0;
 }
 
+/* Note for each cell where the search for a value in it begins. */
+static int add_starts(Column *column)
+{
+    uint64_t cell;
+    Py_ssize_t bucket = 0;
+
+    column->first_cell = column->size > 0 && column->bounds[0] > 0 ? cell_of(column->bounds[0]) : 0;
+    column->last_cell = column->size > 0 && column->bounds[column->size - 1] > 0
+                            ? cell_of(column->bounds[column->size - 1])
+                            : column->first_cell;
+    column->starts = PyMem_Calloc(column->last_cell - column->first_cell + 1, sizeof(uint16_t));
+    if (column->starts == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (cell = column->first_cell; cell <= column->last_cell; cell++) {
+        while (column->bounds[bucket] < 0 || cell_of(column->bounds[bucket]) < cell)
+            bucket++;
+        column->starts[cell - column->first_cell] = (uint16_t)bucket;
+    }
+    return 0;
+}
+
 static int fill(Column *column, PyObject *sequence)
 {
     PyObject *bounds = PySequence_Fast(sequence, "bounds are a sequence of sequences of numbers");
@@ -153,17 +194,29 @@ static int fill(Column *column, PyObject *sequence)
     if (bounds == NULL)
         return -1;
     column->size = PySequence_Fast_GET_SIZE(bounds);
+    if (column->size > UINT16_MAX) {
+        Py_DECREF(bounds);
+        PyErr_SetString(PyExc_ValueError, "too many bounds");
+        return -1;
+    }
     column->bounds = PyMem_Calloc(column->size + 1, sizeof(double));
     if (column->bounds == NULL || add_counts(column)) {
         Py_DECREF(bounds);
         PyErr_NoMemory();
         return -1;
     }
-    for (index = 0; index < column->size; index++)
-        if (number(PySequence_Fast_GET_ITEM(bounds, index), &column->bounds[index]))
+    for (index = 0; index < column->size; index++) {
+        double *bound = &column->bounds[index];
+        if (number(PySequence_Fast_GET_ITEM(bounds, index), bound))
             break;
+        if (!(*bound < Py_HUGE_VAL) || (index > 0 && *bound <= bound[-1])) {
+            PyErr_SetString(PyExc_ValueError, "bounds are finite and ascend");
+            break;
+        }
+    }
+    column->bounds[column->size] = Py_HUGE_VAL;
     Py_DECREF(bounds);
-    return PyErr_Occurred() ? -1 : 0;
+    return PyErr_Occurred() || add_starts(column) ? -1 : 0;
 }
 
 static PyObject *tally_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -185,8 +238,7 @@ static PyObject *tally_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         int failed;
 
         if (index > 0 && item == PySequence_Fast_GET_ITEM(columns, index - 1)) {
-            column->size = column[-1].size;
-            column->bounds = column[-1].bounds;
+            *column = column[-1];
             failed = add_counts(column);
         } else {
             failed = fill(column, item);
@@ -205,8 +257,10 @@ static void tally_dealloc(PyObject *object)
     Py_ssize_t index;
 
     for (index = 0; index < Py_SIZE(self); index++) {
-        if (index == 0 || self->columns[index].bounds != self->columns[index - 1].bounds)
+        if (index == 0 || self->columns[index].bounds != self->columns[index - 1].bounds) {
             PyMem_Free(self->columns[index].bounds);
+            PyMem_Free(self->columns[index].starts);
+        }
         PyMem_Free(self->columns[index].counts);
     }
     type->tp_free(object);

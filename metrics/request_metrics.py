@@ -1,15 +1,16 @@
 """What is recorded of each request, in one call.
 
 Rules
-1. `record` is called once a request, by the thread that saw its response leave (a processor). It takes no lock and
-   keeps nothing of the request: sums, and the buckets of a `Tally`, are all the thread's own.
+1. `ThreadRecorder.record` is called once a request, by the thread that saw its response leave (a processor). It takes
+   no lock and keeps nothing of the request: sums, and the buckets of a `Tally`, are all the thread's own. What the
+   request before was, this one most often is too: that is looked at first.
 2. Fetch is counted twice, as Kafka does: under `FetchConsumer` or `FetchFollower`, and under `Fetch`, whose numbers
    include those of the two at the scrape, so that it costs nothing here.
 3. How many requests there were is told by the buckets, so a histogram and the rate of one scrape never disagree.
 4. Clients choose their client ids, so there is a bound (`CLIENTS_MAX`): a thread that has seen that many begins anew,
    which Prometheus takes for the reset of a counter.
 
-Threads: any; each records into its own recorders. The scraper reads.
+Threads: any; each has a recorder of its own. The scraper reads.
 """
 
 from __future__ import annotations
@@ -101,24 +102,30 @@ class _Seen(NamedTuple):
 class _Recorder:
     """One thread's requests of one API and version; written by that thread."""
 
-    __slots__ = ("clients", "count", "header_bytes", "ok_count", "tally")
+    __slots__ = ("client", "clients", "count", "header_bytes", "name", "ok_count", "tally", "use", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, version: int) -> None:
+        self.name = name  # fixed before start; "" of nothing
+        self.version = version  # fixed before start
         self.tally = Tally(_BOUNDS)  # a column for each row
         self.count = self.tally.count  # Why: looked up for each request
         self.clients: dict[str, _Use] = {}
+        self.client: str | None = None  # of the last request
+        self.use = _Use()  # what `client` has used
         self.header_bytes = 0
         self.ok_count = 0
 
     def use_of(self, client_id: str | None) -> _Use:
         """Return where that client's use is counted."""
         name = client_id if client_id is not None else ""
-        use = self.clients.get(name)
-        if use is None:
-            if len(self.clients) >= CLIENTS_MAX:
-                self.clients = {}
-            use = self.clients[name] = _Use()
-        return use
+        if name != self.client:
+            use = self.clients.get(name)
+            if use is None:
+                if len(self.clients) >= CLIENTS_MAX:
+                    self.clients = {}
+                use = self.clients[name] = _Use()
+            self.client, self.use = name, use
+        return self.use
 
     def cells(self) -> list[list[float]]:
         """Return a histogram's cell for each row, times in milliseconds; any thread."""
@@ -134,18 +141,15 @@ class _Recorder:
         return _Seen(_count(cells), cells, clients, self.header_bytes, self.ok_count)
 
 
-class RequestMetrics:
-    """Records times, sizes, counts and errors of requests by API name."""
+class ThreadRecorder:
+    """What one thread records; written by that thread, or by a later one that was given its identity."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        # Why plain dicts without a lock: entries are only added, each by the thread that it belongs to, or (meters)
-        # equivalent ones by several.
-        self._recorders: dict[tuple[int, str, int], _Recorder] = {}  # by thread, request, version
-        self._known: set[str] = set()  # requests whose histograms are registered
-        self._errors: dict[tuple[str, str], Meter] = {}
-        self._seen: dict[tuple[int, str, int], _Seen] = {}  # owner: the scraper
-        registry.before_scrape(self._look)
+    __slots__ = ("_add", "_last", "recorders")
+
+    def __init__(self, add: Callable[[str, int], None]) -> None:
+        self._add = add  # fixed before start; tells of a request and version that this thread has not had before
+        self._last = _Recorder("", 0)
+        self.recorders: dict[tuple[str, int], _Recorder] = {}
 
     def record(
         self,
@@ -167,15 +171,21 @@ class RequestMetrics:
         """
         if is_follower is not None and request == _FETCH:
             request = _FETCH_OF[is_follower]
-        key = (get_ident(), request, version)
-        try:
-            recorder = self._recorders[key]
-        except KeyError:
-            recorder = self._add(key)
+        recorder = self._last
+        if recorder.name is not request or recorder.version != version:
+            recorder = self._last = self._recorder_of(request, version)
         queue_ns, local_ns, remote_ns, throttle_ns, response_queue_ns, send_ns = times_ns
-        total_ns = queue_ns + local_ns + remote_ns + throttle_ns + response_queue_ns + send_ns
+        # Why floats: the interpreter keeps some at hand, where an int that leaves compiled code is allocated anew.
         recorder.count(
-            queue_ns, local_ns, remote_ns, throttle_ns, response_queue_ns, send_ns, total_ns, size_bytes, response_bytes
+            float(queue_ns),
+            float(local_ns),
+            float(remote_ns),
+            float(throttle_ns),
+            float(response_queue_ns),
+            float(send_ns),
+            float(queue_ns + local_ns + remote_ns + throttle_ns + response_queue_ns + send_ns),
+            float(size_bytes),
+            float(response_bytes),
         )
         recorder.header_bytes += header_bytes
         recorder.ok_count += ok_count
@@ -185,6 +195,32 @@ class RequestMetrics:
         use.response_bytes += response_bytes
         use.thread_ns += local_ns + send_ns
         use.throttle_ns += throttle_ns
+
+    def _recorder_of(self, request: str, version: int) -> _Recorder:
+        recorder = self.recorders.get((request, version))
+        if recorder is None:
+            self._add(request, version)
+            recorder = self.recorders[request, version] = _Recorder(request, version)
+        return recorder
+
+
+class RequestMetrics:
+    """Times, sizes, counts and errors of requests by API name, as all threads have recorded them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        # Why plain dicts without a lock: entries are only added, each by the thread that it belongs to, or (meters)
+        # equivalent ones by several.
+        self._threads: dict[int, ThreadRecorder] = {}
+        self._known: set[str] = set()  # requests whose histograms are registered
+        self._errors: dict[tuple[str, str], Meter] = {}
+        self._seen: dict[tuple[int, str, int], _Seen] = {}  # owner: the scraper; by thread, request, version
+        registry.before_scrape(self._look)
+
+    def recorder(self) -> ThreadRecorder:
+        """Return the calling thread's."""
+        recorder = self._threads.get(get_ident())
+        return recorder if recorder is not None else self._threads.setdefault(get_ident(), ThreadRecorder(self._add))
 
     def error(self, request: str, error: str, count: int = 1) -> None:
         """Count `count` items of a response that carry the error of that name; successes are counted by `record`."""
@@ -198,14 +234,14 @@ class RequestMetrics:
     def finished(self) -> dict[tuple[int, str], int]:
         """Return how many requests are done until now, by thread identity and name (of a Fetch: whose); any thread."""
         counts: dict[tuple[int, str], int] = {}
-        for (ident, name, _), recorder in list(self._recorders.items()):
+        for (ident, name, _), recorder in self._recorders():
             counts[ident, name] = counts.get((ident, name), 0) + _count(recorder.cells())
         return counts
 
     def spent_ms(self) -> dict[str, list[float]]:
         """Return how long they were at each of the six stations, by name (of a Fetch: whose); any thread."""
         spent: dict[str, list[float]] = {}
-        for (_, name, _), recorder in list(self._recorders.items()):
+        for (_, name, _), recorder in self._recorders():
             sums = spent.setdefault(name, [0.0] * STATIONS)
             cells = recorder.cells()
             for index in range(STATIONS):
@@ -242,14 +278,22 @@ class RequestMetrics:
         )
 
     def _look(self) -> None:
-        self._seen = {key: recorder.seen() for key, recorder in list(self._recorders.items())}
+        self._seen = {key: recorder.seen() for key, recorder in self._recorders()}
+
+    def _recorders(self) -> list[tuple[tuple[int, str, int], _Recorder]]:
+        """Return everybody's, by thread, request and version."""
+        return [
+            ((ident, name, version), recorder)
+            for ident, thread in list(self._threads.items())
+            for (name, version), recorder in list(thread.recorders.items())
+        ]
 
     def _cells(self, request: str, index: int) -> list[list[float]]:
         parts = _parts(request)
         return [seen.cells[index] for (_, name, _), seen in self._seen.items() if name in parts]
 
-    def _add(self, key: tuple[int, str, int]) -> _Recorder:
-        _, request, version = key
+    def _add(self, request: str, version: int) -> None:
+        """Register what a thread is about to record for its first time."""
         for name in (request, _FETCH) if request in _FETCH_OF.values() else (request,):
             if name not in self._known:
                 self._known.add(name)
@@ -257,10 +301,8 @@ class RequestMetrics:
                     self._registry.meter_of(c.ERRORS_PER_SEC, self._successes(name), request=name, error="NONE")
                 for index, row in enumerate(_ROWS):
                     self._registry.histogram_of(row, self._reader(name, index), request=name)
-            if not any(known[1:] == (request, version) for known in list(self._recorders)):
+            if not any(known[1:] == (request, version) for known, _ in self._recorders()):
                 self._registry.meter_of(c.REQUESTS_PER_SEC, self._counter(name, version), request=name, version=version)
-        # Why setdefault: the registration above lets other threads run, though none of them has this key.
-        return self._recorders.setdefault(key, _Recorder())
 
     def _reader(self, request: str, index: int) -> Callable[[], list[list[float]]]:
         return lambda: self._cells(request, index)

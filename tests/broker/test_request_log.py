@@ -89,7 +89,7 @@ def test_codes_that_the_api_knows_need_no_search(request_log: RequestLog, regist
     request = finished()
     request.error_codes = [0, 0, 3, 6]
     request_log.replied(request, object())
-    request_log.completed(request)
+    request_log.completed(request, request_log.metrics.recorder())
     registry.collect()  # as a scrape does
     counts = {
         name: registry.meter(catalogue.ERRORS_PER_SEC, request="Heartbeat", error=name).count
@@ -99,7 +99,7 @@ def test_codes_that_the_api_knows_need_no_search(request_log: RequestLog, regist
 
 
 def test_times_and_sizes_are_recorded(request_log: RequestLog, registry: Registry) -> None:
-    request_log.completed(finished())
+    request_log.completed(finished(), request_log.metrics.recorder())
     assert sums(registry, "Heartbeat") == {
         "RequestQueueTimeMs": 1,
         "LocalTimeMs": 2,
@@ -124,8 +124,8 @@ def test_one_api_is_logged_in_kafkas_json(request_log: RequestLog, caplog: pytes
     request.message = None  # as handlers do
     request_log.replied(request, HeartbeatResponse(error_code=0))
     with caplog.at_level(logging.DEBUG, LOGGER):
-        request_log.completed(request)
-        request_log.completed(finished(FETCH))
+        request_log.completed(request, request_log.metrics.recorder())
+        request_log.completed(finished(FETCH), request_log.metrics.recorder())
     (message,) = caplog.messages
     name, _, text = message.partition(":")
     assert name == "Completed request"
@@ -169,7 +169,7 @@ def test_slow_requests_are_logged_and_kept(
 ) -> None:
     request_log.set_slow_ms(10)
     for _ in range(2):
-        request_log.completed(finished())
+        request_log.completed(finished(), request_log.metrics.recorder())
     assert len(caplog.messages) == 2
     assert caplog.messages[0].startswith(
         "Slow request: Heartbeat v4, correlation id 1557 from client=producer_app, connection a-b-0-1: "
@@ -185,7 +185,7 @@ def test_waiting_on_purpose_is_not_slow(
     request_log: RequestLog, caplog: pytest.LogCaptureFixture, api: Api, logged: int
 ) -> None:
     request_log.set_slow_ms(13)  # of 15, 3 are a wait
-    request_log.completed(finished(api))
+    request_log.completed(finished(api), request_log.metrics.recorder())
     assert len(caplog.messages) == logged
 
 
@@ -193,16 +193,16 @@ def test_without_slow_ones_the_slowest_since_the_last_look_are_kept(request_log:
     slower = finished()
     slower.sent_ns += 1
     for request in (finished(), finished(), slower, finished()):
-        request_log.completed(request)
+        request_log.completed(request, request_log.metrics.recorder())
     assert [slow.total_ns for slow in request_log.take_slow()] == [15_000_000, 15_000_001]
-    request_log.completed(finished())
+    request_log.completed(finished(), request_log.metrics.recorder())
     assert len(request_log.take_slow()) == 3
 
 
 def test_what_was_never_understood_is_not_counted(request_log: RequestLog, registry: Registry) -> None:
     request = finished()
     request.api = None
-    request_log.completed(request)
+    request_log.completed(request, request_log.metrics.recorder())
     request_log.dropped(request)
     assert list(registry.collect()) == []
 

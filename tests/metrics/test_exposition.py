@@ -192,7 +192,7 @@ def test_request_times() -> None:
     registry = Registry()
     requests = RequestMetrics(registry)
     for _ in range(10):
-        requests.record(
+        requests.recorder().record(
             "Fetch",
             17,
             (1_000_000, 2_000_000, 500_000_000, 0, 10_000, 100_000),

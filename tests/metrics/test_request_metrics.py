@@ -15,9 +15,11 @@ NS_PER_MS = 1_000_000
 def test_counts_and_times_are_those_of_all_requests_so_far(count: int) -> None:
     metrics = RequestMetrics(Registry(FakeClock()))
     for _ in range(count):
-        metrics.record("Produce", 12, (1 * NS_PER_MS, 2 * NS_PER_MS, 3 * NS_PER_MS, 0, 4 * NS_PER_MS, -5), 10)
-    metrics.record("Fetch", 17, (NS_PER_MS, 0, 0, 0, 0, 0), 10, is_follower=True)
-    metrics.record("Fetch", 16, (NS_PER_MS, 0, 0, 0, 0, 0), 10, is_follower=True)
+        metrics.recorder().record(
+            "Produce", 12, (1 * NS_PER_MS, 2 * NS_PER_MS, 3 * NS_PER_MS, 0, 4 * NS_PER_MS, -5), 10
+        )
+    metrics.recorder().record("Fetch", 17, (NS_PER_MS, 0, 0, 0, 0, 0), 10, is_follower=True)
+    metrics.recorder().record("Fetch", 16, (NS_PER_MS, 0, 0, 0, 0, 0), 10, is_follower=True)
     finished = {name: number for (_, name), number in metrics.finished().items()}
     assert finished == {"FetchFollower": 2} | ({"Produce": count} if count else {})
     spent = metrics.spent_ms()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -40,13 +41,28 @@ def test_a_column_is_a_histograms_cell(make: TallyType) -> None:
 
 @given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.floats(-1e12, 1e12), st.integers(0, 2**31)), max_size=50))
 def test_the_twins_count_alike(rows: list[tuple[int, float, int]]) -> None:
-    tallies = [twin([BOUNDS_NS, BOUNDS, [], [5.0]]) for twin in TWINS.values()]
+    close = [-1.0, 0.0, 1.0, 1.01, 1.02, 1.03, 1e300]
+    tallies = [twin([BOUNDS_NS, BOUNDS, [], [5.0], close]) for twin in TWINS.values()]
     for number, real, weight in rows:
         for tally in tallies:
-            tally.count(number, real, 1, 5.0)
+            tally.count(number, real, 1, 5.0, real)
             tally.add(1, number, weight)
     (first, *others) = [tally.cells() for tally in tallies]
     assert all(cells == [pytest.approx(cell) for cell in first] for cells in others)
+
+
+@pytest.mark.parametrize("bounds", [BOUNDS, BOUNDS_NS, (0.0, 1.0, 1.01, 1.02), (-2.0, -1.0, 7.0)])
+def test_a_bound_belongs_to_its_bucket_and_what_is_next_to_it_to_the_right_one(
+    make: TallyType, bounds: tuple[float, ...]
+) -> None:
+    for number, bound in enumerate(bounds):
+        if bound < 0:
+            continue
+        tally = make([bounds])
+        for value in (bound, math.nextafter(bound, math.inf), math.nextafter(bound, 0)):
+            tally.count(value)
+        (cell,) = tally.cells()
+        assert {place: count for place, count in enumerate(cell[:-1]) if count} == {number: 2, number + 1: 1}
 
 
 def test_what_is_negative_counts_as_nothing(make: TallyType) -> None:
@@ -84,6 +100,12 @@ def test_bounds_are_numbers(bounds: object) -> None:
     if Tally is not PythonTally:
         with pytest.raises(TypeError):
             Tally(bounds)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bounds", [[2, 1], [1, 1], [1, math.inf], [math.nan]])
+def test_bounds_ascend(make: TallyType, bounds: list[float]) -> None:
+    with pytest.raises(ValueError, match="ascend"):
+        make([bounds])
 
 
 def test_nothing_leaks(make: TallyType) -> None:

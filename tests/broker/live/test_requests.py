@@ -127,7 +127,7 @@ def finish(log: RequestLog, clock: FakeClock, ms: int, correlation_id: int) -> N
     clock.advance_ms(ms)
     now_ns = clock.monotonic_ns()
     request.api_local_done_ns = request.api_remote_done_ns = request.response_dequeued_ns = request.sent_ns = now_ns
-    log.completed(request)
+    log.completed(request, log.metrics.recorder())
 
 
 def test_the_slowest_are_remembered_though_the_ring_starts_anew(
