@@ -29,7 +29,7 @@ from broker.storage.log_types import (
     LogAppendInfo,
 )
 from broker.storage.names import PARTITION_METADATA_FILE
-from broker.storage.producer_state import BatchMetadata, ProducerEntry
+from broker.storage.producer_state import BatchMetadata, ProducerEntry, sync_snapshot
 from broker.storage.segment import LogSegment
 from broker.storage.txn_index import AbortedTxn
 from broker.storage.validator import ValidBatch, validate_for_leader
@@ -335,8 +335,14 @@ class LogWriter(LogBase):
         return segment
 
     def _flush_quietly(self, offset: int) -> None:
-        if not self._closed and self._failure is None:
-            self._flush_to(offset)
+        """Make durable what a roll left behind, for the next start to go on from: the segment, and the producers as of
+        its end.
+        """
+        if self._closed or self._failure is not None:
+            return
+        with self._flush_lock, self._disk_errors():
+            sync_snapshot(self._fs, self.directory, offset)
+        self._flush_to(offset)
 
     def _maybe_flush(self) -> None:
         if self._end.offset - self.recovery_point >= self.config.flush_messages:

@@ -20,6 +20,7 @@ Source: Kafka's ProducerStateManager, ProducerStateEntry, ProducerAppendInfo, 4.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import struct
@@ -565,6 +566,16 @@ class ProducerStateManager:
         names = [entry.name for entry in self._fs.listdir(self.directory) if not entry.is_dir]
         offsets = [offset_of_file(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         return sorted(offset for offset in offsets if offset is not None)
+
+
+def sync_snapshot(fs: FileSystem, directory: str, offset: int) -> None:
+    """Make a snapshot durable, unless it is gone already. Without a lock; raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        handle = fs.open(segment_file(directory, offset, SNAPSHOT_SUFFIX))
+        try:
+            handle.fsync()
+        finally:
+            handle.close()
 
 
 def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:

@@ -328,3 +328,19 @@ def test_a_damaged_swap_does_not_keep_the_log_from_starting(bench: Bench) -> Non
     two_segments(bench)
     bench.fs.write_bytes("/data/flights-0/00000000000000000000.log.swap", b"\xff" * 100, sync=True)
     assert bench.open(clean=True).log_end_offset == 2
+
+
+def test_the_producers_as_of_a_segments_end_survive_a_power_cut(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Else recovery would read the log from its beginning to know them."""
+    target = bench.open()
+    bench.append(target, "a", producer_id=7, producer_epoch=0, base_sequence=0)
+    target.roll()
+    bench.scheduler.run_due()
+    bench.append(target, "b")
+    assert isinstance(bench.fs, MemoryFileSystem)
+    after = Bench(bench.fs.crash())
+    again = after.open(recovery_point=target.recovery_point)
+    assert "snapshot" not in caplog.text
+    entry = again.producer_state.entry(7)
+    assert entry is not None
+    assert entry.last_sequence == 0
