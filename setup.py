@@ -2,9 +2,9 @@
 
 mypyc makes C of the very same Python source, typed as it is; a compiled broker needs about half the time for a small
 request. Nothing needs it: without mypyc or a C compiler, or with BARNABAS_PURE=1, the modules are installed as they
-are, after a line that says so. All or nothing: the compiled modules refer to each other. Three small extensions are
-written in C, since Python could not do it (catch the signal of a page that cannot be had) or not nearly as fast (look
-at every record, count every request's times by bucket); each has a twin in Python.
+are, after a line that says so. All or nothing: the compiled modules refer to each other. Four small extensions are
+written in C, since Python could not do it (catch the signal of a page that cannot be had) or not nearly as fast (decode
+and encode messages, look at every record, count every request's times by bucket); each has a twin in Python.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ COMPILED = (
 
 WRITTEN_IN_C = {
     "barnabas.common._file_map": "barnabas/common/_file_map.c",
+    "barnabas.protocol._codec": "barnabas/protocol/_codec.c",
     "barnabas.protocol.records._walk": "barnabas/protocol/records/_walk.c",
     "metrics._tally": "metrics/_tally.c",
 }

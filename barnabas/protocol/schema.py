@@ -5,7 +5,7 @@
         generation_id: int = int32("0+")
 
 One class serves every version: a field that a version lacks has its default there. The rows are data; a codec for
-(class, version) is compiled from them on first use (`codec`), the constructor of a class when the first one is made.
+(class, version) is made from them on first use (`plans`), the constructor of a class when the first one is made.
 So importing a message costs little, and a process pays for the versions that its peers speak.
 
 Rules
@@ -138,8 +138,11 @@ class Struct(metaclass=StructMeta):
 
         def __init__(self, **values: Any) -> None:
             """Compile the constructor of this class, put it in the place of this one, and call it."""
+            from barnabas.protocol.plans import make_constructor
+
             cls = type(self)
             cls.__init__ = _compile_init(cls)
+            make_constructor(cls)
             cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
@@ -250,18 +253,18 @@ class Message(Struct):
 
     @classmethod
     def _compile_decoder(cls, version: int) -> Callable[[Any, int], tuple[Any, int]]:
-        from barnabas.protocol.codec import compile_decoder
+        from barnabas.protocol.plans import make_decoder
 
         cls._check_version(version)
-        decoder = cls._decoders[version] = compile_decoder(cls, version, version >= cls.FLEXIBLE_FROM)
+        decoder = cls._decoders[version] = make_decoder(cls, version, version >= cls.FLEXIBLE_FROM)
         return decoder
 
     @classmethod
     def _compile_encoder(cls, version: int) -> Callable[[Any], tuple[list[Any], list[int]]]:
-        from barnabas.protocol.codec import compile_encoder
+        from barnabas.protocol.plans import make_encoder
 
         cls._check_version(version)
-        encoder = cls._encoders[version] = compile_encoder(cls, version, version >= cls.FLEXIBLE_FROM)
+        encoder = cls._encoders[version] = make_encoder(cls, version, version >= cls.FLEXIBLE_FROM)
         return encoder
 
     @classmethod
