@@ -240,7 +240,7 @@ class LogLoader:
             return self._reindexed(offset, str(error))
 
     def _reindexed(self, offset: int, reason: str) -> LogSegment:
-        """Open a segment without its indexes, and make them anew."""
+        """Open a segment without its indexes and make them anew; that of transactions only if nothing confirms it."""
         log.warning("Rebuilding the indexes of segment %d of %s: %s", offset, self._tp, reason)
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._fs.unlink(segment_file(self._directory, offset, suffix))
@@ -250,8 +250,9 @@ class LogLoader:
         # Why no leader epochs: their checkpoint has all that was flushed, and a checksum, which a batch's has not.
         if segment.reindex(lambda header, batch: replay(state, header, batch, aborted.append)):
             state.take_snapshot()
-            segment.txn_index.replace(aborted)
-            self._seals.note(segment.txn_index)
+            if self._seals.of(segment.txn_index) != segment.txn_index.checksum:
+                segment.txn_index.replace(aborted)
+                self._seals.note(segment.txn_index)
         else:
             self._keep_transactions(segment)
         return segment

@@ -262,6 +262,17 @@ def test_what_is_whole_is_believed(seed: int, made: Made, caplog: pytest.LogCapt
 
 
 @SEEDS
+@pytest.mark.parametrize("made", [plain, compacted, without_beginning])
+def test_what_is_whole_stays_when_other_indexes_are_made_anew(seed: int, made: Made) -> None:
+    stopped = made(seed)
+    fs = stopped.disk()
+    for path in stopped.logs:
+        fs.unlink(path.replace(".log", ".index"))
+    assert views(stopped.opened(fs)) == stopped.views
+    assert {path: fs.read_bytes(path) for path in stopped.indexes} == stopped.indexes
+
+
+@SEEDS
 def test_what_was_read_once_need_not_be_read_again(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     stopped = plain(seed)
     fs = stopped.disk(is_sealed=False)
