@@ -27,7 +27,7 @@ from broker.storage.checkpoints import CorruptCheckpointError
 from broker.storage.index import CorruptIndexError
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_producers import rebuild_producer_state, replay
-from broker.storage.log_types import LogConfig
+from broker.storage.log_types import NO_OFFSET, LogConfig
 from broker.storage.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
@@ -305,13 +305,20 @@ class LogLoader:
     def _taker(self, segment: LogSegment, state: ProducerStateManager) -> OnBatch:
         """Return what takes in a good batch: its leader epoch, what it means for its producer, what it aborts."""
 
+        begun = NO_OFFSET  # where an epoch begins that only the batch before bears
+
         def take_in(header: BatchHeader, batch: memoryview) -> None:
-            epoch = header.partition_leader_epoch
-            known = self._epochs.epoch_for_offset(header.base_offset)
+            nonlocal begun
+            epoch, offset = header.partition_leader_epoch, header.base_offset
+            if begun >= 0 and 0 <= epoch < self._epochs.latest_epoch:
+                self._epochs.truncate_from_end(begun)  # epochs do not go back, and that of a batch is not under its CRC
+            begun = NO_OFFSET
+            known = self._epochs.epoch_for_offset(offset)
             if epoch >= 0 and known >= 0 and epoch != known:
-                self._epochs.truncate_from_end(header.base_offset)  # the file is older than a truncation
+                self._epochs.truncate_from_end(offset)  # the file is older than a truncation
             if epoch >= 0 and epoch > self._epochs.latest_epoch:
-                self._epochs.assign(epoch, header.base_offset)
+                self._epochs.assign(epoch, offset)
+                begun = offset
             replay(state, header, batch, segment.txn_index.append)
 
         return take_in

@@ -280,3 +280,18 @@ def test_a_leader_epoch_that_flips_in_a_segment_whose_indexes_are_made_anew_is_n
         target = opened(damaged)
         assert target.leader_epoch_cache.entries == epochs
         assert contents(target) == GOLDEN_CONTENTS
+
+
+@pytest.mark.parametrize("name", names_with(".log"))
+def test_a_leader_epoch_that_the_next_batch_takes_back_is_not_believed(name: str) -> None:
+    path = f"{BENCH.directory}/{name}"
+    epochs = opened(FS.kill(), clean=False).leader_epoch_cache.entries
+    assert [epoch for epoch, _ in epochs] == [0, 1, 2]
+    batches = list(iter_headers(FS.read_bytes(path)))
+    for position, header in batches[:-1]:
+        fs = FS.kill()
+        fs.open(path).pwrite(b"\x40", position + 12)
+        target = opened(fs, clean=False)
+        late = [(epoch, start + (start == header.base_offset)) for epoch, start in epochs]  # learnt from the next batch
+        assert target.leader_epoch_cache.entries in (epochs, late)
+        assert contents(target) == GOLDEN_CONTENTS
