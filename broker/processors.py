@@ -21,6 +21,8 @@ Rules
    next turn, so many are opened and closed in each, and idle ones are found without looking at all
    (idle_connections.py). What a connection may hold here is bounded: one frame, which the memory pool counts if there
    is one (memory_pool.py), one read ahead (`READ_AHEAD_BYTES`), one answer.
+7. What was answered in a turn is recorded together, when handlers have what to do and before the processor may sleep:
+   the code and the counters for that are then fetched into the processor's caches once, not for each request.
 
 Threads: each processor is one; the acceptor fills its `inbox`, anyone its response queue.
 Source: Kafka's SocketServer.Processor, Selector (4.3).
@@ -153,6 +155,7 @@ class Processor:
         self._left: deque[Connection] = deque()  # whose clients send no more, not closed yet
         self._unfinished: deque[Connection] = deque()  # moved much in their turn and go on in the next
         self._ready: list[Request] = []  # read in this turn, not queued yet
+        self._finished: list[Request] = []  # answered, not recorded yet
         self._throttled: list[tuple[int, int, Connection]] = []  # heap: (until, sequence, connection)
         self._sequence = 0  # numbers connections and throttles
         self._queueing = 0  # requests that it is putting into the request queue, which may be full
@@ -225,6 +228,7 @@ class Processor:
                     if self._unfinished:
                         self._go_on()
                     self._queue_requests()
+                    self._record_finished()
                     self._handle_events(self._poll())
                     self._queue_requests()
                     self._do_chores()
@@ -233,6 +237,7 @@ class Processor:
                     # caught where it happens; this is for mistakes of ours.
                     log.exception("processor %d got an uncaught exception", self.id)
             self._send_responses()
+            self._record_finished()
         finally:
             self._close_all()
 
@@ -359,9 +364,17 @@ class Processor:
     def _finish_request(self, connection: Connection, request: Request) -> None:
         connection.request = None
         request.sent_ns = connection.last_active_ns = self._now_ns()
-        self._request_log.completed(request, self._recorder)
+        self._finished.append(request)
         if not connection.is_large and request.size_bytes + request.response_size_bytes >= LARGE_BYTES:
             connection.is_large = connection.is_to_be_dealt = True
+
+    def _record_finished(self) -> None:
+        """Record what was answered since the last turn (rule 7)."""
+        if not self._finished:
+            return
+        finished, self._finished = self._finished, []
+        for request in finished:
+            self._request_log.completed(request, self._recorder)
 
     def _unmute(self, connection: Connection) -> None:
         """Let the connection's next request in, unless its client must wait (rule 2)."""

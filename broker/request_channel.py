@@ -142,7 +142,7 @@ class Request:
         self.bodies: dict[str, Any] | None = None  # request and response as JSON values, if the request log wants them
         self.operation: Any = None  # the DelayedOperation that it waits for, while it does
         self.ok_count = 0  # how many items of the answer carry no error
-        self.error_codes: Sequence[int] | None = None  # of the answer, when the API knows them; else they are looked up
+        self.error_codes: list[int] | None = None  # of the answer, when the API knows them; else they are looked up
         self.client_software_name = ""  # told by ApiVersions
         self.client_software_version = ""
         self.dequeued_ns = 0  # a handler took it

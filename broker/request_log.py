@@ -163,15 +163,19 @@ class RequestLog:
         if request.bodies is not None:
             request.bodies["response"] = message_json(message, min(request.header.api_version, message.MAX_VERSION))
         codes = request.error_codes if request.error_codes is not None else error_codes_of(message)
-        if not any(codes):
-            request.ok_count = len(codes)  # counted with the rest of the request, when it is sent
-            return
+        request.ok_count = len(codes)  # counted with the rest of the request, when it is sent
+        for code in codes:  # Why not any(): compiled, this is quicker
+            if code != NONE:
+                self._count_errors(request, codes)
+                return
+
+    def _count_errors(self, request: Request, codes: list[int]) -> None:
+        assert request.api is not None
         counts = Counter(codes)
         request.ok_count = counts.pop(NONE, 0)
         for code, count in counts.items():
             self.metrics.error(request.api.name, error_name(code), count)
-        if counts:
-            self._log_errors(request, counts)
+        self._log_errors(request, counts)
 
     def completed(self, request: Request, recorder: ThreadRecorder) -> None:
         """Record the times of a request whose response left, or that needed none; `recorder`: the calling thread's."""
