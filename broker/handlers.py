@@ -88,7 +88,7 @@ class Dispatcher:
         self._services = services
         self._request_log = request_log
         self._now_ns = clock.monotonic_ns
-        self._decoders: dict[int, Callable[..., Any]] = {}  # by API key; grows, entries never change
+        self._decoders: dict[int, Callable[..., Any]] = {}  # by API key and version; grows, entries never change
         self._to_wake: dict[int, list[ResponseQueue]] = {}  # by thread; each handler has an entry of its own
 
     def enter(self) -> list[ResponseQueue]:
@@ -138,14 +138,13 @@ class Dispatcher:
             # The body is of an unknown version too; the API looks at the header and answers UNSUPPORTED_VERSION.
             request.message = None
         else:
-            decode = self._decoders.get(header.api_key) or self._load_decoder(header.api_key)
-            request.message = decode(buffer, version, offset)
+            decode = self._decoders.get(api.key << 16 | version) or self._load_decoder(api.key, version)
+            request.message = decode(buffer, offset)[0]
         request.api = api
         return api
 
-    def _load_decoder(self, api_key: int) -> Callable[..., Any]:
-        decoder: Callable[..., Any] = request_class(api_key).decode
-        self._decoders[api_key] = decoder
+    def _load_decoder(self, api_key: int, version: int) -> Callable[..., Any]:
+        decoder = self._decoders[api_key << 16 | version] = request_class(api_key).decoder(version)
         return decoder
 
     def _dispatch(self, api: Api, request: Request) -> Answer:

@@ -7,11 +7,13 @@ C compiler, that code is all there is.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from enum import IntFlag
 from typing import Any
 
 from barnabas.protocol import codec
+from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.fields import FRESH, Field
 
 try:
@@ -21,6 +23,9 @@ except ImportError:  # there was no C compiler
 
 Decoder = Callable[[Any, int], tuple[Any, int]]
 Encoder = Callable[[Any], tuple[list[Any], list[int]]]
+
+# What generated code may raise: what it noticed itself, a read past the end, text that is not UTF-8.
+_DECODE_FAILURES = (MalformedMessageError, IndexError, struct.error, UnicodeDecodeError, OverflowError)
 
 _NO_VERSION = -1  # of a constructor, which cares for the fields' defaults only
 
@@ -47,11 +52,27 @@ class Flag(IntFlag):
 
 
 def make_decoder(cls: Any, version: int, flexible: bool) -> Decoder:
-    """Return `decode(buffer, position) -> (message, position behind it)` of a version."""
+    """Return `decode(buffer, position) -> (message, position behind it)` of a version.
+
+    It raises MalformedMessageError.
+    """
     if _Plan is None:
-        return codec.compile_decoder(cls, version, flexible)
+        return make_python_decoder(cls, version, flexible)
     decode: Decoder = _plan(cls, version, flexible, is_whole=True).decode
     return decode
+
+
+def make_python_decoder(cls: Any, version: int, flexible: bool) -> Decoder:
+    """Return the same without C."""
+    decode = codec.compile_decoder(cls, version, flexible)
+
+    def decode_or_explain(buffer: Any, position: int) -> tuple[Any, int]:
+        try:
+            return decode(buffer, position)
+        except _DECODE_FAILURES as error:
+            raise cls.decode_error(version, error) from error
+
+    return decode_or_explain
 
 
 def make_encoder(cls: Any, version: int, flexible: bool) -> Encoder:
@@ -75,7 +96,7 @@ def _plan(cls: Any, version: int, flexible: bool, *, is_whole: bool) -> Any:
     rows = tuple(_row(field, version, flexible) for field in fields)
     if not is_whole:
         return _Plan(cls, flexible, rows, None, None)
-    decode = _on_first_use(lambda: codec.compile_decoder(cls, version, flexible))
+    decode = _on_first_use(lambda: make_python_decoder(cls, version, flexible))
     encode = _on_first_use(lambda: codec.compile_encoder(cls, version, flexible))
     return _Plan(cls, flexible, rows, decode, encode)
 

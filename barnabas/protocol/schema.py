@@ -73,8 +73,6 @@ __all__ = [
     "uuid",
 ]
 
-# What decoding may raise: what it noticed itself, a read past the end, text that is not UTF-8.
-_DECODE_FAILURES = (MalformedMessageError, IndexError, _struct.error, UnicodeDecodeError, OverflowError)
 _ENCODE_FAILURES = (AttributeError, TypeError, _struct.error, UnicodeEncodeError, OverflowError)
 _REPR_BYTES = 64
 
@@ -173,7 +171,7 @@ class Message(Struct):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = -1
     FLEXIBLE_FROM: ClassVar[int] = INFINITY
-    # Compiled on first use, published by one assignment (see Threads).
+    # Made on first use, published by one assignment (see Threads).
     _decoders: ClassVar[dict[int, Callable[[Any, int], tuple[Any, int]]]] = {}
     _encoders: ClassVar[dict[int, Callable[[Any], tuple[list[Any], list[int]]]]] = {}
 
@@ -183,24 +181,20 @@ class Message(Struct):
 
         Raises MalformedMessageError, and UnsupportedVersionError for a version out of range.
         """
-        decoder = cls._decoders.get(version) or cls._compile_decoder(version)
-        try:
-            message: Self = decoder(buffer, offset)[0]
-        except _DECODE_FAILURES as error:
-            raise cls._decode_error(version, error) from error
-        return message
+        return cls.decoder(version)(buffer, offset)[0]
 
     @classmethod
     def decode_prefix(cls, buffer: bytes | bytearray | memoryview, version: int, offset: int = 0) -> tuple[Self, int]:
         """Read a message and return it with the position behind it; raises as `decode` does."""
-        decoder = cls._decoders.get(version) or cls._compile_decoder(version)
-        try:
-            return decoder(buffer, offset)
-        except _DECODE_FAILURES as error:
-            raise cls._decode_error(version, error) from error
+        return cls.decoder(version)(buffer, offset)
 
     @classmethod
-    def _decode_error(cls, version: int, error: Exception) -> MalformedMessageError:
+    def decoder(cls, version: int) -> Callable[[Any, int], tuple[Self, int]]:
+        """Return what decodes this version: for who reads many. Raises as `decode` does."""
+        return cls._decoders.get(version) or cls._make_decoder(version)
+
+    @classmethod
+    def decode_error(cls, version: int, error: Exception) -> MalformedMessageError:
         """Return an error that names the message."""
         damage = "" if isinstance(error, MalformedMessageError) else " is cut short or damaged"
         return MalformedMessageError(f"{cls.__name__} v{version}{damage}: {error}")
@@ -212,7 +206,7 @@ class Message(Struct):
         UnsupportedVersionError.
         """
         try:
-            pieces, marks = self._encode_pieces(version)
+            pieces, marks = (self._encoders.get(version) or self._make_encoder(version))(self)
             for mark in marks:
                 if not isinstance(pieces[mark], (bytes, bytearray, memoryview)):
                     pieces[mark] = pieces[mark].read()
@@ -224,7 +218,7 @@ class Message(Struct):
         """Write the message as parts to send one after another; each non-empty `records` value is a part, uncopied."""
         parts: list[bytes | memoryview | FileRegion] = []
         try:
-            pieces, marks = self._encode_pieces(version)
+            pieces, marks = (self._encoders.get(version) or self._make_encoder(version))(self)
             if not marks:
                 return [b"".join(pieces)]
             start = 0
@@ -238,11 +232,6 @@ class Message(Struct):
             raise self._encode_error(version, error) from error
         return parts
 
-    def _encode_pieces(self, version: int) -> tuple[list[Any], list[int]]:
-        """Return the pieces of the message, and which of them are records."""
-        encoder = self._encoders.get(version) or self._compile_encoder(version)
-        return encoder(self)
-
     def _encode_error(self, version: int, error: Exception) -> EncodeError:
         """Return an error that names the field that an encoder stumbled over."""
         from barnabas.protocol.diagnosis import diagnose
@@ -252,7 +241,7 @@ class Message(Struct):
         return EncodeError(f"{cls.__name__} v{version}: {reason}")
 
     @classmethod
-    def _compile_decoder(cls, version: int) -> Callable[[Any, int], tuple[Any, int]]:
+    def _make_decoder(cls, version: int) -> Callable[[Any, int], tuple[Any, int]]:
         from barnabas.protocol.plans import make_decoder
 
         cls._check_version(version)
@@ -260,7 +249,7 @@ class Message(Struct):
         return decoder
 
     @classmethod
-    def _compile_encoder(cls, version: int) -> Callable[[Any], tuple[list[Any], list[int]]]:
+    def _make_encoder(cls, version: int) -> Callable[[Any], tuple[list[Any], list[int]]]:
         from barnabas.protocol.plans import make_encoder
 
         cls._check_version(version)

@@ -51,7 +51,7 @@ def twins(cls: type[Message], version: int) -> tuple[Any, Any, Any, Any]:
     flexible = version >= cls.FLEXIBLE_FROM
     return (
         plans.make_decoder(cls, version, flexible),
-        codec.compile_decoder(cls, version, flexible),
+        plans.make_python_decoder(cls, version, flexible),
         plans.make_encoder(cls, version, flexible),
         codec.compile_encoder(cls, version, flexible),
     )
