@@ -550,11 +550,10 @@ class Partition:
 
     def _joining_locked(self, role: Role, log_end_offset: int) -> list[int]:
         """Followers outside the maximal ISR that are about to join it."""
-        outside = [state for id_, state in self._followers.items() if id_ not in role.maximal_isr]
-        if not outside:
+        if self._followers.keys() <= role.maximal_isr:  # Why asked: nearly always, and a clock is not had for nothing
             return []
         joining = joining_replicas(
-            outside,
+            self._followers.values(),
             isr=role.maximal_isr,
             leader_log_end_offset=log_end_offset,
             now_ms=self._clock.monotonic_ms(),

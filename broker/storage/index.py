@@ -24,7 +24,7 @@ Invariants
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -275,11 +275,8 @@ class SparseIndex:
 
     def rename(self, path: str) -> None:
         """Follow the file to a new name; the file itself is moved too if it exists."""
-        try:
+        with contextlib.suppress(FileNotFoundError):
             self._fs.rename(self.path, path)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
         self.path = path
 
     def delete(self) -> None:

@@ -98,9 +98,9 @@ def _end_in(segments: SegmentList, index: int, limit: LogOffsetMetadata) -> int:
 
 def _start_of_read(segment: LogSegment, recent: RecentBatches, offset: int, end: int) -> int | None:
     """Return where the first batch that reaches `offset` begins; it may begin later, but not for a batch's damage."""
-    known = recent.get(offset)
-    if known is not None and known[0] == segment.base_offset and known[1] < end:
-        return known[1]
+    known = _recent_start(segment, recent, offset, end)
+    if known is not None:
+        return known
     found = segment.translate(offset, end)
     if found is None:
         if end == segment.size:  # a limit's position may lie within a batch, where the cleaner has been
@@ -112,11 +112,17 @@ def _start_of_read(segment: LogSegment, recent: RecentBatches, offset: int, end:
 
 
 def _start_in(segment: LogSegment, recent: RecentBatches, offset: int, end: int) -> int | None:
-    known = recent.get(offset)
-    if known is not None and known[0] == segment.base_offset and known[1] < end:
-        return known[1]
+    known = _recent_start(segment, recent, offset, end)
+    if known is not None:
+        return known
     found = segment.translate(offset, end)
     return None if found is None else found[0]
+
+
+def _recent_start(segment: LogSegment, recent: RecentBatches, offset: int, end: int) -> int | None:
+    """Return where the batch begins whose base is `offset`, if it was appended lately."""
+    known = recent.get(offset)
+    return known[1] if known is not None and known[0] == segment.base_offset and known[1] < end else None
 
 
 def _size_of_read(segment: LogSegment, start: int, end: int, max_bytes: int, *, min_one_message: bool) -> int:

@@ -21,7 +21,6 @@ Source: Kafka's ProducerStateManager, ProducerStateEntry, ProducerAppendInfo, 4.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import struct
 from bisect import insort
@@ -543,9 +542,7 @@ class ProducerStateManager:
         path = segment_file(self.directory, offset, SNAPSHOT_SUFFIX)
         try:
             self._fs.rename(path, path + DELETED_SUFFIX)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
+        except FileNotFoundError:
             return None
         return path + DELETED_SUFFIX
 

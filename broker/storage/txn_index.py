@@ -14,7 +14,7 @@ Source: Kafka's TransactionIndex and AbortedTxn, 4.3 (KIP-98).
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import logging
 import struct
 import threading
@@ -199,11 +199,8 @@ class TransactionIndex:
     def rename(self, path: str) -> None:
         """Move to a new name; the file is moved too if it exists."""
         with self._lock:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 self._fs.rename(self.path, path)
-            except OSError as error:
-                if error.errno != errno.ENOENT:
-                    raise
             self.path = path
 
     def delete(self) -> None:
