@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     TopicMetadata,
 )
 
+from tests.support.clients import list_offsets
 from tests.support.cluster import Target
 from tests.support.waiting import eventually
 
@@ -83,8 +84,7 @@ def test_a_topic_comes_back_empty_under_a_deleted_ones_name(
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(TIMEOUT_S)
     eventually("it is back", lambda: topic in topics(admin))
     partition = TopicPartition(topic, 0)
-    latest = admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(TIMEOUT_S)
-    assert latest.offset == 0
+    assert list_offsets(admin, {partition: OffsetSpec.latest()}) == {partition: 0}
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,7 @@ def test_offsets_are_listed_by_every_kind_of_question(
     partition = TopicPartition(topic, 0)
 
     def ask(spec: OffsetSpec) -> int:
-        offset: int = admin.list_offsets({partition: spec})[partition].result(TIMEOUT_S).offset
-        return offset
+        return list_offsets(admin, {partition: spec})[partition]
 
     assert ask(OffsetSpec.earliest()) == 0
     assert ask(OffsetSpec.latest()) == 5

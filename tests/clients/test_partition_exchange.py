@@ -25,6 +25,7 @@ from broker.storage.log import AppendOrigin, FetchIsolation, Log
 from broker.storage.names import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
 from tests.clients.test_dump_log import COMPLAINTS
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.clients import list_offsets
 from tests.support.compaction import append_keyed, compact, segment_bytes
 from tests.support.kafka_jars import KafkaRuntime
 from tests.support.kafka_tools import KafkaTools
@@ -287,9 +288,9 @@ def test_apache_kafka_reads_our_text_files_and_we_read_its(node: ApacheKafka) ->
         "replication-offset-checkpoint",
     }
     node.start()
+    partition = confluent_kafka.TopicPartition("sealed", 0)
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    starts = admin.list_offsets({confluent_kafka.TopicPartition("sealed", 0): OffsetSpec.earliest()})
-    assert [found.result(20).offset for found in starts.values()] == [3]
+    assert list_offsets(admin, {partition: OffsetSpec.earliest()}) == {partition: 3}
     assert [row[0] for row in consumed(node, "sealed", "read_committed", 3)] == list(range(3, 10))
     node.stop()
     log = node.log_file.read_text()

@@ -21,6 +21,7 @@ from tests.stress.faults import Fault, Faults
 from tests.stress.history import Content, summary
 from tests.stress.producers import JavaProducers, LibrdkafkaProducer
 from tests.stress.replicas import differences, read_log
+from tests.support.clients import list_offsets
 from tests.support.history import Worker
 from tests.support.kafka_jars import KafkaRuntime
 from tests.support.waiting import eventually
@@ -182,7 +183,7 @@ class StressRun:
         eventually("replicas of the same length", lambda: all(len(set(sizes)) == 1 for sizes in lengths().values()))
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
         asked = {TopicPartition(TOPIC, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
-        return {tp.partition: answer.result(20).offset for tp, answer in admin.list_offsets(asked).items()}
+        return {tp.partition: offset for tp, offset in list_offsets(admin, asked).items()}
 
     def _await_readers(self, ends: Mapping[int, int]) -> None:
         for reader in self._readers:

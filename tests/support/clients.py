@@ -9,19 +9,28 @@ import asyncio
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import aiokafka
 import confluent_kafka
 import kafka
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.support.kafka_tools import KafkaTools
+from tests.support.waiting import eventually
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 20
 _DELIMITER = "|"
+_LEADER_IS_CHANGING = {
+    confluent_kafka.KafkaError.FENCED_LEADER_EPOCH,
+    confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+    confluent_kafka.KafkaError.UNKNOWN_LEADER_EPOCH,
+    confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,30 @@ class Client(Protocol):
 
     def consume(self, bootstrap: str, topic: str, count: int) -> list[Message]:
         """Read this many messages from the start of a topic's only partition."""
+
+
+def list_offsets(
+    admin: AdminClient, specs: Mapping[confluent_kafka.TopicPartition, OffsetSpec]
+) -> dict[confluent_kafka.TopicPartition, int]:
+    """The offset of each partition, asked until it is told.
+
+    librdkafka's admin client asks once. A broker that has just been told of a leader may name it in its metadata a
+    moment before it leads (Apache Kafka's publishes the two one after the other), and answers with a retriable error.
+    """
+    found: dict[confluent_kafka.TopicPartition, int] = {}
+
+    def ask() -> bool:
+        missing = {tp: spec for tp, spec in specs.items() if tp not in found}
+        for tp, answer in admin.list_offsets(missing).items():
+            try:
+                found[tp] = answer.result(TIMEOUT_S).offset
+            except confluent_kafka.KafkaException as error:
+                if error.args[0].code() not in _LEADER_IS_CHANGING:
+                    raise
+        return len(found) == len(specs)
+
+    eventually("the offsets are told", ask)
+    return found
 
 
 class ConfluentKafka:
