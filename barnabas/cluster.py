@@ -54,6 +54,7 @@ STOP_TIMEOUT_MS = 30_000
 READY_TIMEOUT_MS = 30_000
 PROBE_TIMEOUT_MS = 5_000  # for one answer: in slow motion it takes seconds
 FAILED_START_STOP_MS = 3_000
+STANDSTILL_TIMEOUT_MS = 5_000
 
 # What makes the processes one cluster is not for `config` to change.
 RESERVED_KEYS = frozenset(
@@ -391,12 +392,16 @@ class LocalCluster:
                 select.select([], [], [], pause_ms / 1000)
 
     def signal_node(self, node: Node, number: signal.Signals) -> None:
-        """Send a signal to a running process. Raises ClusterError if it is not running."""
+        """Send a signal to a running process; after SIGSTOP return when it stands still. Raises ClusterError if it is
+        not running.
+        """
         if not node.is_running or node.child is None:
             raise ClusterError(f"{node.name} is not running")
         node.child.send_signal(number)
         if number in (signal.SIGSTOP, signal.SIGCONT):
             node.paused = number == signal.SIGSTOP
+        if number == signal.SIGSTOP:
+            self._await_standstill(node.child.pid)
 
     def stop_node(self, node: Node, number: signal.Signals = signal.SIGTERM, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
         """End a process (SIGTERM: controlled shutdown; SIGKILL: at once) and wait until it is gone."""
@@ -427,6 +432,16 @@ class LocalCluster:
         if self._lock is not None:
             (self.directory / "cluster.json").unlink(missing_ok=True)
             self._release_directory()
+
+    def _await_standstill(self, pid: int) -> None:
+        """Wait until the last thread of a child has stopped, but not for one that is in the hands of the disk for long.
+
+        Why: one thread takes the signal and tells the others. Until it gets a core they answer as if nothing were.
+        """
+        deadline = Deadline(self.clock, STANDSTILL_TIMEOUT_MS)
+        asked = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while os.waitid(os.P_PID, pid, asked) is None and not deadline.is_expired():
+            select.select([], [], [], POLL_MS_MIN / 1000)
 
     def _await_end(self, node: Node, deadline: Deadline) -> None:
         assert node.child is not None

@@ -204,6 +204,10 @@ def test_nodes_are_killed_started_paused_and_stopped(cluster: BarnabasCluster) -
     cluster.await_ready()
     assert known_brokers(broker.port) == {0}
     cluster.signal_node(broker, signal.SIGSTOP)
-    cluster.stop_node(broker)
     assert broker.child is not None
+    states = [path.read_text().rpartition(") ")[2][0] for path in Path(f"/proc/{broker.child.pid}/task").glob("*/stat")]
+    assert len(states) > 10
+    assert set(states) == {"T"}, "every thread stands still"
+    cluster.signal_node(broker, signal.SIGSTOP)  # which it does already
+    cluster.stop_node(broker)
     eventually("the broker ended in order", lambda: broker.child is not None and broker.child.poll() == 0)
