@@ -7,11 +7,13 @@ Format of the stream (Kafka protocol guide, "Requests"): frames of
 States, and who moves them (all on the processor's thread)
     open ------- frame complete: mute() -----------------> in progress
     in progress - answer sent, or none to send: unmute() -> open, or throttled until `muted_until_ns`
+                                                            (in progress again with the next of its run)
     any -------- close()                                 -> closed
 
 Invariants
-1. At most one request of a connection is in progress; what the client sent after it waits in the kernel, or (at most
-   one read's worth) in `FrameReader`.
+1. At most one request of a connection is carried out at a time, and those after it in the order in which they came.
+   What came whole in the same read may go with it as its run (`Request.following`); all else that the client sent
+   waits in the kernel, or (at most one read's worth) in `FrameReader`.
 2. While a connection is muted its socket is not read; `may_have_input` remembers an edge that came meanwhile.
 
 Threads: one processor owns a connection. Others hold it through a `Request` and may read `context` only.
@@ -162,6 +164,7 @@ class Connection:
     """One client's connection."""
 
     __slots__ = (
+        "answered",
         "authenticator",
         "client_software",
         "context",
@@ -180,6 +183,7 @@ class Connection:
         "muted_until_ns",
         "outgoing",
         "pooled_bytes",
+        "postponed",
         "request",
         "transport",
     )
@@ -194,7 +198,9 @@ class Connection:
         self.context = context
         # owner: processor
         self.frames = FrameReader(frame_size_max)
-        self.request: Request | None = None  # in progress
+        self.request: Request | None = None  # in progress: the first of its run that was not answered to the end
+        self.answered: Request | None = None  # the last one of its run of which the answer is known
+        self.postponed: Request | None = None  # what follows in the run, when it has to be queued anew
         self.outgoing: list[Any] | None = None  # what is left to send of its answer
         self.is_muted = False
         self.muted_until_ns = 0  # of the throttle time
@@ -247,6 +253,13 @@ class Connection:
         except BlockingIOError:
             self.may_have_input = False
             return None
+
+    def take_answer(self, request: Request) -> None:
+        """Have the answer to a request sent after those of its run that are not out yet."""
+        parts, request.parts = request.parts, None
+        if parts is not None:
+            self.outgoing = parts if self.outgoing is None else self.outgoing + parts
+        self.answered = request
 
     def mute(self, request: Request) -> None:
         """Begin a request (inv. 1)."""

@@ -13,7 +13,10 @@ Rules
    body. Except ApiVersions of a version too new, which is answered in version 0, so that clients can step down
    (KIP-511).
 5. A parked request is answered by whoever completes its operation: another handler, the reaper, an event thread.
-6. A handler wakes sleeping processors at the end of a turn, whether it answered its own request or parked ones of
+6. Requests that came together from one connection are carried out one after the other by the handler that took the
+   first, as long as each is answered here and now. After one that is parked, throttled or the last of its connection,
+   the processor decides what becomes of the rest.
+7. A handler wakes sleeping processors at the end of a turn, whether it answered its own request or parked ones of
    others, and with more requests at hand only after some of them, so that a processor finds several answers when it
    comes. It wakes them before it sleeps, and before a request that may take long.
 
@@ -55,8 +58,11 @@ API_VERSIONS_KEY: Final = 18
 QUICK_KEYS: Final = frozenset({0, 1, 2, 3, 12, 18})
 IDLE_REPORT_S: Final = 2.0
 WAKES_AFTER: Final = 32
+#: Why a bound: who sends much and reads nothing makes us keep the answers of one run.
+GOES_ON_BYTES_MAX: Final = 16 * 1024
 
 _SEND, _SEND_AND_CLOSE = Action.SEND, Action.SEND_AND_CLOSE  # Why: looked up for every response
+_KEEPS_OPEN: Final = (Action.SEND, Action.NO_OP)
 
 
 def wake_all(to_wake: list[ResponseQueue]) -> None:
@@ -116,7 +122,7 @@ class Dispatcher:
         if isinstance(answer, Park):
             self._park(request, answer)
         else:
-            self._reply(request, answer, to_wake)
+            self._reply(request, answer, to_wake, goes_on=request.following is not None)
         if request.moved:
             self._complete_moved(request.moved)
 
@@ -204,8 +210,16 @@ class Dispatcher:
             answer = self._mistake_answer(request, mistake)
         self._reply(request, answer, self._to_wake.get(get_ident()))
 
-    def _reply(self, request: Request, answer: Reply | NoReply | Close, to_wake: list[ResponseQueue] | None) -> None:
-        """Queue the answer for the request's processor (rules 1 and 6); `to_wake` is the list of a calling handler."""
+    def _reply(
+        self,
+        request: Request,
+        answer: Reply | NoReply | Close,
+        to_wake: list[ResponseQueue] | None,
+        goes_on: bool = False,
+    ) -> None:
+        """Queue the answer for the request's processor (rules 1 and 7); `to_wake` is the list of a calling handler,
+        which goes on with the next request of the connection if it can (rule 6).
+        """
         if isinstance(answer, Reply):
             try:
                 self._encode(request, answer)
@@ -228,6 +242,12 @@ class Dispatcher:
         request.buffer = None
         request.operation = None
         request.api_remote_done_ns = self._now_ns()
+        if goes_on:  # Why before it is queued: the processor asks.
+            request.goes_on = (
+                request.api_throttle_ms <= 0
+                and request.action in _KEEPS_OPEN
+                and request.response_size_bytes <= GOES_ON_BYTES_MAX
+            )
         responses: ResponseQueue = request.processor.responses
         if not responses.add(request):
             return
@@ -364,11 +384,15 @@ class HandlerPool:
         requests = self._requests
         to_wake = self._dispatcher.enter()
         answered = 0  # since processors were last woken
+        request: Request | None = None
         while True:
-            if to_wake and (answered >= WAKES_AFTER or not requests.has_waiting() or requests.slow_motion is not None):
+            request = request.following if request is not None and request.goes_on else None
+            is_turn_over = request is None and not requests.has_waiting()
+            if to_wake and (answered >= WAKES_AFTER or is_turn_over or requests.slow_motion is not None):
                 wake_all(to_wake)
                 answered = 0
-            request = self._next(handler, to_wake)
+            if request is None:
+                request = self._next(handler, to_wake)
             if request is None:
                 self._dispatcher.leave()
                 del self._handlers[handler.id]

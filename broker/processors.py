@@ -6,12 +6,14 @@ requests; finish sends; then, seldom, what the clock asks for. A turn drains eve
 Rules
 1. A processor never looks into a request: it cuts frames and hands them on. Handlers never touch a socket.
 2. A connection is muted from the moment its frame is queued until its response is fully sent and its throttle time is
-   over; then its next frame is looked for at once, since no edge will tell of it. Why not let the next one in while a
-   produce waits for its replicas, which would spare followers many fetches: a producer with five requests in flight
-   would have all of them in the log when the leader changes, unanswered. The next leader, which has them too, goes on
-   with newer batches, and five of those later it does not know the first of the old ones any more when it is sent
-   again: OUT_OF_ORDER_SEQUENCE_NUMBER, for ever (found by `make stress`). A request that was not read is the gap that
-   makes the next leader wait.
+   over; then its next frame is looked for at once, since no edge will tell of it. Frames that came whole in the same
+   read go with it as its run (`RUN_MAX`): a handler carries them out one after the other (request_channel.py, rule 4),
+   and what is answered is sent together, with one wake-up of the client. A request that is parked ends that: the rest
+   of the run is queued when its answer is out. Why not before, while a produce waits for its replicas, which would
+   spare followers many fetches: a producer with five requests in flight would have all of them in the log when the
+   leader changes, unanswered. The next leader, which has them too, goes on with newer batches, and five of those later
+   it does not know the first of the old ones any more when it is sent again: OUT_OF_ORDER_SEQUENCE_NUMBER, for ever
+   (found by `make stress`). A request that was not carried out is the gap that makes the next leader wait.
 3. Whatever a client does wrong ends its own connection, with one line in the log.
 4. The processor may wait in one place besides its selector: for room in the request queue. Response queues never block,
    so handlers go on and make that room.
@@ -20,7 +22,8 @@ Rules
 6. No turn is long because of what one connection moves, or many do at once: a large request or response goes on in the
    next turn, so many are opened and closed in each, and idle ones are found without looking at all
    (idle_connections.py). What a connection may hold here is bounded: one frame, which the memory pool counts if there
-   is one (memory_pool.py), one read ahead (`READ_AHEAD_BYTES`), one answer.
+   is one (memory_pool.py; no runs then), one read ahead (`READ_AHEAD_BYTES`), one answer or those of a run, which are
+   small (handlers.py, `GOES_ON_BYTES_MAX`).
 7. What was answered in a turn is recorded together, when handlers have what to do and before the processor may sleep:
    the code and the counters for that are then fetched into the processor's caches once, not for each request.
 
@@ -74,10 +77,11 @@ CLOSES_A_TURN: Final = 32
 SLEEP_S_MAX: Final = 1.0
 CHORES_INTERVAL_NS: Final = 250 * NS_PER_MS
 LARGE_BYTES: Final = 64 * 1024  # a request with its response
+RUN_MAX: Final = 8  # requests
 UNLIMITED_IDLE: Final = -1
 LRU_MS: Final = 600_000  # how long the order of use is kept where no connection is closed for being idle
 
-_SEND_AND_CLOSE: Final = Action.SEND_AND_CLOSE  # Why: looked up for every response
+_CLOSES: Final = (Action.CLOSE, Action.SEND_AND_CLOSE)
 
 
 class ProcessorSettings:
@@ -314,6 +318,7 @@ class Processor:
             return
         now_ns = self._now_ns()
         gate = self._gate
+        held: list[Connection] = []  # of whose run more is answered soon, maybe in this turn
         for request in answered:
             request.response_dequeued_ns = now_ns
             connection: Connection = request.connection
@@ -322,21 +327,28 @@ class Processor:
             if connection.is_closed:
                 self._request_log.dropped(request)
                 continue
-            if request.client_software_name:
-                self._identify(connection, request)
-            if request.api_throttle_ms > 0:
-                self._throttle(connection, request)
-            parts = request.parts
-            if parts is not None:
-                connection.outgoing = parts
-                request.parts = None
-                self._send(connection)
-                continue
-            self._finish_request(connection, request)
-            if request.action is Action.CLOSE:
-                self._close(connection, "")
+            self._take_answer(connection, request)
+            if request.goes_on:
+                held.append(connection)
             else:
-                self._unmute(connection)
+                self._answer(connection)
+        for connection in held:
+            if connection.answered is not None:
+                self._answer(connection)
+
+    def _take_answer(self, connection: Connection, request: Request) -> None:
+        if request.client_software_name:
+            self._identify(connection, request)
+        if request.api_throttle_ms > 0:
+            self._throttle(connection, request)
+        connection.take_answer(request)
+
+    def _answer(self, connection: Connection) -> None:
+        """Send what is known of the answers to a run."""
+        if connection.outgoing is None:
+            self._conclude(connection)
+        else:
+            self._send(connection)
 
     def _send(self, connection: Connection) -> None:
         """Go on sending a connection's response; when it is out, look for the next request."""
@@ -353,20 +365,33 @@ class Processor:
                 self._unfinished.append(connection)
             # Why nothing to do otherwise: the socket is full, and an edge will tell when it is not.
             return
-        request = connection.request
+        self._conclude(connection)
+
+    def _conclude(self, connection: Connection) -> None:
+        """End the requests of which the answers are out; then comes the rest of their run, or the next request."""
+        request, last = connection.request, connection.answered
         assert request is not None
-        self._finish_request(connection, request)
-        if request.action is _SEND_AND_CLOSE:
+        assert last is not None
+        connection.answered = None
+        connection.last_active_ns = now_ns = self._now_ns()
+        while True:
+            request.sent_ns = now_ns
+            self._finished.append(request)
+            if not connection.is_large and request.size_bytes + request.response_size_bytes >= LARGE_BYTES:
+                connection.is_large = connection.is_to_be_dealt = True
+            if request is last:
+                break
+            request = request.following
+            assert request is not None
+        if last.goes_on:
+            connection.request = last.following
+            return
+        connection.request = None
+        connection.postponed = last.following
+        if last.action in _CLOSES:
             self._close(connection, "")
         else:
             self._unmute(connection)
-
-    def _finish_request(self, connection: Connection, request: Request) -> None:
-        connection.request = None
-        request.sent_ns = connection.last_active_ns = self._now_ns()
-        self._finished.append(request)
-        if not connection.is_large and request.size_bytes + request.response_size_bytes >= LARGE_BYTES:
-            connection.is_large = connection.is_to_be_dealt = True
 
     def _record_finished(self) -> None:
         """Record what was answered since the last turn (rule 7)."""
@@ -382,13 +407,28 @@ class Processor:
             if connection.muted_until_ns > self._now_ns():
                 return
             connection.muted_until_ns = 0
-        connection.is_muted = False
         if connection.is_to_be_dealt:
             connection.is_to_be_dealt = False
             if self._hand_over(connection):
                 return
+        if connection.postponed is not None:
+            self._queue_postponed(connection, connection.postponed)
+            return
+        connection.is_muted = False
         if connection.may_have_input or not connection.frames.is_at_boundary():
             self._read(connection)
+
+    def _queue_postponed(self, connection: Connection, postponed: Request) -> None:
+        """Let the rest of a run in, as if it had been read only now."""
+        if not self._is_reading:
+            return
+        now_ns = self._now_ns()
+        for request in postponed.run():
+            request.processor = self
+            request.received_ns = now_ns
+        connection.postponed = None
+        connection.request = postponed
+        self._ready.append(postponed)
 
     def _throttle(self, connection: Connection, request: Request) -> None:
         connection.muted_until_ns = request.api_remote_done_ns + request.api_throttle_ms * NS_PER_MS
@@ -474,6 +514,22 @@ class Processor:
         request.received_ns = now_ns
         connection.mute(request)
         self._ready.append(request)
+        if self._gate is None and not connection.frames.is_at_boundary():
+            self._add_following(connection, request)
+
+    def _add_following(self, connection: Connection, request: Request) -> None:
+        """Let what came whole with a request follow it (rule 2)."""
+        for _ in range(RUN_MAX - 1):
+            try:
+                frame = connection.frames.next_frame(may_begin=False)
+            except InvalidFrameError:  # comes again, when the request is answered
+                return
+            if frame is None:
+                return
+            following = Request(connection, self, connection.context, frame)
+            following.received_ns = request.received_ns
+            request.following = following
+            request = following
 
     def _go_on(self) -> None:
         """Have those go on who moved much in the last turn (rule 6)."""
@@ -572,7 +628,7 @@ class Processor:
             connection.transport.close()
         except OSError as error:
             log.debug("closing connection %s: %s", connection.context.connection_id, error)
-        connection.outgoing = None
+        connection.outgoing = connection.answered = None
         self._quotas.release(self._settings.listener_name, connection.context.client_address)
         self.metrics.closed(connection.client_software)
 

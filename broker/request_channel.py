@@ -16,6 +16,9 @@ Rules
    Nobody may be forgotten: a processor that goes to sleep while requests wait looks again after `STALL_NS`
    (`wake_if_stalled`).
 
+4. Requests of a connection that came together travel together (`following`): the handler that takes the first carries
+   out one after the other. They count as what they are, several.
+
 Threads: `Request` belongs to one thread at a time, whoever took it from a queue; the queues are for any thread.
 Source: Kafka's RequestChannel (4.3).
 """
@@ -105,6 +108,8 @@ class Request:
         "context",
         "dequeued_ns",
         "error_codes",
+        "following",
+        "goes_on",
         "header",
         "header_bytes",
         "is_follower",
@@ -134,6 +139,7 @@ class Request:
         self.size_bytes = len(buffer)
         self.header_bytes = 0  # of these, the header's; set by the handler
         self.received_ns = 0  # the frame was complete
+        self.following: Request | None = None  # the connection's next one, if it came with this one (rule 4)
         # Set by the handler and the API.
         self.api = None
         self.message = None
@@ -149,6 +155,7 @@ class Request:
         self.api_local_done_ns = 0  # the API returned
         self.api_remote_done_ns = 0  # the answer was known
         # Set by whoever answers; read by the processor.
+        self.goes_on = False  # whoever answered carries `following` out too; else that is the processor's to queue
         self.action = _NO_OP
         self.parts: list[Any] | None = None  # what to send, size included
         self.response_size_bytes = 0
@@ -163,6 +170,13 @@ class Request:
         request.header = header
         request.message = message
         return request
+
+    def run(self) -> list[Request]:
+        """Return it and all that follow it (rule 4)."""
+        requests = [self]
+        while (following := requests[-1].following) is not None:
+            requests.append(following)
+        return requests
 
     @property
     def listener_name(self) -> str:
@@ -217,6 +231,7 @@ class RequestQueue(queue.Queue[Any]):
         self._handler_count = 0  # guarded by: mutex
         self._last_take_ns = 0  # guarded by: mutex; when a handler last took
         self._last_wake_ns = 0  # guarded by: mutex; when one was last woken because none came to take
+        self._following = 0  # guarded by: mutex; requests that came together with one in the queue, and follow it
         self._waiting_putters = 0  # guarded by: mutex
         self._is_closed = False  # guarded by: mutex
 
@@ -230,15 +245,15 @@ class RequestQueue(queue.Queue[Any]):
         added = 0
         while added < len(requests):
             with self.mutex:
-                if 0 < self.maxsize <= len(self.queue):
+                if self._is_full_locked():
                     self._wait_for_room_locked(True, None)
                 if self._is_closed:
                     raise QueueClosed
-                room = self.maxsize - len(self.queue) if self.maxsize > 0 else len(requests)
-                batch = requests[added : added + room]
-                self.queue.extend(batch)
-                added += len(batch)
-                sleepers = self._sleepers_to_wake_locked(len(batch))
+                before = added
+                while added < len(requests) and not self._is_full_locked():
+                    self._append_locked(requests[added])
+                    added += 1
+                sleepers = self._sleepers_to_wake_locked(added - before)
             for sleeper in sleepers:
                 sleeper.release()
 
@@ -246,11 +261,11 @@ class RequestQueue(queue.Queue[Any]):
         """Add one; waits for room unless told otherwise, and wakes a handler if none will come by itself."""
         with self.mutex:
             if item is not None:
-                if 0 < self.maxsize <= len(self.queue):
+                if self._is_full_locked():
                     self._wait_for_room_locked(block, timeout)
                 if self._is_closed:
                     raise QueueClosed
-            self.queue.append(item)
+            self._append_locked(item)
             sleeper = self._sleeper_to_wake_locked() if self._sleepers else None
         if sleeper is not None:
             sleeper.release()
@@ -264,6 +279,8 @@ class RequestQueue(queue.Queue[Any]):
                 now_ns = self._now_ns()
                 if self.queue and not self._is_superfluous_locked(now_ns):
                     item: Request | None = self.queue.popleft()
+                    if item is not None and item.following is not None:
+                        self._following -= len(item.run()) - 1
                     self._last_take_ns = now_ns
                     if self._waiting_putters:
                         self.not_full.notify()
@@ -306,16 +323,28 @@ class RequestQueue(queue.Queue[Any]):
     def waiting(self) -> list[Request]:
         """Return a snapshot of the waiting requests, oldest first."""
         with self.mutex:
-            return [request for request in self.queue if request is not None]
+            return [request for first in self.queue if first is not None for request in first.run()]
 
     def blocked_putters(self) -> int:
         """Return how many processors wait for room."""
         return self._waiting_putters
 
+    def _qsize(self) -> int:
+        """See queue.Queue: how many requests wait."""
+        return len(self.queue) + self._following
+
+    def _is_full_locked(self) -> bool:
+        return 0 < self.maxsize <= len(self.queue) + self._following
+
+    def _append_locked(self, item: Request | None) -> None:
+        self.queue.append(item)
+        if item is not None and item.following is not None:
+            self._following += len(item.run()) - 1
+
     def _wait_for_room_locked(self, block: bool, timeout: float | None) -> None:
         self._waiting_putters += 1
         try:
-            while len(self.queue) >= self.maxsize and not self._is_closed:
+            while self._is_full_locked() and not self._is_closed:
                 if not block:
                     raise queue.Full
                 if self._sleepers and (sleeper := self._sleeper_to_wake_locked()) is not None:

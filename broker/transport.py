@@ -92,6 +92,8 @@ class PlainTransport:
 
     def send(self, parts: list[Any]) -> list[Any] | None:
         """Write as much as the kernel takes; return what is left, None when everything is out."""
+        if len(parts) > 1 and _are_small_bytes(parts):  # the answers of a run
+            parts = [b"".join(parts)]
         try:
             if len(parts) == 1 and type(parts[0]) is bytes:  # nearly every response but those of Fetch
                 data = parts[0]
@@ -161,6 +163,15 @@ class PlainTransport:
 
 def _is_region(part: Any) -> bool:
     return not isinstance(part, (bytes, bytearray, memoryview))
+
+
+def _are_small_bytes(parts: list[Any]) -> bool:
+    size = 0
+    for part in parts:
+        if type(part) is not bytes:
+            return False
+        size += len(part)
+    return size <= _JOIN_BYTES_MAX
 
 
 def _size_of(part: Any) -> int:

@@ -157,6 +157,7 @@ def _verb(request: Request) -> str:
 
 
 def in_progress(rooms: Rooms) -> list[Request]:
-    """Every request that is anywhere: each connection has one at most."""
-    connections = (connection for processor in rooms.sockets.processors() for connection in processor.connections())
-    return [request for connection in connections if (request := connection.request) is not None]
+    """Every request that is anywhere: each connection has one with what came together with it."""
+    connections = [connection for processor in rooms.sockets.processors() for connection in processor.connections()]
+    firsts = [first for connection in connections if (first := connection.request or connection.postponed) is not None]
+    return [request for first in firsts for request in first.run()]

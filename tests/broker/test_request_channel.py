@@ -40,6 +40,14 @@ def _global_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_channel, "HAS_GLOBAL_LOCK", True)
 
 
+def run_of(count: int) -> Request:
+    """Requests that came together."""
+    first = last = request()
+    for _ in range(count - 1):
+        last.following = last = request()
+    return first
+
+
 class Handlers:
     """Threads that take from a queue, and work until they are let go."""
 
@@ -266,3 +274,19 @@ def test_a_request_tells_where_it_comes_from() -> None:
     assert item.listener_name == item.security_protocol == "PLAINTEXT"
     assert (item.client_address, item.connection_id, item.principal) == ("10.0.0.1", "a-b-0-1", "User:ANONYMOUS")
     assert item.size_bytes == 5
+
+
+def test_requests_that_came_together_count_as_several(clock: FakeClock) -> None:
+    requests = RequestQueue(4, clock.monotonic_ns)
+    first, second = run_of(3), run_of(2)
+    requests.put_all([first, second])
+    assert requests.qsize() == 5
+    assert requests.waiting() == first.run() + second.run()
+    assert len(set(requests.waiting())) == 5
+    with pytest.raises(queue.Full):
+        requests.put(request(), block=False)
+    assert requests.get() is first
+    assert requests.qsize() == 2
+    requests.put(request(), block=False)
+    assert requests.get() is second
+    assert requests.qsize() == 1

@@ -18,6 +18,7 @@ import pytest
 from barnabas.common.net import AddressError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatResponse
+from broker.connection import Connection
 from broker.request_channel import HAS_GLOBAL_LOCK
 from metrics import catalogue
 from tests.support.network import (
@@ -108,6 +109,50 @@ def test_a_parked_request_is_answered_by_whoever_completes_it(network: Network) 
         assert network.services.deferred[0].complete(answer)
         response = waiting.receive(HEARTBEAT, HEARTBEAT_VERSION, 3)
         assert response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_what_follows_a_parked_request_in_the_same_write_waits_for_it(network: Network) -> None:
+    with network.client() as client:
+        kinds = ["ok", "none", "move:before", "park", "move:after", "ok"]
+        client.send(b"".join(heartbeat(kind, number) for number, kind in enumerate(kinds)))
+        for number in (0, 2):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
+        (connection,) = connections(network)
+
+        def waits_for() -> int:
+            request = connection.request
+            return -1 if request is None else request.header.correlation_id
+
+        eventually("the parked one is what it waits for", lambda: waits_for() == 3)
+        assert network.services.completed == ["before"]
+        answer = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        assert network.services.deferred[0].complete(answer)
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 3).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        for number in (4, 5):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+        assert network.services.completed == ["before", "after"]
+
+
+@pytest.mark.parametrize("kind", ["last", "close"])
+def test_nothing_follows_the_last_request_of_a_connection(network: Network, bystander: Client, kind: str) -> None:
+    with network.client() as client:
+        kinds = ["ok", "ok", kind, "move:after"]
+        client.send(b"".join(heartbeat(kind, number) for number, kind in enumerate(kinds)))
+        for number in range(2 if kind == "close" else 3):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+        assert client.is_closed_by_server()
+    bystander.heartbeat("ok")
+    assert network.services.completed == []
+
+
+@pytest.mark.parametrize("bad", [struct.pack(">i", -1), struct.pack(">i", 8) + b"\0\x0c\0\0\0\0\0\0"])
+def test_what_came_before_garbage_is_answered(network: Network, bystander: Client, bad: bytes) -> None:
+    with network.client() as client:
+        client.send(b"".join(heartbeat("ok", number) for number in range(20)) + bad)
+        for number in range(20):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+        assert client.is_closed_by_server()
 
 
 def test_no_answer_lets_the_next_request_in(network: Network) -> None:
@@ -224,8 +269,7 @@ def test_a_client_that_never_reads_blocks_only_itself(network: Network, bystande
             bystander.heartbeat("ok", number)
 
         def sending() -> int:
-            processors = network.server.processors()
-            return sum(row.outgoing is not None for processor in processors for row in processor.connections())
+            return sum(connection.outgoing is not None for connection in connections(network))
 
         eventually("its answer waits for it to read", lambda: sending() == 1)
         for number in range(20):
@@ -305,6 +349,21 @@ def test_two_thousand_connections_at_once(network: Network, bystander: Client) -
         assert max(by_processor) - min(by_processor) < count // 2
     eventually("they are gone", lambda: network.server.quotas.total() == 1)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_who_asks_much_at_once_and_does_not_read_gets_no_second_large_answer(network: Network) -> None:
+    with network.client() as client:
+        client.send(heartbeat("ok", 0) + b"".join(fetch(20_000_000, number) for number in range(1, 5)))
+        eventually("an answer waits for it to read", lambda: any(c.outgoing is not None for c in connections(network)))
+        (connection,) = connections(network)
+        assert sum(map(len, connection.outgoing or ())) <= 20_000_100
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 0).error_code == ErrorCode.NONE
+        for number in range(1, 5):
+            client.receive(FETCH, FETCH_VERSION, number)
+
+
+def connections(network: Network) -> list[Connection]:
+    return [found for processor in network.server.processors() for found in processor.connections()]
 
 
 def loads(network: Network) -> list[int]:
