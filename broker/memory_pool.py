@@ -109,8 +109,15 @@ class MemoryGate:
             self._starved[connection] = None
             self._has_room()
 
+    def count_more(self, connection: Connection, size_bytes: int) -> None:
+        """Count what came in the same read as the frame that was counted, or is queued again (rule 3)."""
+        connection.pooled_bytes += size_bytes
+        self._pool.take(size_bytes)
+
     def release(self, connection: Connection) -> None:
-        """Uncount a frame: its request was answered, waits, or will never be whole; by whoever has the request."""
+        """Uncount a frame, with what came with it: the last of these requests was answered, one of them waits, or the
+        frame will never be whole; by whoever has the request.
+        """
         size, connection.pooled_bytes = connection.pooled_bytes, 0
         if size:
             self._pool.give_back(size)

@@ -22,8 +22,8 @@ Rules
 6. No turn is long because of what one connection moves, or many do at once: a large request or response goes on in the
    next turn, so many are opened and closed in each, and idle ones are found without looking at all
    (idle_connections.py). What a connection may hold here is bounded: one frame, which the memory pool counts if there
-   is one (memory_pool.py; no runs then), one read ahead (`READ_AHEAD_BYTES`), one answer or those of a run, which are
-   small (handlers.py, `GOES_ON_BYTES_MAX`).
+   is one (memory_pool.py), one read ahead (`READ_AHEAD_BYTES`), one answer or those of a run, which are small
+   (handlers.py, `GOES_ON_BYTES_MAX`).
 7. What was answered in a turn is recorded together, when handlers have what to do and before the processor may sleep:
    the code and the counters for that are then fetched into the processor's caches once, not for each request.
 
@@ -322,7 +322,7 @@ class Processor:
         for request in answered:
             request.response_dequeued_ns = now_ns
             connection: Connection = request.connection
-            if gate is not None:
+            if gate is not None and not request.goes_on:
                 gate.release(connection)
             if connection.is_closed:
                 self._request_log.dropped(request)
@@ -423,9 +423,13 @@ class Processor:
         if not self._is_reading:
             return
         now_ns = self._now_ns()
+        size = 0
         for request in postponed.run():
             request.processor = self
             request.received_ns = now_ns
+            size += request.size_bytes
+        if self._gate is not None:
+            self._gate.count_more(connection, size)
         connection.postponed = None
         connection.request = postponed
         self._ready.append(postponed)
@@ -514,22 +518,27 @@ class Processor:
         request.received_ns = now_ns
         connection.mute(request)
         self._ready.append(request)
-        if self._gate is None and not connection.frames.is_at_boundary():
-            self._add_following(connection, request)
+        if not connection.frames.is_at_boundary():
+            following_bytes = self._add_following(connection, request)
+            if following_bytes and self._gate is not None:
+                self._gate.count_more(connection, following_bytes)
 
-    def _add_following(self, connection: Connection, request: Request) -> None:
-        """Let what came whole with a request follow it (rule 2)."""
+    def _add_following(self, connection: Connection, request: Request) -> int:
+        """Let what came whole with a request follow it (rule 2); return how many bytes that is."""
+        size = 0
         for _ in range(RUN_MAX - 1):
             try:
                 frame = connection.frames.next_frame(may_begin=False)
             except InvalidFrameError:  # comes again, when the request is answered
-                return
+                break
             if frame is None:
-                return
+                break
             following = Request(connection, self, connection.context, frame)
             following.received_ns = request.received_ns
             request.following = following
             request = following
+            size += len(frame)
+        return size
 
     def _go_on(self) -> None:
         """Have those go on who moved much in the last turn (rule 6)."""

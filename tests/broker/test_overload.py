@@ -145,6 +145,29 @@ def test_many_pipelined_requests_give_back_what_they_took(network: Network) -> N
     assert pool(network).used_bytes() == 0
 
 
+def test_requests_that_came_together_are_counted_until_the_last_is_answered(network: Network) -> None:
+    size = 1_000
+    kinds = ["ok", "wait", "park", "ok", "wait", "close", "ok"]
+    with network.client() as client:
+        client.send(b"".join(padded(kind, number, size) for number, kind in enumerate(kinds)))
+        assert network.services.arrived.acquire(timeout=20)
+        assert pool(network).used_bytes() == 7 * size
+        network.services.gate.set()
+        assert network.services.arrived.acquire(timeout=20)
+        for number in range(2):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+        eventually("who waits holds nothing", lambda: pool(network).used_bytes() == 0)
+        network.services.gate.clear()
+        network.services.deferred[0].force_complete()
+        assert network.services.arrived.acquire(timeout=20)
+        assert pool(network).used_bytes() == 4 * size
+        network.services.gate.set()
+        for number in (2, 3, 4):
+            client.receive(HEARTBEAT, HEARTBEAT_VERSION, number)
+        assert client.is_closed_by_server()
+    assert pool(network).used_bytes() == 0
+
+
 def test_metrics_tell_of_the_pool(network: Network) -> None:
     def value(row: catalogue.Metric) -> float:
         ((_, gauge),) = dict(network.registry.collect())[row]
