@@ -29,6 +29,7 @@ COMPILED = (
     "broker/answers.py",
     "broker/apis/k00_produce.py",
     "broker/apis/k01_fetch.py",
+    "broker/busy_poll.py",
     "broker/connection.py",
     "broker/error_codes.py",
     "broker/faults/withheld.py",

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import os
 import queue
 import socket
 from collections import deque
@@ -44,6 +45,7 @@ from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, Clock
 from barnabas.common.ownership import ThreadOwner
 from barnabas.common.threads import ServiceThread
+from broker.busy_poll import BusyPoll
 from broker.connection import Connection, InvalidFrameError
 from broker.idle_connections import IdleConnections
 from broker.memory_pool import MemoryGate, MemoryPool
@@ -88,6 +90,7 @@ class ProcessorSettings:
     """What all processors of a listener have in common. Fixed before start."""
 
     __slots__ = (
+        "busy_poll_ns",
         "frame_size_max",
         "idle_ms_max",
         "is_privileged",
@@ -103,12 +106,14 @@ class ProcessorSettings:
         frame_size_max: int,
         idle_ms_max: int = UNLIMITED_IDLE,
         is_privileged: bool = False,
+        busy_poll_ns: int = 0,
     ) -> None:
         self.listener_name = listener_name
         self.security_protocol = security_protocol
         self.frame_size_max = frame_size_max
         self.idle_ms_max = idle_ms_max
         self.is_privileged = is_privileged
+        self.busy_poll_ns = busy_poll_ns
 
 
 class Accepted(NamedTuple):
@@ -160,6 +165,7 @@ class Processor:
         self._unfinished: deque[Connection] = deque()  # moved much in their turn and go on in the next
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._finished: list[Request] = []  # answered, not recorded yet
+        self._busy_poll = BusyPoll(settings.busy_poll_ns)
         self._throttled: list[tuple[int, int, Connection]] = []  # heap: (until, sequence, connection)
         self._sequence = 0  # numbers connections and throttles
         self._queueing = 0  # requests that it is putting into the request queue, which may be full
@@ -460,10 +466,27 @@ class Processor:
         if self._requests.has_waiting():
             timeout_s = min(timeout_s, STALL_S)
         self.metrics.idle.begin(now_ns)
-        events = self._selector.poll(timeout_s)
+        events = self._wait(now_ns, timeout_s)
         self.metrics.idle.end(self._now_ns())
         self.responses.stay_awake()
         self._requests.wake_if_stalled()
+        return events
+
+    def _wait(self, now_ns: int, timeout_s: float) -> list[tuple[int, int]]:
+        """Wait until there are events, or for a time (busy_poll.py)."""
+        if not self._requests.is_idle():
+            return self._selector.poll(timeout_s)
+        events: list[tuple[int, int]] = []
+        end_ns = now_ns + self._busy_poll.budget_ns()
+        waited_until_ns = now_ns
+        while not events and waited_until_ns < end_ns:
+            os.sched_yield()
+            events = self._selector.poll(0)
+            waited_until_ns = self._now_ns()
+        if not events:
+            events = self._selector.poll(timeout_s)
+            waited_until_ns = self._now_ns()
+        self._busy_poll.waited(waited_until_ns - now_ns)
         return events
 
     def _sleep_s(self, now_ns: int) -> float:

@@ -312,6 +312,10 @@ class RequestQueue(queue.Queue[Any]):
         """Tell whether requests wait, at a glance."""
         return bool(self.queue)
 
+    def is_idle(self) -> bool:
+        """Tell whether nothing waits and no handler has anything in hand, at a glance."""
+        return not self.queue and len(self._sleepers) == self._handler_count
+
     def last_take_ns(self) -> int:
         """Return when a handler last took a request: who asks twice learns whether there was one."""
         return self._last_take_ns

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.common import net
-from barnabas.common.clock import NS_PER_MS, NS_PER_S
+from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from broker.acceptor import Acceptor
 from broker.connection_quotas import UNLIMITED, ConnectionQuotas
 from broker.memory_pool import MemoryPool
@@ -201,6 +201,7 @@ class SocketServer:
                 frame_size_max=self._config.socket_request_max_bytes,
                 idle_ms_max=self._config.connections_max_idle_ms,
                 is_privileged=listener.name == self._inter_broker_listener,
+                busy_poll_ns=self._config.barnabas_busy_poll_max_us * NS_PER_US,
             ),
             self.channel,
             self.quotas,

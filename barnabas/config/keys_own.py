@@ -10,6 +10,10 @@ from barnabas.config.notation import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LIST, LON
 from barnabas.config.validators import PAGE_ADDRESSES, at_least, between, one_of
 
 OWN_ROWS: tuple[Key, ...] = (
+    Key("barnabas.busy.poll.max.us", INT, 100, LOW, between(0, 10_000),
+        "A network thread that is asked for something again and again within so many microseconds looks for the next "
+        "request so long before it sleeps; 0 never does.",
+        honoured=True),
     Key("barnabas.cpu.affinity", STRING, "auto", LOW, one_of("auto", "none"),
         "auto keeps a broker's network threads and request handlers on one core unless large batches move, which is "
         "quicker where the interpreter has a global lock; none never does.",

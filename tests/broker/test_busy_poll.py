@@ -1,0 +1,48 @@
+"""When a processor looks again and again instead of sleeping."""
+
+from __future__ import annotations
+
+from barnabas.protocol.errors import ErrorCode
+from broker.busy_poll import STREAK, BusyPoll
+from tests.support.network import Network
+
+MAX_NS = 100_000
+
+
+def test_it_pays_once_the_next_request_came_soon_many_times_in_a_row() -> None:
+    poll = BusyPoll(MAX_NS)
+    for _ in range(STREAK):
+        assert poll.budget_ns() == 0
+        poll.waited(MAX_NS)
+    for _ in range(100):
+        assert poll.budget_ns() == MAX_NS
+        poll.waited(1)
+
+
+def test_one_time_in_vain_ends_it() -> None:
+    poll = BusyPoll(MAX_NS)
+    for _ in range(3):
+        for _ in range(STREAK):
+            poll.waited(5)
+        assert poll.budget_ns() == MAX_NS
+        poll.waited(MAX_NS + 1)
+        for _ in range(STREAK):
+            assert poll.budget_ns() == 0
+            poll.waited(5)
+        poll.waited(MAX_NS + 1)
+
+
+def test_zero_never_does() -> None:
+    poll = BusyPoll(0)
+    for _ in range(2 * STREAK):
+        poll.waited(1)
+        assert poll.budget_ns() == 0
+
+
+def test_requests_are_answered_and_the_end_comes_while_it_looks() -> None:
+    with Network(barnabas_busy_poll_max_us=10_000) as network, network.client() as client, network.client() as other:
+        for number in range(10 * STREAK):
+            assert client.heartbeat("ok", number) == ErrorCode.NONE
+            if number % 7 == 0:
+                assert other.heartbeat("park:1", number) == ErrorCode.REQUEST_TIMED_OUT
+    assert all(not processor.connections() for processor in network.server.processors())
