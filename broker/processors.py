@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import heapq
 import logging
-import os
 import queue
 import socket
 from collections import deque
@@ -45,7 +44,7 @@ from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, Clock
 from barnabas.common.ownership import ThreadOwner
 from barnabas.common.threads import ServiceThread
-from broker.busy_poll import BusyPoll
+from broker.busy_poll import BusyPoll, BusyPollTurn, yield_core
 from broker.connection import Connection, InvalidFrameError
 from broker.idle_connections import IdleConnections
 from broker.memory_pool import MemoryGate, MemoryPool
@@ -90,7 +89,7 @@ class ProcessorSettings:
     """What all processors of a listener have in common. Fixed before start."""
 
     __slots__ = (
-        "busy_poll_ns",
+        "busy_poll",
         "frame_size_max",
         "idle_ms_max",
         "is_privileged",
@@ -105,15 +104,15 @@ class ProcessorSettings:
         *,
         frame_size_max: int,
         idle_ms_max: int = UNLIMITED_IDLE,
+        busy_poll: BusyPollTurn,
         is_privileged: bool = False,
-        busy_poll_ns: int = 0,
     ) -> None:
         self.listener_name = listener_name
         self.security_protocol = security_protocol
         self.frame_size_max = frame_size_max
         self.idle_ms_max = idle_ms_max
         self.is_privileged = is_privileged
-        self.busy_poll_ns = busy_poll_ns
+        self.busy_poll = busy_poll
 
 
 class Accepted(NamedTuple):
@@ -165,7 +164,8 @@ class Processor:
         self._unfinished: deque[Connection] = deque()  # moved much in their turn and go on in the next
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._finished: list[Request] = []  # answered, not recorded yet
-        self._busy_poll = BusyPoll(settings.busy_poll_ns)
+        self._busy_poll = BusyPoll(settings.busy_poll)
+        self._queued_last = 0  # how many requests it queued last
         self._throttled: list[tuple[int, int, Connection]] = []  # heap: (until, sequence, connection)
         self._sequence = 0  # numbers connections and throttles
         self._queueing = 0  # requests that it is putting into the request queue, which may be full
@@ -249,6 +249,7 @@ class Processor:
             self._send_responses()
             self._record_finished()
         finally:
+            self._busy_poll.stop()
             self._close_all()
 
     def _configure_new_connections(self) -> None:
@@ -455,7 +456,13 @@ class Processor:
         """Ask the selector; sleep only when nothing is left to do, and not for long while requests wait for a
         handler.
         """
-        if self._ready or self._left or self._unfinished or not self.responses.may_sleep():
+        if self._ready or self._left or self._unfinished:
+            return self._selector.poll(0)
+        if self._queued_last == 1 and (budget_ns := self._busy_poll.budget_ns()) and not self._requests.is_idle():
+            events = self._look_for_answer(budget_ns)
+            if events or self.responses.has_waiting():
+                return events
+        if not self.responses.may_sleep():
             return self._selector.poll(0)
         if not self.inbox.empty():  # asked after `may_sleep`: who offers then wakes
             return self._selector.poll(0)
@@ -472,22 +479,38 @@ class Processor:
         self._requests.wake_if_stalled()
         return events
 
+    def _look_for_answer(self, budget_ns: int) -> list[tuple[int, int]]:
+        """Stay awake while a handler answers; return what comes meanwhile (busy_poll.py, rule 4)."""
+        now_ns = self._now_ns()
+        end_ns = now_ns + budget_ns
+        events: list[tuple[int, int]] = []
+        self.metrics.idle.begin(now_ns)
+        while not events and now_ns < end_ns:
+            yield_core()
+            if self.responses.has_waiting():
+                break
+            events = self._selector.poll(0)
+            now_ns = self._now_ns()
+        self.metrics.idle.end(self._now_ns())
+        return events
+
     def _wait(self, now_ns: int, timeout_s: float) -> list[tuple[int, int]]:
         """Wait until there are events, or for a time (busy_poll.py)."""
         if not self._requests.is_idle():
             return self._selector.poll(timeout_s)
-        events: list[tuple[int, int]] = []
-        end_ns = now_ns + self._busy_poll.budget_ns()
-        waited_until_ns = now_ns
-        while not events and waited_until_ns < end_ns:
-            os.sched_yield()
-            events = self._selector.poll(0)
-            waited_until_ns = self._now_ns()
-        if not events:
+        budget_ns = self._busy_poll.budget_ns()
+        if not budget_ns:
             events = self._selector.poll(timeout_s)
-            waited_until_ns = self._now_ns()
-        self._busy_poll.waited(waited_until_ns - now_ns)
-        return events
+            self._busy_poll.waited(self._now_ns() - now_ns)
+            return events
+        waited_ns = 0
+        events = []
+        while not events and waited_ns < budget_ns:
+            yield_core()
+            events = self._selector.poll(0)
+            waited_ns = self._now_ns() - now_ns
+        self._busy_poll.waited(waited_ns)
+        return events or self._selector.poll(timeout_s)
 
     def _sleep_s(self, now_ns: int) -> float:
         if not self._throttled:
@@ -581,7 +604,7 @@ class Processor:
         if self._requests.slow_motion is not None:
             self._requests.slow_motion.before_queueing()
         ready, self._ready = self._ready, []
-        self._queueing = len(ready)
+        self._queueing = self._queued_last = len(ready)
         try:
             self._requests.put_all(ready)
         except QueueClosed:

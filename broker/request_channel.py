@@ -431,6 +431,10 @@ class ResponseQueue(queue.Queue[Any]):
             with self.mutex:
                 self._is_asleep = False
 
+    def has_waiting(self) -> bool:
+        """Tell whether answers wait, at a glance."""
+        return bool(self.queue)
+
     def take_all(self) -> list[Request]:
         """Take everything there is."""
         if not self.queue:

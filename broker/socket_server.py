@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from broker.acceptor import Acceptor
+from broker.busy_poll import BusyPollTurn
 from broker.connection_quotas import UNLIMITED, ConnectionQuotas
 from broker.memory_pool import MemoryPool
 from broker.network_metrics import ProcessorMetrics, register_accept_rates
@@ -88,6 +89,7 @@ class SocketServer:
             inter_broker_listener=inter_broker_listener,
         )
         pool_bytes = config.queued_max_request_bytes
+        self._busy_poll = BusyPollTurn(config.barnabas_busy_poll_max_us * NS_PER_US)
         self._pool = MemoryPool(pool_bytes, clock.monotonic_ns) if pool_bytes > 0 else None
         self._processor_ids = itertools.count()
         self.acceptors: dict[str, Acceptor] = {}  # by listener name
@@ -201,7 +203,7 @@ class SocketServer:
                 frame_size_max=self._config.socket_request_max_bytes,
                 idle_ms_max=self._config.connections_max_idle_ms,
                 is_privileged=listener.name == self._inter_broker_listener,
-                busy_poll_ns=self._config.barnabas_busy_poll_max_us * NS_PER_US,
+                busy_poll=self._busy_poll,
             ),
             self.channel,
             self.quotas,

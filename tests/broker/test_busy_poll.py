@@ -3,40 +3,53 @@
 from __future__ import annotations
 
 from barnabas.protocol.errors import ErrorCode
-from broker.busy_poll import STREAK, BusyPoll
+from broker.busy_poll import STREAK, BusyPoll, BusyPollTurn
 from tests.support.network import Network
 
 MAX_NS = 100_000
 
 
 def test_it_pays_once_the_next_request_came_soon_many_times_in_a_row() -> None:
-    poll = BusyPoll(MAX_NS)
+    poll = BusyPoll(BusyPollTurn(MAX_NS))
     for _ in range(STREAK):
         assert poll.budget_ns() == 0
-        poll.waited(MAX_NS)
+        poll.waited(MAX_NS - 1)
     for _ in range(100):
         assert poll.budget_ns() == MAX_NS
         poll.waited(1)
 
 
 def test_one_time_in_vain_ends_it() -> None:
-    poll = BusyPoll(MAX_NS)
+    poll = BusyPoll(BusyPollTurn(MAX_NS))
     for _ in range(3):
         for _ in range(STREAK):
             poll.waited(5)
         assert poll.budget_ns() == MAX_NS
-        poll.waited(MAX_NS + 1)
+        poll.waited(MAX_NS)
         for _ in range(STREAK):
             assert poll.budget_ns() == 0
             poll.waited(5)
-        poll.waited(MAX_NS + 1)
+        poll.waited(MAX_NS)
 
 
 def test_zero_never_does() -> None:
-    poll = BusyPoll(0)
+    poll = BusyPoll(BusyPollTurn(0))
     for _ in range(2 * STREAK):
         poll.waited(1)
         assert poll.budget_ns() == 0
+
+
+def test_one_processor_at_a_time() -> None:
+    turn = BusyPollTurn(MAX_NS)
+    first, second = BusyPoll(turn), BusyPoll(turn)
+    for _ in range(STREAK):
+        first.waited(1)
+        second.waited(1)
+    assert (first.budget_ns(), second.budget_ns(), first.budget_ns()) == (MAX_NS, 0, MAX_NS)
+    first.waited(MAX_NS)
+    assert (second.budget_ns(), first.budget_ns()) == (MAX_NS, 0)
+    second.stop()
+    assert turn.holder is None
 
 
 def test_requests_are_answered_and_the_end_comes_while_it_looks() -> None:
