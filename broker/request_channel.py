@@ -15,7 +15,6 @@ Rules
    - a processor is woken only when it sleeps in its selector, once, however many responses follow.
    Nobody may be forgotten: a processor that goes to sleep while requests wait looks again after `STALL_NS`
    (`wake_if_stalled`).
-
 4. Requests of a connection that came together travel together (`following`): the handler that takes the first carries
    out one after the other. They count as what they are, several.
 

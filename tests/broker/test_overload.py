@@ -20,7 +20,6 @@ import pytest
 from barnabas.common import open_files
 from barnabas.protocol.errors import ErrorCode
 from broker import processors
-from broker.connection import Connection
 from broker.memory_pool import MemoryPool
 from broker.purgatory import PURGE_INTERVAL
 from metrics import catalogue
@@ -60,10 +59,6 @@ def pool(network: Network) -> MemoryPool:
     return found
 
 
-def connections(network: Network) -> list[Connection]:
-    return [found for processor in network.server.processors() for found in processor.connections()]
-
-
 # --- queued.max.request.bytes -------------------------------------------------------------------------------------
 
 
@@ -76,7 +71,7 @@ def test_half_sent_frames_are_bounded_and_all_are_answered_in_the_end(network: N
         for client, frame in zip(clients, frames, strict=True):
             client.send(frame[:10_000])
         eventually("the pool is empty", lambda: not pool(network).has_room())
-        held = sum(found.frames.begun_bytes() for found in connections(network))
+        held = sum(found.frames.begun_bytes() for found in network.connections())
         assert held == pool(network).used_bytes() == 3 * size, "of 30 frames three are in memory"
         for client, frame in zip(reversed(clients), reversed(frames), strict=True):
             client.send(frame[10_000:])
@@ -214,7 +209,7 @@ def test_what_is_read_ahead_is_bounded_for_all_together(monkeypatch: pytest.Monk
             client.send(heartbeat("wait", 1) + heartbeat("ok", 2) * 1_000)
         for _ in range(8):
             assert network.services.arrived.acquire(timeout=20)
-        held = [len(found.frames._rest) for found in connections(network)]
+        held = [len(found.frames._rest) for found in network.connections()]
         assert max(held) <= processors.SCRATCH_BYTES_MIN
         network.services.gate.set()
         for client in clients:
@@ -227,8 +222,8 @@ def test_what_is_read_ahead_is_bounded_for_all_together(monkeypatch: pytest.Monk
 def test_a_connection_that_says_nothing_costs_little() -> None:
     """What Python holds for it, all objects together."""
     with Network(num_network_threads=1) as network, network.client():
-        eventually("it is there", lambda: len(connections(network)) == 1)
-        (connection,) = connections(network)
+        eventually("it is there", lambda: len(network.connections()) == 1)
+        (connection,) = network.connections()
         context, frames, transport = connection.context, connection.frames, connection.transport
         texts = (context.client_address, context.connection_id)
         held = (connection, context, frames, transport, transport.receive_into, *texts)
@@ -279,14 +274,14 @@ def test_readers_of_large_files_who_do_not_read_hold_no_memory_and_no_handler(tm
         readers = [stack.enter_context(network.client()) for _ in range(40)]
         for reader in readers:
             reader.send(fetch(4_000_000, 1, descriptor))
-        eventually("all are being answered", lambda: all(c.outgoing is not None for c in connections(network)))
+        eventually("all are being answered", lambda: all(c.outgoing is not None for c in network.connections()))
         with network.client() as bystander:
             for number in range(20):
                 assert bystander.heartbeat("ok", number) == ErrorCode.NONE
         requests = network.channel.requests
         eventually("every handler has nothing to do", lambda: requests.sleeping_handlers() == 2)
-        assert all(sys.getsizeof(part) < 1_000 for c in connections(network) for part in c.outgoing or ())
-        assert all(c.request is None or c.request.buffer is None for c in connections(network))
+        assert all(sys.getsizeof(part) < 1_000 for c in network.connections() for part in c.outgoing or ())
+        assert all(c.request is None or c.request.buffer is None for c in network.connections())
         response = readers[0].receive(FETCH, FETCH_VERSION, 1)
         assert len(response.responses[0].partitions[0].records) == 4_000_000
     os.close(descriptor)
@@ -299,8 +294,8 @@ def test_a_reader_that_stopped_is_closed_as_idle_and_lets_go_of_its_file(tmp_pat
     descriptor = os.open(path, os.O_RDONLY)
     with Network(connections_max_idle_ms=300) as network, network.client() as reader:
         reader.send(fetch(20_000_000, 1, descriptor))
-        eventually("it is being answered", lambda: any(c.outgoing is not None for c in connections(network)))
-        (connection,) = connections(network)
+        eventually("it is being answered", lambda: any(c.outgoing is not None for c in network.connections()))
+        (connection,) = network.connections()
         eventually("it is closed", lambda: connection.is_closed)
         assert connection.outgoing is None
     os.close(descriptor)
@@ -312,7 +307,7 @@ def test_a_client_that_never_reads_has_one_answer_in_memory() -> None:
         with contextlib.suppress(TimeoutError):
             for number in range(2_000):
                 deaf.send(fetch(2_000_000, number))
-        eventually("it is muted", lambda: [c.outgoing is not None for c in connections(network)] == [True])
+        eventually("it is muted", lambda: [c.outgoing is not None for c in network.connections()] == [True])
         with network.client() as bystander:
             for number in range(20):
                 assert bystander.heartbeat("ok", number) == ErrorCode.NONE

@@ -18,7 +18,6 @@ import pytest
 from barnabas.common.net import AddressError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatResponse
-from broker.connection import Connection
 from broker.request_channel import HAS_GLOBAL_LOCK
 from metrics import catalogue
 from tests.support.network import (
@@ -118,7 +117,7 @@ def test_what_follows_a_parked_request_in_the_same_write_waits_for_it(network: N
         for number in (0, 2):
             assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
         assert network.services.arrived.acquire(timeout=TIMEOUT_S)
-        (connection,) = connections(network)
+        (connection,) = network.connections()
 
         def waits_for() -> int:
             request = connection.request
@@ -269,7 +268,7 @@ def test_a_client_that_never_reads_blocks_only_itself(network: Network, bystande
             bystander.heartbeat("ok", number)
 
         def sending() -> int:
-            return sum(connection.outgoing is not None for connection in connections(network))
+            return sum(connection.outgoing is not None for connection in network.connections())
 
         eventually("its answer waits for it to read", lambda: sending() == 1)
         for number in range(20):
@@ -354,16 +353,12 @@ def test_two_thousand_connections_at_once(network: Network, bystander: Client) -
 def test_who_asks_much_at_once_and_does_not_read_gets_no_second_large_answer(network: Network) -> None:
     with network.client() as client:
         client.send(heartbeat("ok", 0) + b"".join(fetch(20_000_000, number) for number in range(1, 5)))
-        eventually("an answer waits for it to read", lambda: any(c.outgoing is not None for c in connections(network)))
-        (connection,) = connections(network)
+        eventually("an answer waits for it to read", lambda: any(c.outgoing is not None for c in network.connections()))
+        (connection,) = network.connections()
         assert sum(map(len, connection.outgoing or ())) <= 20_000_100
         assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 0).error_code == ErrorCode.NONE
         for number in range(1, 5):
             client.receive(FETCH, FETCH_VERSION, number)
-
-
-def connections(network: Network) -> list[Connection]:
-    return [found for processor in network.server.processors() for found in processor.connections()]
 
 
 def loads(network: Network) -> list[int]:

@@ -19,6 +19,7 @@ from barnabas.protocol.messages import k01_fetch, k12_heartbeat, k18_api_version
 from broker.answers import NO_REPLY, Answer, Close, NoReply, Park, Reply
 from broker.apis import k18_api_versions as api_versions
 from broker.apis.api import Api, make_table
+from broker.connection import Connection
 from broker.features import FinalizedFeatures
 from broker.handlers import HandlerPool
 from broker.purgatory import Deferred, Purgatory
@@ -233,6 +234,10 @@ class Network:
         self.pool.shutdown()
         self.server.shutdown()
         self.services.purgatory.shutdown()
+
+    def connections(self) -> list[Connection]:
+        """All connections of all processors, as they are at this moment."""
+        return [found for processor in self.server.processors() for found in processor.connections()]
 
     def client(self, listener: str = "PLAINTEXT") -> Client:
         return Client(self.server.port(listener))
