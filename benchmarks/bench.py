@@ -35,7 +35,7 @@ Round = Callable[[], Samples]
 class Size:
     """How long the measurements take."""
 
-    records_1k: int
+    records_1k: int  # produced by one client; what it sends first is not counted
     records_100: int
     records_read: int  # of 1 KiB, by each of four readers and by each group
     records_replicated: int
@@ -50,12 +50,12 @@ class Size:
 
 
 FULL = Size(
-    records_1k=600_000,
-    records_100=3_000_000,
+    records_1k=1_600_000,
+    records_100=8_000_000,
     records_read=300_000,
-    records_replicated=200_000,
-    latencies=10_000,
-    latencies_warm_up=5_000,
+    records_replicated=500_000,
+    latencies=30_000,
+    latencies_warm_up=30_000,
     loop_ms=5000,
     loop_warm_up_ms=1000,
     partitions=1000,

@@ -1,7 +1,8 @@
-"""The clients that load a system: Apache Kafka's own perf tests, and two small Java programs of ours (`java/`).
+"""The clients that load a system: kafka-producer-perf-test, and two small Java programs of ours (`java/`).
 
-Each runs in a JVM of its own. Its CPU time is told beside what it measured: on the cores that it shares with the
-brokers, that is what bounds how fast any broker could look.
+Each runs in a JVM of its own, and what it does first does not count: half of a short run is the compiler's. Its CPU
+time is told beside what it measured, the compiler's included: on the cores that it shares with the brokers, the client
+is what bounds how fast any broker could look.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from tests.support.kafka_tools import MAIN_CLASSES
 JAVA = Path(__file__).with_name("java")
 CLIENT_JVM = ("-Xmx512M",)  # what kafka-producer-perf-test.sh and kafka-consumer-perf-test.sh give it
 MANY_CLIENTS_JVM = ("-Xmx2G",)
-FETCH_MB_PER_S = 8  # the column of kafka-consumer-perf-test that leaves out the join of the group
 MIB = 1 << 20
 
 
@@ -68,25 +68,19 @@ class Latency:
 
 
 def produce(
-    runtime: KafkaRuntime, bootstrap: str, topic: str, count: int, record_bytes: int, *settings: str
+    runtime: KafkaRuntime, bootstrap: str, topic: str, count: int, record_bytes: int, *settings: str, warm_up: int = 0
 ) -> Throughput:
-    """Send records as fast as it goes, by kafka-producer-perf-test; `settings` are the producer's, `key=value`.
-    Raises ClientError.
+    """Send records as fast as it goes, by kafka-producer-perf-test; of the first `warm_up` of them the rate is not
+    told. `settings` are the producer's, `key=value`. Raises ClientError.
     """
     size = ("--num-records", str(count), "--record-size", str(record_bytes), "--throughput", "-1")
+    uncounted = ("--warmup-records", str(warm_up)) if warm_up else ()
     properties = ("--command-property", f"bootstrap.servers={bootstrap}", *settings)
-    ran = _tool(runtime, "kafka-producer-perf-test", "--topic", topic, *size, *properties)
+    ran = _tool(runtime, "kafka-producer-perf-test", "--topic", topic, *size, *uncounted, *properties)
     match = re.search(r"\(([\d.]+) MB/sec\)", ran.last_line)
     if match is None:
         raise ClientError(ran.output)
     return Throughput(float(match[1]), ran.cpu_seconds)
-
-
-def consume(runtime: KafkaRuntime, bootstrap: str, topic: str, count: int) -> Throughput:
-    """Read so many records by kafka-consumer-perf-test. Raises ClientError."""
-    where = ("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(count))
-    ran = _tool(runtime, "kafka-consumer-perf-test", *where)
-    return Throughput(float(ran.last_line.split(",")[FETCH_MB_PER_S]), ran.cpu_seconds)
 
 
 def read_in_groups(
@@ -96,12 +90,12 @@ def read_in_groups(
     groups: int,
     members: int,
     count: int,
+    passes: int,
     settings: Mapping[str, str] | None = None,
 ) -> Groups:
     """Have each of these groups read the topic's first `count` records, all at once (java/Consumers.java). They do it
-    twice, in the same JVM; the second time counts. Raises ClientError.
+    so many times, in the same JVM; the last time counts, and of the CPU time the mean. Raises ClientError.
     """
-    passes = 2
     given = {"bootstrap.servers": bootstrap, **(settings or {})}
     arguments = [topic, str(groups), str(members), str(passes), str(count), *(f"{k}={v}" for k, v in given.items())]
     ran = _program(runtime, "Consumers", MANY_CLIENTS_JVM, arguments)

@@ -16,7 +16,7 @@ from benchmarks.figures import FIGURES
 from benchmarks.systems import System
 
 WARM_GAIN = 0.05
-WARM_UPS_MAX = 8
+WARM_UPS_MAX = 5
 Results = dict[str, dict[str, list[float]]]  # figure -> system -> one sample a round
 Tell = Callable[[str], None]
 

@@ -1,4 +1,4 @@
-"""Which cores the request threads (network processors, handlers and replica fetchers) run on.
+"""Which cores the request threads (network processors, handlers and replica fetchers) run on, and how.
 
 Where the interpreter has a global lock, one thread at a time runs Python. A lock that goes from core to core wakes a
 sleeping core each time; on one core, handing over is a context switch. So the request threads are quicker together, up
@@ -6,13 +6,16 @@ to batches of a producer's usual 16 KiB. Only where much larger pieces move is m
 copies bytes without that lock and has a use for every core.
 
 Rules
-1. Request threads are together unless many bytes come and go in large batches; all other threads are never confined.
-2. Nothing is done where the interpreter has no global lock, where there is one core, or with
+1. The mean size of the batches that come and go decides, anew in each interval (`Placement`); while few bytes move, the
+   threads are together and patient. All other threads are never confined.
+2. Patient threads run under SCHED_BATCH: one that is woken waits until the one that woke it sleeps. The kernel would
+   else let it run at once, only to find the interpreter's lock taken, and switch back: a third more small requests are
+   answered so.
+3. Producers of full batches keep the cores busy themselves, and there a patient thread waits for their turns to end.
+   Request threads are then scheduled as usual: of 100 B records half as many again arrive.
+4. Nothing is done where the interpreter has no global lock, where there is one core, or with
    `barnabas.cpu.affinity=none`.
-3. Brokers on one machine take different cores, by broker id.
-4. While they are together they run under SCHED_BATCH: one that is woken waits until the one that woke it sleeps. The
-   kernel would else let it run at once, only to find the interpreter's lock taken, and switch back: of the context
-   switches per produced request with acks=all and three replicas that was one in three.
+5. Brokers on one machine take different cores, by broker id.
 
 Threads: `review` is a periodic task, one at a time.
 """
@@ -22,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from broker.request_channel import HAS_GLOBAL_LOCK
@@ -33,17 +37,31 @@ if TYPE_CHECKING:
 AUTO = "auto"
 REVIEW_INTERVAL_MS = 500
 BUSY_BYTES = 4 << 20  # in one interval; fewer are copied in no time
-LARGE_BYTES = 64 << 10  # mean size of a batch above which threads are let go ...
-SMALL_BYTES = 32 << 10  # ... and below which they are put together again
 _NO_PRIORITY = os.sched_param(0)  # the only one that these policies have
 REQUEST_THREADS = ("data-plane-kafka-network-thread", "data-plane-kafka-request-handler", "ReplicaFetcherThread")
 
 
-def next_is_together(is_together: bool, batches: int, size_bytes: int) -> bool:
+class Placement(IntEnum):
+    """Where request threads are and how they are scheduled; a greater one suits larger batches."""
+
+    PATIENT = 0  # together, who is woken does not interrupt
+    PROMPT = 1  # together
+    APART = 2
+
+
+FROM_MEAN_BYTES = {Placement.PATIENT: 0, Placement.PROMPT: 8 << 10, Placement.APART: 64 << 10}
+STAY_SHARE = 0.5  # of that mean, a placement once reached is kept
+
+
+def next_placement(placement: Placement, batches: int, size_bytes: int) -> Placement:
     """Decide for the next interval by what came and went in the last one."""
     if size_bytes < BUSY_BYTES:
-        return True
-    return size_bytes < batches * (LARGE_BYTES if is_together else SMALL_BYTES)
+        return Placement.PATIENT
+    return max(
+        candidate
+        for candidate, mean_bytes in FROM_MEAN_BYTES.items()
+        if size_bytes >= batches * mean_bytes * (STAY_SHARE if placement >= candidate else 1)
+    )
 
 
 class RequestAffinity:
@@ -53,7 +71,7 @@ class RequestAffinity:
         self._cpus = os.sched_getaffinity(0)  # fixed before start
         self._one_cpu = {sorted(self._cpus)[broker_id % len(self._cpus)]}  # fixed before start
         self.is_active = HAS_GLOBAL_LOCK and setting == AUTO and len(self._cpus) > 1  # fixed before start
-        self.is_together = True  # owner: review
+        self.placement = Placement.PATIENT  # owner: review
         self._batches = [registry.meter(row) for row in (
             catalogue.TOTAL_PRODUCE_REQUESTS_PER_SEC, catalogue.TOTAL_FETCH_REQUESTS_PER_SEC
         )]  # fmt: skip
@@ -63,9 +81,9 @@ class RequestAffinity:
     def review(self) -> None:
         """Look at what happened since the last look, and place the threads for the next interval."""
         before, self._seen = self._seen, self._counts()
-        was_together = self.is_together
-        self.is_together = next_is_together(was_together, self._seen[0] - before[0], self._seen[1] - before[1])
-        if self.is_together or was_together:
+        last = self.placement
+        self.placement = next_placement(last, self._seen[0] - before[0], self._seen[1] - before[1])
+        if {last, self.placement} != {Placement.APART}:
             self._place()
 
     def _counts(self) -> tuple[int, int]:
@@ -79,8 +97,9 @@ class RequestAffinity:
         handlers start others (replica fetchers).
         """
         for thread in threading.enumerate():
-            is_confined = self.is_together and thread.name.startswith(REQUEST_THREADS)
-            cpus, policy = (self._one_cpu, os.SCHED_BATCH) if is_confined else (self._cpus, os.SCHED_OTHER)
+            placement = self.placement if thread.name.startswith(REQUEST_THREADS) else Placement.APART
+            cpus = self._cpus if placement is Placement.APART else self._one_cpu
+            policy = os.SCHED_BATCH if placement is Placement.PATIENT else os.SCHED_OTHER
             if thread.native_id is not None:
                 with contextlib.suppress(OSError):  # it ended meanwhile, or a container's rules forbid it
                     os.sched_setaffinity(thread.native_id, cpus)

@@ -10,7 +10,7 @@ from barnabas.config.notation import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LIST, LON
 from barnabas.config.validators import PAGE_ADDRESSES, at_least, between, one_of
 
 OWN_ROWS: tuple[Key, ...] = (
-    Key("barnabas.busy.poll.max.us", INT, 100, LOW, between(0, 10_000),
+    Key("barnabas.busy.poll.max.us", INT, 200, LOW, between(0, 10_000),
         "A network thread that is asked for something again and again within so many microseconds looks for the next "
         "request so long before it sleeps; 0 never does.",
         honoured=True),

@@ -13,23 +13,20 @@ from benchmarks.systems import System, memory_mb, used_cpu_seconds
 KIB = 1024
 READERS = 4
 REPLICAS = 3
+WARM_UP_SHARE = 3 / 8  # of what a producer sends: its JVM has compiled it by then
+PASSES = 4  # of consumers: their rate stops rising after about three
 Moved = TypeVar("Moved", clients.Throughput, clients.Groups)
 
 
 @contextmanager
 def produce_and_consume_1k(bench: Bench, system: System) -> Iterator[Round]:
-    """1 KiB records with acks=1 into 6 partitions, then one consumer reads them; the memory that is then in use."""
+    """1 KiB records with acks=1 into 6 partitions, then one consumer reads half of them; the memory then in use."""
 
     def once() -> Samples:
         count = bench.size.records_1k
         with bench.topic(system) as topic:
             samples = _produce(bench, system, "produce 1 KiB", topic, count, KIB, "acks=1")
-            samples |= _moved(
-                system,
-                "consume 1 KiB",
-                count * KIB,
-                lambda: clients.consume(bench.runtime, system.bootstrap, topic, count),
-            )
+            samples |= _consume(bench, system, "consume 1 KiB", topic, 1, count // 2)
             return {**samples, "memory after load": sum(memory_mb(system).values())}
 
     yield once
@@ -52,14 +49,7 @@ def consume_by_four(bench: Bench, system: System) -> Iterator[Round]:
     count = bench.size.records_read
     with bench.topic(system) as topic:
         clients.produce(bench.runtime, system.bootstrap, topic, count, KIB)
-        # Each reads twice, and the second time counts: the CPU time of both is halved.
-        yield lambda: _moved(
-            system,
-            "consume by 4 readers",
-            READERS * count * KIB,
-            lambda: clients.read_in_groups(bench.runtime, system.bootstrap, topic, READERS, 1, count),
-            times=2,
-        )
+        yield lambda: _consume(bench, system, "consume by 4 readers", topic, READERS, count)
 
 
 @contextmanager
@@ -78,11 +68,25 @@ def produce_to_all(bench: Bench, system: System) -> Iterator[Round]:
 def _produce(
     bench: Bench, system: System, name: str, topic: str, count: int, record_bytes: int, *settings: str
 ) -> Samples:
+    warm_up = int(count * WARM_UP_SHARE)
     return _moved(
         system,
         name,
         count * record_bytes,
-        lambda: clients.produce(bench.runtime, system.bootstrap, topic, count, record_bytes, *settings),
+        lambda: clients.produce(
+            bench.runtime, system.bootstrap, topic, count, record_bytes, *settings, warm_up=warm_up
+        ),
+    )
+
+
+def _consume(bench: Bench, system: System, name: str, topic: str, readers: int, count: int) -> Samples:
+    """Each reader reads so many records of 1 KiB, all at once."""
+    return _moved(
+        system,
+        name,
+        readers * count * KIB,
+        lambda: clients.read_in_groups(bench.runtime, system.bootstrap, topic, readers, 1, count, PASSES),
+        times=PASSES,
     )
 
 

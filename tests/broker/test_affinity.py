@@ -1,4 +1,4 @@
-"""Request threads share one core while requests are small, and only then."""
+"""Request threads share one core unless batches are large, and do not interrupt each other while they are small."""
 
 from __future__ import annotations
 
@@ -9,28 +9,35 @@ from collections.abc import Iterator
 import pytest
 
 from broker import affinity
-from broker.affinity import BUSY_BYTES, LARGE_BYTES, SMALL_BYTES, RequestAffinity, next_is_together
+from broker.affinity import BUSY_BYTES, Placement, RequestAffinity, next_placement
 from metrics import catalogue
 from metrics.registry import Registry
 
 CPUS = {4, 5, 7}
+PATIENT, PROMPT, APART = Placement
+
+
+KIB = 1 << 10
 
 
 @pytest.mark.parametrize(
-    ("is_together", "mean_bytes", "size_bytes", "expected"),
+    ("placement", "mean_bytes", "size_bytes", "expected"),
     [
-        (False, 100, BUSY_BYTES, True),
-        (True, 100, BUSY_BYTES, True),
-        (True, 100_000, BUSY_BYTES - 1, True),  # little to copy
-        (False, 100_000, BUSY_BYTES - 1, True),
-        (False, 16 << 10, 100 * BUSY_BYTES, True),  # a producer's batch.size
-        (False, SMALL_BYTES, BUSY_BYTES, False),
-        (True, SMALL_BYTES, BUSY_BYTES, True),  # what is between the two bounds changes nothing
-        (True, LARGE_BYTES, BUSY_BYTES, False),
+        (APART, 100, BUSY_BYTES, PATIENT),
+        (PATIENT, 100, BUSY_BYTES, PATIENT),
+        (PATIENT, 100 * KIB, BUSY_BYTES - 1, PATIENT),  # little to copy
+        (APART, 100 * KIB, BUSY_BYTES - 1, PATIENT),
+        (PATIENT, 16 * KIB, 100 * BUSY_BYTES, PROMPT),  # a producer's batch.size
+        (APART, 16 * KIB, 100 * BUSY_BYTES, PROMPT),
+        (PATIENT, 4 * KIB, BUSY_BYTES, PATIENT),  # what is between the two bounds changes nothing
+        (PROMPT, 4 * KIB, BUSY_BYTES, PROMPT),
+        (PROMPT, 32 * KIB, BUSY_BYTES, PROMPT),
+        (APART, 32 * KIB, BUSY_BYTES, APART),
+        (PATIENT, 64 * KIB, BUSY_BYTES, APART),
     ],
 )
-def test_decision(is_together: bool, mean_bytes: int, size_bytes: int, expected: bool) -> None:
-    assert next_is_together(is_together, size_bytes // mean_bytes, size_bytes) is expected
+def test_decision(placement: Placement, mean_bytes: int, size_bytes: int, expected: Placement) -> None:
+    assert next_placement(placement, size_bytes // mean_bytes, size_bytes) is expected
 
 
 @pytest.fixture
@@ -83,6 +90,10 @@ def test_threads_come_together_and_part(
     assert placed[threading.get_native_id()] == CPUS, "other threads are never confined"
     assert policies[handler.native_id] == os.SCHED_BATCH, "one that wakes another goes on until it sleeps"
     assert policies[threading.get_native_id()] == os.SCHED_OTHER
+    produce(registry, BUSY_BYTES >> 14, BUSY_BYTES)
+    request_affinity.review()
+    assert placed[handler.native_id] == {5}
+    assert policies[handler.native_id] == os.SCHED_OTHER, "others' turns are not waited for"
     produce(registry, 10, BUSY_BYTES)
     request_affinity.review()
     assert placed[handler.native_id] == CPUS
