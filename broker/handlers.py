@@ -41,7 +41,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError,
 from barnabas.protocol.messages import request_class
 from broker.answers import Answer, Close, NoReply, Park, Reply
 from broker.apis.api import Api, Table
-from broker.request_channel import Action, Request, RequestChannel, ResponseQueue
+from broker.request_channel import CLOSING, Action, Request, RequestChannel, ResponseQueue
 from metrics import catalogue
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ WAKES_AFTER: Final = 32
 GOES_ON_BYTES_MAX: Final = 16 * 1024
 
 _SEND, _SEND_AND_CLOSE = Action.SEND, Action.SEND_AND_CLOSE  # Why: looked up for every response
-_KEEPS_OPEN: Final = (Action.SEND, Action.NO_OP)
 
 
 def wake_all(to_wake: list[ResponseQueue]) -> None:
@@ -245,7 +244,7 @@ class Dispatcher:
         if goes_on:  # Why before it is queued: the processor asks.
             request.goes_on = (
                 request.api_throttle_ms <= 0
-                and request.action in _KEEPS_OPEN
+                and request.action not in CLOSING
                 and request.response_size_bytes <= GOES_ON_BYTES_MAX
             )
         responses: ResponseQueue = request.processor.responses

@@ -33,7 +33,6 @@ Source: Kafka's SocketServer.Processor, Selector (4.3).
 
 from __future__ import annotations
 
-import heapq
 import logging
 import queue
 import socket
@@ -44,21 +43,15 @@ from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, Clock
 from barnabas.common.ownership import ThreadOwner
 from barnabas.common.threads import ServiceThread
-from broker.busy_poll import BusyPoll, BusyPollTurn, yield_core
+from broker.busy_poll import BusyPollTurn
 from broker.connection import Connection, InvalidFrameError
+from broker.event_wait import Events, EventWait
 from broker.idle_connections import IdleConnections
 from broker.memory_pool import MemoryGate, MemoryPool
 from broker.network_metrics import ProcessorMetrics
-from broker.request_channel import (
-    STALL_S,
-    Action,
-    QueueClosed,
-    Request,
-    RequestChannel,
-    RequestContext,
-    ResponseQueue,
-)
+from broker.request_channel import CLOSING, QueueClosed, Request, RequestChannel, RequestContext, ResponseQueue
 from broker.selector import BROKEN, HUNG_UP, READABLE, WRITABLE, EdgeSelector
+from broker.throttled_connections import ThrottledConnections
 from broker.transport import Anonymous, PlainTransport
 
 if TYPE_CHECKING:
@@ -81,8 +74,6 @@ LARGE_BYTES: Final = 64 * 1024  # a request with its response
 RUN_MAX: Final = 8  # requests
 UNLIMITED_IDLE: Final = -1
 LRU_MS: Final = 600_000  # how long the order of use is kept where no connection is closed for being idle
-
-_CLOSES: Final = (Action.CLOSE, Action.SEND_AND_CLOSE)
 
 
 class ProcessorSettings:
@@ -164,10 +155,12 @@ class Processor:
         self._unfinished: deque[Connection] = deque()  # moved much in their turn and go on in the next
         self._ready: list[Request] = []  # read in this turn, not queued yet
         self._finished: list[Request] = []  # answered, not recorded yet
-        self._busy_poll = BusyPoll(settings.busy_poll)
+        self._wait = EventWait(
+            self._selector, self._requests, self.responses, settings.busy_poll, metrics.idle, clock.monotonic_ns
+        )
         self._queued_last = 0  # how many requests it queued last
-        self._throttled: list[tuple[int, int, Connection]] = []  # heap: (until, sequence, connection)
-        self._sequence = 0  # numbers connections and throttles
+        self._throttled = ThrottledConnections()
+        self._sequence = 0  # numbers connections
         self._queueing = 0  # requests that it is putting into the request queue, which may be full
         self._whole_scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._scratch = self._whole_scratch  # as much of it as is read at once
@@ -249,7 +242,7 @@ class Processor:
             self._send_responses()
             self._record_finished()
         finally:
-            self._busy_poll.stop()
+            self._wait.stop()
             self._close_all()
 
     def _configure_new_connections(self) -> None:
@@ -347,7 +340,7 @@ class Processor:
         if request.client_software_name:
             self._identify(connection, request)
         if request.api_throttle_ms > 0:
-            self._throttle(connection, request)
+            self._throttled.add(connection, request.api_remote_done_ns + request.api_throttle_ms * NS_PER_MS)
         connection.take_answer(request)
 
     def _answer(self, connection: Connection) -> None:
@@ -395,7 +388,7 @@ class Processor:
             return
         connection.request = None
         connection.postponed = last.following
-        if last.action in _CLOSES:
+        if last.action in CLOSING:
             self._close(connection, "")
         else:
             self._unmute(connection)
@@ -441,25 +434,18 @@ class Processor:
         connection.request = postponed
         self._ready.append(postponed)
 
-    def _throttle(self, connection: Connection, request: Request) -> None:
-        connection.muted_until_ns = request.api_remote_done_ns + request.api_throttle_ms * NS_PER_MS
-        self._sequence += 1
-        heapq.heappush(self._throttled, (connection.muted_until_ns, self._sequence, connection))
-
     def _identify(self, connection: Connection, request: Request) -> None:
         software = (request.client_software_name, request.client_software_version)
         if software != connection.client_software:
             self.metrics.identified(connection.client_software, software)
             connection.client_software = software
 
-    def _poll(self) -> list[tuple[int, int]]:
-        """Ask the selector; sleep only when nothing is left to do, and not for long while requests wait for a
-        handler.
-        """
+    def _poll(self) -> Events:
+        """Ask the selector; wait only when nothing is left to do."""
         if self._ready or self._left or self._unfinished:
             return self._selector.poll(0)
-        if self._queued_last == 1 and (budget_ns := self._busy_poll.budget_ns()) and not self._requests.is_idle():
-            events = self._look_for_answer(budget_ns)
+        if self._queued_last == 1:
+            events = self._wait.for_answer()
             if events or self.responses.has_waiting():
                 return events
         if not self.responses.may_sleep():
@@ -469,55 +455,11 @@ class Processor:
         if self._gate is not None and self._gate.is_due():  # likewise: who makes room then wakes
             return self._selector.poll(0)
         now_ns = self._now_ns()
-        timeout_s = self._sleep_s(now_ns)
-        if self._requests.has_waiting():
-            timeout_s = min(timeout_s, STALL_S)
-        self.metrics.idle.begin(now_ns)
-        events = self._wait(now_ns, timeout_s)
-        self.metrics.idle.end(self._now_ns())
-        self.responses.stay_awake()
-        self._requests.wake_if_stalled()
-        return events
+        throttled_ns = self._throttled.wait_ns(now_ns)
+        timeout_s = SLEEP_S_MAX if throttled_ns is None else min(SLEEP_S_MAX, (throttled_ns + NS_PER_MS) / 1e9)
+        return self._wait.for_events(now_ns, timeout_s)
 
-    def _look_for_answer(self, budget_ns: int) -> list[tuple[int, int]]:
-        """Stay awake while a handler answers; return what comes meanwhile (busy_poll.py, rule 4)."""
-        now_ns = self._now_ns()
-        end_ns = now_ns + budget_ns
-        events: list[tuple[int, int]] = []
-        self.metrics.idle.begin(now_ns)
-        while not events and now_ns < end_ns:
-            yield_core()
-            if self.responses.has_waiting():
-                break
-            events = self._selector.poll(0)
-            now_ns = self._now_ns()
-        self.metrics.idle.end(self._now_ns())
-        return events
-
-    def _wait(self, now_ns: int, timeout_s: float) -> list[tuple[int, int]]:
-        """Wait until there are events, or for a time (busy_poll.py)."""
-        if not self._requests.is_idle():
-            return self._selector.poll(timeout_s)
-        budget_ns = self._busy_poll.budget_ns()
-        if not budget_ns:
-            events = self._selector.poll(timeout_s)
-            self._busy_poll.waited(self._now_ns() - now_ns)
-            return events
-        waited_ns = 0
-        events = []
-        while not events and waited_ns < budget_ns:
-            yield_core()
-            events = self._selector.poll(0)
-            waited_ns = self._now_ns() - now_ns
-        self._busy_poll.waited(waited_ns)
-        return events or self._selector.poll(timeout_s)
-
-    def _sleep_s(self, now_ns: int) -> float:
-        if not self._throttled:
-            return SLEEP_S_MAX
-        return min(SLEEP_S_MAX, max(0, self._throttled[0][0] - now_ns + NS_PER_MS) / 1e9)
-
-    def _handle_events(self, events: list[tuple[int, int]]) -> None:
+    def _handle_events(self, events: Events) -> None:
         connections = self._connections
         for fd, event in events:
             connection = connections.get(fd)
@@ -614,8 +556,7 @@ class Processor:
     def _do_chores(self) -> None:
         """Do what the clock asks for: end throttles, close idle connections, close one that is too many."""
         now_ns = self._now_ns()
-        while self._throttled and self._throttled[0][0] <= now_ns:
-            _, _, connection = heapq.heappop(self._throttled)
+        while (connection := self._throttled.next_expired(now_ns)) is not None:
             if (
                 self._connections.get(connection.fd) is connection
                 and connection.is_muted

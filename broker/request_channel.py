@@ -88,6 +88,7 @@ class Action(IntEnum):
 
 
 _NO_OP: Final = Action.NO_OP  # Why: looked up for every request
+CLOSING: Final = (Action.CLOSE, Action.SEND_AND_CLOSE)  # the connection is closed after them
 
 
 class Request:
@@ -209,6 +210,11 @@ class Request:
 Wake: TypeAlias = Callable[[], None]
 
 
+def _following_count(item: Request | None) -> int:
+    """Return how many requests an entry of the request queue holds beyond one; the end of a handler holds none."""
+    return 0 if item is None or item.following is None else len(item.run()) - 1
+
+
 class QueueClosed(Exception):  # noqa: N818 - a state, not a mistake
     """The process shuts down: no more requests are taken."""
 
@@ -278,8 +284,7 @@ class RequestQueue(queue.Queue[Any]):
                 now_ns = self._now_ns()
                 if self.queue and not self._is_superfluous_locked(now_ns):
                     item: Request | None = self.queue.popleft()
-                    if item is not None and item.following is not None:
-                        self._following -= len(item.run()) - 1
+                    self._following -= _following_count(item)
                     self._last_take_ns = now_ns
                     if self._waiting_putters:
                         self.not_full.notify()
@@ -341,8 +346,7 @@ class RequestQueue(queue.Queue[Any]):
 
     def _append_locked(self, item: Request | None) -> None:
         self.queue.append(item)
-        if item is not None and item.following is not None:
-            self._following += len(item.run()) - 1
+        self._following += _following_count(item)
 
     def _wait_for_room_locked(self, block: bool, timeout: float | None) -> None:
         self._waiting_putters += 1

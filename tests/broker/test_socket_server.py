@@ -345,7 +345,8 @@ def test_two_thousand_connections_at_once(network: Network, bystander: Client) -
             assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
         assert network.server.quotas.total() == count + 1
         by_processor = [len(processor.connections()) for processor in network.server.processors()]
-        assert max(by_processor) - min(by_processor) < count // 2
+        # Why no closer: whoever's inbox is full, since it did not run for a while, is passed over.
+        assert min(by_processor) > count // 20
     eventually("they are gone", lambda: network.server.quotas.total() == 1)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
