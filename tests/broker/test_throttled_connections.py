@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+import socket
+from collections.abc import Callable, Iterator
 
+import pytest
+
+from broker.connection import Connection
+from broker.request_channel import RequestContext
 from broker.throttled_connections import ThrottledConnections
+from broker.transport import Anonymous, PlainTransport
+
+CONTEXT = RequestContext("L", "PLAINTEXT", "127.0.0.1", 1, "id")
+Make = Callable[[], Connection]
 
 
-def connection() -> Any:
-    return SimpleNamespace(muted_until_ns=0)
+@pytest.fixture
+def connection() -> Iterator[Make]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield lambda: Connection(one.fileno(), PlainTransport(one), Anonymous(), CONTEXT, 10_000)
 
 
 def test_none_is_waited_for() -> None:
@@ -18,7 +29,7 @@ def test_none_is_waited_for() -> None:
     assert throttled.next_expired(5) is None
 
 
-def test_the_earliest_comes_first_and_not_before_its_time() -> None:
+def test_the_earliest_comes_first_and_not_before_its_time(connection: Make) -> None:
     throttled = ThrottledConnections()
     late, early = connection(), connection()
     throttled.add(late, 300)
@@ -32,7 +43,7 @@ def test_the_earliest_comes_first_and_not_before_its_time() -> None:
     assert throttled.next_expired(400) is late
 
 
-def test_two_may_end_at_the_same_moment() -> None:
+def test_two_may_end_at_the_same_moment(connection: Make) -> None:
     throttled = ThrottledConnections()
     first, second = connection(), connection()
     throttled.add(first, 7)

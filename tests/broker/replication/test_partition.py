@@ -72,6 +72,18 @@ def test_acks_all_ends_with_leadership_and_tells_who_leads(room):
     assert room.listening.heard == [("led", TP, 0), ("resigned", TP, 1)]
 
 
+def test_where_nobody_leads_no_leader_is_told(room):
+    room.push({"t": [state(1, (1, 2))]})
+    waiting = room.answer(produce(batch(b"a"), acks=-1), 10)
+    room.push({"t": [state(-1, (1, 2), leader_epoch=1, partition_epoch=1)]})
+    answered = waiting.response.responses[0].partition_responses[0]
+    assert answered.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answered.current_leader.leader_id, answered.current_leader.leader_epoch) == (-1, -1), (
+        "the field is not sent"
+    )
+    assert not waiting.response.node_endpoints
+
+
 def test_too_small_an_isr_refuses_acks_all_but_not_acks_1(room):
     room.push({"t": [state(1, (1, 2, 3), isr=(1,))]})
     refused = room.answer(produce(batch(b"a"), acks=-1), 9).responses[0].partition_responses[0]
