@@ -31,7 +31,7 @@ def current_leader(services: Services, request: Request, tp: TopicPartition) -> 
         leader_id, leader_epoch = known.leader, known.leader_epoch
     if leader_id < 0:
         # Why not its epoch, which Kafka tells: librdkafka reserves room for a leader wherever the field is sent, fills
-        # in only those that there are, and reads what is left over (its issue 5280: it crashed in our stress test).
+        # in only those that there are, and reads what is left over (its issue 5280; a stress run ended there).
         # Nobody can use the epoch without the leader.
         return -1, -1, None
     return leader_id, leader_epoch, snapshot.node(leader_id, request.listener_name)
