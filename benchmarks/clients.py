@@ -1,8 +1,8 @@
 """The clients that load a system: kafka-producer-perf-test, and two small Java programs of ours (`java/`).
 
 Each runs in a JVM of its own, and what it does first does not count: half of a short run is the compiler's. Its CPU
-time is told beside what it measured, the compiler's included: on the cores that it shares with the brokers, the client
-is what bounds how fast any broker could look.
+time is told beside what it measured, of the whole run, the compiler's included: the client shares the cores with the
+brokers, and that bounds how fast any of them could look.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.kafka_jars import KafkaRuntime
 from tests.support.kafka_tools import MAIN_CLASSES
 
 JAVA = Path(__file__).with_name("java")
-CLIENT_JVM = ("-Xmx512M",)  # what kafka-producer-perf-test.sh and kafka-consumer-perf-test.sh give it
+CLIENT_JVM = ("-Xmx512M",)  # what kafka-producer-perf-test.sh gives it
 MANY_CLIENTS_JVM = ("-Xmx2G",)
 MIB = 1 << 20
 

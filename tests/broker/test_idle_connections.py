@@ -10,10 +10,8 @@ import pytest
 
 from broker.connection import Connection
 from broker.idle_connections import BUCKETS, IdleConnections
-from broker.request_channel import RequestContext
-from broker.transport import Anonymous, PlainTransport
+from tests.support.connections import connection_over
 
-CONTEXT = RequestContext("L", "PLAINTEXT", "127.0.0.1", 1, "id")
 LIMIT = 128_000
 STEP = LIMIT // BUCKETS
 
@@ -27,7 +25,7 @@ def sock() -> Iterator[socket.socket]:
 
 
 def connection(sock: socket.socket, last_active: int) -> Connection:
-    made = Connection(sock.fileno(), PlainTransport(sock), Anonymous(), CONTEXT, 10_000)
+    made = connection_over(sock)
     made.last_active_ns = last_active
     return made
 

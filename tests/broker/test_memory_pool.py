@@ -11,10 +11,7 @@ import pytest
 from barnabas.common.clock import FakeClock
 from broker.connection import Connection
 from broker.memory_pool import MemoryGate, MemoryPool
-from broker.request_channel import RequestContext
-from broker.transport import Anonymous, PlainTransport
-
-CONTEXT = RequestContext("L", "PLAINTEXT", "127.0.0.1", 1, "id")
+from tests.support.connections import connection_over
 
 
 @pytest.fixture
@@ -30,7 +27,7 @@ def pool(clock: FakeClock) -> MemoryPool:
 @pytest.fixture
 def connections() -> Iterator[list[Connection]]:
     pairs = [socket.socketpair() for _ in range(3)]
-    yield [Connection(one.fileno(), PlainTransport(one), Anonymous(), CONTEXT, 10_000) for one, _ in pairs]
+    yield [connection_over(one) for one, _ in pairs]
     for pair in pairs:
         for sock in pair:
             sock.close()

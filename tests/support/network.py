@@ -163,7 +163,7 @@ def network_config(**changes: Any) -> Any:
         "max_connections": UNLIMITED,
         "max_connections_per_ip": UNLIMITED,
         "max_connections_per_ip_overrides": "",
-        "barnabas_busy_poll_max_us": 100,
+        "barnabas_busy_poll_max_us": 200,
         "barnabas_connections_per_processor": 4,
         "max_connection_creation_rate": UNLIMITED,
         "queued_max_request_bytes": -1,
