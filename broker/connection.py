@@ -23,6 +23,7 @@ Source: Kafka's NetworkReceive, KafkaChannel (4.3).
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.request_channel import HAS_GLOBAL_LOCK
@@ -62,22 +63,22 @@ class FrameReader:
         self._size = 0
         self._filled = 0
 
-    def receive(self, chunk: memoryview, may_begin: bool = True) -> memoryview | None:
+    def receive(self, chunk: memoryview, admit: Callable[[int], bool] | None = None) -> memoryview | None:
         """Take bytes; return the frame that they complete, if any. What follows it is kept for `next_frame`.
 
-        The frame is writable, and nobody else's. An incomplete one gets its buffer only if it `may_begin`, else
-        `is_held` tells of it. Raises InvalidFrameError.
+        The frame is writable, and nobody else's. An incomplete one of so many bytes gets its buffer only if `admit`
+        says so, else `is_held` tells of it. Raises InvalidFrameError.
         """
         assert self._body is None, "an incomplete frame is filled through `wanted`"
         if self._rest or len(chunk) < SIZE_BYTES:
             joined = bytearray(self._rest)
             joined += chunk
             self._rest = memoryview(joined)
-            return self.next_frame(may_begin)
+            return self.next_frame(admit)
         size = self._size_at(chunk)
         end = SIZE_BYTES + size
         if end > len(chunk):
-            if may_begin:
+            if admit is None or admit(size):
                 self._begin(size, chunk[SIZE_BYTES:])
             else:
                 self._rest = memoryview(bytearray(chunk))
@@ -88,14 +89,14 @@ class FrameReader:
         self._rest = copy[end:]
         return _apart(copy[SIZE_BYTES:end])
 
-    def next_frame(self, may_begin: bool = True) -> memoryview | None:
+    def next_frame(self, admit: Callable[[int], bool] | None = None) -> memoryview | None:
         """Return the next frame if what was received with the last one holds all of it; raises InvalidFrameError."""
         rest = self._rest
         if len(rest) < SIZE_BYTES:
             return None
         size = self._size_at(rest)
         end = SIZE_BYTES + size
-        if end > len(rest) and not may_begin:
+        if end > len(rest) and not (admit is None or admit(size)):
             return None
         # Why not an empty view: it would keep all that was received with it.
         self._rest = rest[end:] if end < len(rest) else _NOTHING
@@ -216,16 +217,17 @@ class Connection:
         self.pooled_bytes = 0  # what its frame takes of the pool; owner: who has its request, while there is one
         self.client_software: tuple[str, str] | None = None  # name and version, once ApiVersions told them
 
-    def read_frame(self, scratch: memoryview, may_begin: bool = True) -> memoryview | None:
+    def read_frame(self, scratch: memoryview) -> memoryview | None:
         """Read until a frame is complete, nothing more is there or much was read (then `may_have_input` stays true);
-        return the frame. One that is not whole in what is read first stays there unless it `may_begin`.
+        return the frame. One that is not whole in what is read first stays there if there is no memory for it.
 
         Raises EOFError at the end of the stream, InvalidFrameError, OSError when the connection is broken.
         """
         assert not self.is_muted, "(inv. 2)"
         frames = self.frames
-        frame = frames.next_frame(may_begin)
-        if frame is not None or (not may_begin and frames.is_held()):
+        admit = None if self.gate is None else self._admit
+        frame = frames.next_frame(admit)
+        if frame is not None or frames.is_held():
             return frame
         left = TURN_BYTES
         try:
@@ -236,7 +238,7 @@ class Connection:
                     count = self.transport.receive_into(scratch)
                     if count == 0:
                         raise EOFError
-                    frame = frames.receive(scratch[:count], may_begin)
+                    frame = frames.receive(scratch[:count], admit)
                 else:
                     asked = len(wanted)
                     count = self.transport.receive_into(wanted)
@@ -248,11 +250,15 @@ class Connection:
                 # the end of the stream may have shared the edge of the last bytes.
                 self.may_have_input = count == asked or self.is_hung_up
                 left -= count
-                if frame is not None or not self.may_have_input or left <= 0 or (not may_begin and frames.is_held()):
+                if frame is not None or not self.may_have_input or left <= 0 or frames.is_held():
                     return frame
         except BlockingIOError:
             self.may_have_input = False
             return None
+
+    def _admit(self, size_bytes: int) -> bool:
+        admits: bool = self.gate.begin(self, size_bytes)
+        return admits
 
     def take_answer(self, request: Request) -> None:
         """Have the answer to a request sent after those of its run that are not out yet."""

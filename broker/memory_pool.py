@@ -3,9 +3,9 @@
 Rules
 1. A frame is counted whole, as soon as its size is known, until its request is answered, or waits for something. It is
    let in while anything is left, however large it is: then it can be finished, whatever others wait for. So the pool
-   can be overdrawn by one frame a processor.
-2. A processor that finds nothing left gives no frame a buffer: its clients wait in the kernel's. What is begun goes on.
-   It is woken when something is left again (`wait`).
+   is overdrawn by one frame at most.
+2. A frame for which nothing is left gets no buffer: its client waits in the kernel's. What is begun goes on. The
+   processor is woken when something is left again (`wait`).
 3. What is whole in one read is let in all the same, and counted: it needs no buffer, and the request queue bounds it.
    So who sends large requests slowly, and holds the pool for long, keeps nobody else out.
 
@@ -38,15 +38,26 @@ class MemoryPool:
         self._depleted_ns = 0  # guarded by: _lock
 
     def has_room(self) -> bool:
-        """Tell whether a frame may be begun, at a glance."""
+        """Tell whether anything is left, at a glance."""
         return self._left > 0
 
-    def take(self, size_bytes: int) -> None:
-        """Count a frame, whether there is room or not (rule 1)."""
+    def try_take(self, size_bytes: int) -> bool:
+        """Count a frame that begins if anything is left (rule 1); tell whether it was."""
         with self._lock:
-            self._left -= size_bytes
-            if self._left <= 0 and not self._depleted_since_ns:
-                self._depleted_since_ns = self._now_ns()
+            if self._left <= 0:
+                return False
+            self._take(size_bytes)
+            return True
+
+    def take(self, size_bytes: int) -> None:
+        """Count what is whole, whether anything is left or not (rule 3)."""
+        with self._lock:
+            self._take(size_bytes)
+
+    def _take(self, size_bytes: int) -> None:
+        self._left -= size_bytes
+        if self._left <= 0 and not self._depleted_since_ns:
+            self._depleted_since_ns = self._now_ns()
 
     def give_back(self, size_bytes: int) -> None:
         """Uncount a frame; wake who waits if that makes room."""
@@ -93,21 +104,20 @@ class MemoryGate:
         self._starved: dict[Connection, None] = {}  # owner: processor; they have input, the first one first
         self._is_waiting = False  # set by the processor, cleared by whoever makes room
 
-    def admits(self, connection: Connection) -> bool:
-        """Tell whether a connection may begin a frame, or go on with one."""
-        return connection.pooled_bytes > 0 or self._pool.has_room()
+    def begin(self, connection: Connection, size_bytes: int) -> bool:
+        """Count a frame of which the beginning is there, or have its connection wait for memory (rule 2)."""
+        assert not connection.pooled_bytes, "one frame at a time"
+        if self._pool.try_take(size_bytes):
+            connection.pooled_bytes = size_bytes
+            return True
+        self._starved[connection] = None
+        self._has_room()
+        return False
 
-    def count(self, connection: Connection, frame: memoryview | None) -> None:
-        """Count the frame that was just begun, or read whole; have the connection wait that could not begin it."""
-        if connection.pooled_bytes:
-            return
-        size = connection.frames.begun_bytes() if frame is None else len(frame)
-        if size:
-            connection.pooled_bytes = size
-            self._pool.take(size)
-        elif frame is None and connection.frames.is_held():
-            self._starved[connection] = None
-            self._has_room()
+    def count_whole(self, connection: Connection, size_bytes: int) -> None:
+        """Count a frame that is whole, unless it was counted when it began (rule 3)."""
+        if not connection.pooled_bytes:
+            self.count_more(connection, size_bytes)
 
     def count_more(self, connection: Connection, size_bytes: int) -> None:
         """Count what came in the same read as the frame that was counted, or is queued again (rule 3)."""

@@ -484,7 +484,7 @@ class Processor:
         if not self._is_reading:
             return
         try:
-            frame = connection.read_frame(self._scratch, self._gate is None or self._gate.admits(connection))
+            frame = connection.read_frame(self._scratch)
         except InvalidFrameError as error:
             log.warning("closing connection %s: %s", connection.context.connection_id, error)
             self._close(connection, "")
@@ -495,8 +495,8 @@ class Processor:
         except OSError as failure:
             self._close(connection, str(failure))
             return
-        if self._gate is not None:
-            self._gate.count(connection, frame)
+        if frame is not None and self._gate is not None:
+            self._gate.count_whole(connection, len(frame))
         connection.last_active_ns = now_ns = self._now_ns()
         if frame is None:
             if connection.may_have_input and not connection.frames.is_held():
@@ -516,7 +516,7 @@ class Processor:
         size = 0
         for _ in range(RUN_MAX - 1):
             try:
-                frame = connection.frames.next_frame(may_begin=False)
+                frame = connection.frames.next_frame(_only_whole)
             except InvalidFrameError:  # comes again, when the request is answered
                 break
             if frame is None:
@@ -635,3 +635,8 @@ class Processor:
             self._close(connection, "")
         self._selector.close()
         self._owner.release()
+
+
+def _only_whole(_size_bytes: int) -> bool:
+    """Let no frame begin of which the rest is missing."""
+    return False

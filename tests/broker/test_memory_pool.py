@@ -80,14 +80,18 @@ def test_the_time_without_memory_is_added_up(pool: MemoryPool, clock: FakeClock)
 def begin(gate: MemoryGate, connection: Connection, size: int) -> bool:
     """Have a connection receive the beginning of a frame, as its processor does; tell whether it could begin it."""
     chunk = memoryview(size.to_bytes(4, "big") + b"begun")
-    frame = connection.frames.receive(chunk, gate.admits(connection))
-    gate.count(connection, frame)
+    assert connection.frames.receive(chunk, lambda size_bytes: gate.begin(connection, size_bytes)) is None
     return connection.frames.begun_bytes() > 0
+
+
+def nobody(_size_bytes: int) -> bool:
+    return False
 
 
 def go_on(gate: MemoryGate, connection: Connection) -> None:
     """Have a connection that waited begin its frame."""
-    gate.count(connection, connection.frames.next_frame(gate.admits(connection)))
+    assert connection.frames.next_frame(lambda size_bytes: gate.begin(connection, size_bytes)) is None
+    assert connection.frames.begun_bytes() > 0
 
 
 def test_connections_wait_in_the_order_in_which_they_came(pool: MemoryPool, connections: list[Connection]) -> None:
@@ -95,7 +99,6 @@ def test_connections_wait_in_the_order_in_which_they_came(pool: MemoryPool, conn
     gate = MemoryGate(pool, lambda: turns.append(None))
     first, second, third = connections
     assert begin(gate, first, 1200)
-    assert gate.admits(first), "what is begun goes on"
     assert [begin(gate, second, 1000), begin(gate, third, 30)] == [False, False]
     assert pool.used_bytes() == 1200
     assert gate.next_admitted() is None
@@ -119,15 +122,43 @@ def test_what_is_whole_is_let_in_all_the_same(pool: MemoryPool, connections: lis
     gate = MemoryGate(pool, lambda: None)
     first, second, _ = connections
     assert begin(gate, first, 1000)
-    frame = second.frames.receive(memoryview((5).to_bytes(4, "big") + b"whole" + (9).to_bytes(4, "big")), False)
+    frame = second.frames.receive(memoryview((5).to_bytes(4, "big") + b"whole" + (9).to_bytes(4, "big")), nobody)
     assert frame is not None
     assert bytes(frame) == b"whole"
-    gate.count(second, frame)
+    gate.count_whole(second, len(frame))
     assert pool.used_bytes() == 1005
-    assert second.frames.next_frame(False) is None, "what follows it is not"
+    assert second.frames.next_frame(nobody) is None, "what follows it is not"
     assert second.frames.is_held()
     gate.release(second)
     assert pool.used_bytes() == 1000
+
+
+def test_processors_overdraw_it_by_one_frame_in_all(pool: MemoryPool, connections: list[Connection]) -> None:
+    """What is left is looked at and taken at once: what one processor takes, the next one does not find."""
+    one, other = MemoryGate(pool, lambda: None), MemoryGate(pool, lambda: None)
+    first, second, third = connections
+    assert begin(one, first, 999)
+    assert begin(one, second, 600)
+    assert not begin(other, third, 600)
+    assert pool.used_bytes() == 1599
+
+
+def test_threads_that_begin_frames_overdraw_it_by_one(pool: MemoryPool) -> None:
+    most: list[int] = []
+
+    def work() -> None:
+        for _ in range(2000):
+            if pool.try_take(700):
+                most.append(pool.used_bytes())
+                pool.give_back(700)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) <= 1400
+    assert pool.used_bytes() == 0
 
 
 def test_one_that_is_closed_waits_no_more(pool: MemoryPool, connections: list[Connection]) -> None:
@@ -141,11 +172,9 @@ def test_one_that_is_closed_waits_no_more(pool: MemoryPool, connections: list[Co
 
 def test_a_frame_that_was_only_begun_counts_whole(pool: MemoryPool, connections: list[Connection]) -> None:
     gate = MemoryGate(pool, lambda: None)
-    reader = connections[0].frames
-    assert reader.receive(memoryview((500).to_bytes(4, "big") + b"begun")) is None
-    gate.count(connections[0], None)
+    assert begin(gate, connections[0], 500)
     assert pool.used_bytes() == 500
-    gate.count(connections[0], None)
+    gate.count_whole(connections[0], 500)
     assert pool.used_bytes() == 500, "once"
     gate.release(connections[0])
     gate.release(connections[0])
