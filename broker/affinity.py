@@ -7,7 +7,8 @@ copies bytes without that lock and has a use for every core.
 
 Rules
 1. The mean size of the batches that come and go decides, anew in each interval (`Placement`); while few bytes move, the
-   threads are together and patient. All other threads are never confined.
+   threads are together and patient. All other threads are never confined. Nor are replica fetchers: they hand over to
+   no other thread, and the cluster waits for what they append, so they run wherever a core is free.
 2. Patient threads run under SCHED_BATCH: one that is woken waits until the one that woke it sleeps. The kernel would
    else let it run at once, only to find the interpreter's lock taken, and switch back: a third more small requests are
    answered so.
@@ -38,7 +39,8 @@ AUTO = "auto"
 REVIEW_INTERVAL_MS = 500
 BUSY_BYTES = 4 << 20  # in one interval; fewer are copied in no time
 _NO_PRIORITY = os.sched_param(0)  # the only one that these policies have
-REQUEST_THREADS = ("data-plane-kafka-network-thread", "data-plane-kafka-request-handler", "ReplicaFetcherThread")
+TOGETHER = ("data-plane-kafka-network-thread", "data-plane-kafka-request-handler")
+REQUEST_THREADS = (*TOGETHER, "ReplicaFetcherThread")
 
 
 class Placement(IntEnum):
@@ -98,7 +100,8 @@ class RequestAffinity:
         """
         for thread in threading.enumerate():
             placement = self.placement if thread.name.startswith(REQUEST_THREADS) else Placement.APART
-            cpus = self._cpus if placement is Placement.APART else self._one_cpu
+            is_confined = placement is not Placement.APART and thread.name.startswith(TOGETHER)
+            cpus = self._one_cpu if is_confined else self._cpus
             policy = os.SCHED_BATCH if placement is Placement.PATIENT else os.SCHED_OTHER
             if thread.native_id is not None:
                 with contextlib.suppress(OSError):  # it ended meanwhile, or a container's rules forbid it

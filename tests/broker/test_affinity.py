@@ -74,6 +74,29 @@ def handler() -> Iterator[threading.Thread]:
     thread.join()
 
 
+@pytest.mark.parametrize(
+    ("name", "cpus", "policy"),
+    [
+        ("data-plane-kafka-network-thread-1-ListenerName(PLAINTEXT)-PLAINTEXT-0", {5}, os.SCHED_BATCH),
+        ("data-plane-kafka-request-handler-0", {5}, os.SCHED_BATCH),
+        ("ReplicaFetcherThread-0-2", CPUS, os.SCHED_BATCH),
+        ("log-cleaner", CPUS, os.SCHED_OTHER),
+    ],
+)
+def test_who_is_confined_and_who_is_patient(
+    placed: dict[int, set[int]], policies: dict[int, int], name: str, cpus: set[int], policy: int
+) -> None:
+    def review() -> None:
+        RequestAffinity(Registry(), 4, "auto").review()
+        found.append((placed[threading.get_native_id()], policies[threading.get_native_id()]))
+
+    found: list[tuple[set[int], int]] = []
+    thread = threading.Thread(target=review, name=name)
+    thread.start()
+    thread.join()
+    assert found == [(cpus, policy)]
+
+
 def produce(registry: Registry, batches: int, size_bytes: int) -> None:
     registry.meter(catalogue.TOTAL_PRODUCE_REQUESTS_PER_SEC).mark(batches)
     registry.meter(catalogue.BYTES_IN_PER_SEC).mark(size_bytes)
