@@ -39,6 +39,8 @@ class Size:
     records_100: int
     records_read: int  # of 1 KiB, by each of four readers and by each group
     records_replicated: int
+    records_first: int  # of 1 KiB, to a broker that has just started
+    records_first_replicated: int
     latencies: int
     latencies_warm_up: int
     loop_ms: int
@@ -54,6 +56,8 @@ FULL = Size(
     records_100=8_000_000,
     records_read=300_000,
     records_replicated=500_000,
+    records_first=1_000_000,
+    records_first_replicated=300_000,
     latencies=30_000,
     latencies_warm_up=30_000,
     loop_ms=5000,
@@ -69,6 +73,8 @@ QUICK = replace(
     records_100=500_000,
     records_read=50_000,
     records_replicated=50_000,
+    records_first=150_000,
+    records_first_replicated=50_000,
     latencies=2_000,
     latencies_warm_up=1_000,
     loop_ms=2000,

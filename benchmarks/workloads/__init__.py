@@ -1,12 +1,13 @@
 """The measurements: a row each, in the order in which they run.
 
-Starts have nothing to warm up; of groups of consumers it is the client that has, and it does so by itself.
+Starts, and the load right after one, have nothing to warm up; of groups of consumers it is the client that has, and it
+does so by itself.
 """
 
 from __future__ import annotations
 
 from benchmarks.bench import MANY, ONE, Measurement
-from benchmarks.workloads import groups, latency, partitions, requests, starts, throughput
+from benchmarks.workloads import first_load, groups, latency, partitions, requests, starts, throughput
 
 MEASUREMENTS = {
     "produce-1k": Measurement(throughput.produce_and_consume_1k, "produce 1 KiB"),
@@ -26,5 +27,7 @@ MEASUREMENTS = {
     "start": Measurement(starts.start_one, starts_it=True),
     "start-3": Measurement(starts.start_three, brokers=3, starts_it=True),
     "restart": Measurement(starts.restart, starts_it=True),
+    "first-load": Measurement(first_load.one_broker, starts_it=True),
+    "first-load-3": Measurement(first_load.three_brokers, brokers=3, starts_it=True),
     "acks-all": Measurement(throughput.produce_to_all, "produce acks=all, RF 3", brokers=3),
 }

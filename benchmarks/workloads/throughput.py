@@ -25,8 +25,8 @@ def produce_and_consume_1k(bench: Bench, system: System) -> Iterator[Round]:
     def once() -> Samples:
         count = bench.size.records_1k
         with bench.topic(system) as topic:
-            samples = _produce(bench, system, "produce 1 KiB", topic, count, KIB, "acks=1")
-            samples |= _consume(bench, system, "consume 1 KiB", topic, 1, count // 2)
+            samples = produce(bench, system, "produce 1 KiB", topic, count, KIB, "acks=1")
+            samples |= consume(bench, system, "consume 1 KiB", topic, 1, count // 2)
             return {**samples, "memory after load": sum(memory_mb(system).values())}
 
     yield once
@@ -38,7 +38,7 @@ def produce_100(bench: Bench, system: System) -> Iterator[Round]:
 
     def once() -> Samples:
         with bench.topic(system) as topic:
-            return _produce(bench, system, "produce 100 B", topic, bench.size.records_100, 100, "acks=1")
+            return produce(bench, system, "produce 100 B", topic, bench.size.records_100, 100, "acks=1")
 
     yield once
 
@@ -49,7 +49,7 @@ def consume_by_four(bench: Bench, system: System) -> Iterator[Round]:
     count = bench.size.records_read
     with bench.topic(system) as topic:
         clients.produce(bench.runtime, system.bootstrap, topic, count, KIB)
-        yield lambda: _consume(bench, system, "consume by 4 readers", topic, READERS, count)
+        yield lambda: consume(bench, system, "consume by 4 readers", topic, READERS, count)
 
 
 @contextmanager
@@ -60,15 +60,23 @@ def produce_to_all(bench: Bench, system: System) -> Iterator[Round]:
 
     def once() -> Samples:
         with bench.topic(system, PARTITIONS, REPLICAS) as topic:
-            return _produce(bench, system, "produce acks=all, RF 3", topic, bench.size.records_replicated, KIB)
+            return produce(bench, system, "produce acks=all, RF 3", topic, bench.size.records_replicated, KIB)
 
     yield once
 
 
-def _produce(
-    bench: Bench, system: System, name: str, topic: str, count: int, record_bytes: int, *settings: str
+def produce(
+    bench: Bench,
+    system: System,
+    name: str,
+    topic: str,
+    count: int,
+    record_bytes: int,
+    *settings: str,
+    warm_up_share: float = WARM_UP_SHARE,
 ) -> Samples:
-    warm_up = int(count * WARM_UP_SHARE)
+    """So many records from one producer, of which the first ones do not count."""
+    warm_up = int(count * warm_up_share)
     return _moved(
         system,
         name,
@@ -79,14 +87,16 @@ def _produce(
     )
 
 
-def _consume(bench: Bench, system: System, name: str, topic: str, readers: int, count: int) -> Samples:
-    """Each reader reads so many records of 1 KiB, all at once."""
+def consume(
+    bench: Bench, system: System, name: str, topic: str, readers: int, count: int, passes: int = PASSES
+) -> Samples:
+    """Each reader reads so many records of 1 KiB, all at once; the last pass counts."""
     return _moved(
         system,
         name,
         readers * count * KIB,
-        lambda: clients.read_in_groups(bench.runtime, system.bootstrap, topic, readers, 1, count, PASSES),
-        times=PASSES,
+        lambda: clients.read_in_groups(bench.runtime, system.bootstrap, topic, readers, 1, count, passes),
+        times=passes,
     )
 
 

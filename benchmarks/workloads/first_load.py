@@ -1,0 +1,54 @@
+"""What a cluster does in its first minute: the load of whoever starts one for a test, or to try it out.
+
+Nothing is warmed up, neither brokers nor clients, and all that the clients send counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from benchmarks.bench import PARTITIONS, Bench, Round, Samples, admin_of, create_topic
+from benchmarks.systems import System, memory_mb, remove, start
+from benchmarks.workloads.throughput import KIB, REPLICAS, consume, produce
+
+NAME = "first load"
+TOPIC = "first"
+
+
+@contextmanager
+def one_broker(bench: Bench, system: System) -> Iterator[Round]:
+    """A start on empty storage, 1 KiB records with acks=1 into 6 partitions, and one consumer reads all of them; the
+    memory then in use.
+    """
+
+    def load() -> Samples:
+        count = bench.size.records_first
+        create_topic(admin_of(system), TOPIC, PARTITIONS)
+        samples = produce(bench, system, f"{NAME}, produce 1 KiB", TOPIC, count, KIB, "acks=1", warm_up_share=0)
+        samples |= consume(bench, system, f"{NAME}, consume 1 KiB", TOPIC, 1, count, passes=1)
+        return {**samples, f"{NAME}, memory": sum(memory_mb(system).values())}
+
+    yield lambda: _from_nothing(system, load)
+
+
+@contextmanager
+def three_brokers(bench: Bench, system: System) -> Iterator[Round]:
+    """A start on empty storage, then 1 KiB records as `throughput.produce_to_all` sends them."""
+
+    def load() -> Samples:
+        create_topic(admin_of(system), TOPIC, PARTITIONS, REPLICAS)
+        count = bench.size.records_first_replicated
+        return produce(bench, system, f"{NAME}, acks=all, RF 3", TOPIC, count, KIB, warm_up_share=0)
+
+    yield lambda: _from_nothing(system, load)
+
+
+def _from_nothing(system: System, load: Callable[[], Samples]) -> Samples:
+    """Start the system, load it, stop it."""
+    remove(system)
+    try:
+        start(system)
+        return load()
+    finally:
+        system.stop()
