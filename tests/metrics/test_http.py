@@ -88,10 +88,11 @@ def test_refusals(server: MetricsServer, request_bytes: bytes, status: bytes) ->
 def test_a_slow_visitor_and_one_that_sends_no_end_are_cut_off(
     server: MetricsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "PATIENCE_S", 0.05)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
-        slow.sendall(b"GET /met")
-        assert slow.recv(1) == b""
+    with monkeypatch.context() as short:
+        short.setattr(http, "PATIENCE_S", 0.05)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+            slow.sendall(b"GET /met")
+            assert slow.recv(1) == b""
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as endless, pytest.raises(OSError):
         endless.sendall(b"X: y\r\n" * 4_000_000)
     assert get(server, "/healthz")[1] == b"ok\n"
