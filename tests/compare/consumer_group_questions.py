@@ -10,6 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k11_join_group import JoinGroupRequestProtocol
 from barnabas.protocol.messages.k13_leave_group import MemberIdentity
 from barnabas.protocol.messages.k16_list_groups import ListGroupsRequest
+from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -111,8 +112,21 @@ class Member:
         return self.conversation.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
 
     def assign_at_once(self) -> None:
-        """Have every change answered by a new assignment, without the second between two."""
+        """Have every change answered by a new assignment, without the second between two.
+
+        The change is the controller's; the coordinator learns of it a little later.
+        """
         assert self.configure(consumer_assignment_interval_ms="0").responses[0].error_code == ErrorCode.NONE
+        asked = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=GROUP_RESOURCE,
+                    resource_name=self.group,
+                    configuration_keys=["consumer.assignment.interval.ms"],
+                )
+            ]
+        )
+        eventually("the interval is known", lambda: self.conversation.ask(asked, 4).results[0].configs[0].value == "0")
 
 
 def questions(topic: str, topic_id: bytes) -> Iterator[tuple[str, Callable[[Conversation], AnswersByVersion]]]:
