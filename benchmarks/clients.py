@@ -1,8 +1,8 @@
 """The clients that load a system: kafka-producer-perf-test, and two small Java programs of ours (`java/`).
 
-Each runs in a JVM of its own, and what it does first does not count: half of a short run is the compiler's. Its CPU
-time is told beside what it measured, of the whole run, the compiler's included: the client shares the cores with the
-brokers, and that bounds how fast any of them could look.
+Each runs in a JVM of its own, and what it does first does not count, unless a measurement is about that: half of a
+short run is the compiler's. Its CPU time is told beside what it measured, of the whole run, the compiler's included:
+the client shares the cores with the brokers, and that bounds how fast any of them could look.
 """
 
 from __future__ import annotations

@@ -53,22 +53,20 @@ def _closed_loop(what: str, loop: str, *, rate: float | None = None, latency: fl
     yield less(f"small {what} {loop}, p99.9", "ms")
 
 
+def _moved(name: str, *, rate: float, cpu: float | None = None) -> Iterator[Figure]:
+    yield more(name, "MB/s", ratio=rate)
+    yield less(f"{name}, CPU", "s/GB", ratio=cpu)
+    yield clients_cpu(name)
+
+
 FIGURES = {
     figure.name: figure
     for figure in (
-        more("produce 1 KiB", "MB/s", ratio=1.3),
-        less("produce 1 KiB, CPU", "s/GB", ratio=0.6),
-        clients_cpu("produce 1 KiB"),
-        more("consume 1 KiB", "MB/s", ratio=1.0),
-        less("consume 1 KiB, CPU", "s/GB", ratio=0.6),
-        clients_cpu("consume 1 KiB"),
+        *_moved("produce 1 KiB", rate=1.3, cpu=0.6),
+        *_moved("consume 1 KiB", rate=1.0, cpu=0.6),
         less("memory after load", "MB", ratio=0.15),
-        more("produce 100 B", "MB/s", ratio=1.1),
-        less("produce 100 B, CPU", "s/GB"),
-        clients_cpu("produce 100 B"),
-        more("consume by 4 readers", "MB/s", ratio=1.2),
-        less("consume by 4 readers, CPU", "s/GB"),
-        clients_cpu("consume by 4 readers"),
+        *_moved("produce 100 B", rate=1.1),
+        *_moved("consume by 4 readers", rate=1.2),
         *_closed_loop("produce", "32x2", rate=1.0),
         *_closed_loop("produce", "1x1", latency=0.9),
         *_closed_loop("metadata", "32x2", rate=1.0),
@@ -93,23 +91,15 @@ FIGURES = {
         less("idle memory, largest process", "MB", own=60.0),
         less("start, 3 brokers", "s", ratio=0.3, own=2.0),
         less("idle memory, 3 brokers", "MB", own=200.0),
-        more("first load, produce 1 KiB", "MB/s", ratio=1.3),
-        less("first load, produce 1 KiB, CPU", "s/GB", ratio=0.6),
-        clients_cpu("first load, produce 1 KiB"),
-        more("first load, consume 1 KiB", "MB/s", ratio=1.0),
-        less("first load, consume 1 KiB, CPU", "s/GB", ratio=0.6),
-        clients_cpu("first load, consume 1 KiB"),
+        *_moved("first load, produce 1 KiB", rate=1.3, cpu=0.6),
+        *_moved("first load, consume 1 KiB", rate=1.0, cpu=0.6),
         less("first load, memory", "MB", ratio=0.15),
-        more("first load, acks=all, RF 3", "MB/s", ratio=1.1),
-        less("first load, acks=all, RF 3, CPU", "s/GB"),
-        clients_cpu("first load, acks=all, RF 3"),
+        *_moved("first load, acks=all, RF 3", rate=1.1),
         less("1,000 partitions, stop", "s"),
         less("1,000 partitions, start", "s"),
         less("1,000 partitions, memory after start", "MB"),
         less("1,000 partitions, descriptors after start", ""),
-        more("produce acks=all, RF 3", "MB/s", ratio=1.1),
-        less("produce acks=all, RF 3, CPU", "s/GB"),
-        clients_cpu("produce acks=all, RF 3"),
+        *_moved("produce acks=all, RF 3", rate=1.1),
         less("interruption: none", "ms"),
         less("interruption: kill -9", "ms", ratio=1.0),
         less("interruption: controlled shutdown", "ms", own=200.0),

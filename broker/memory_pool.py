@@ -46,15 +46,15 @@ class MemoryPool:
         with self._lock:
             if self._left <= 0:
                 return False
-            self._take(size_bytes)
+            self._take_locked(size_bytes)
             return True
 
     def take(self, size_bytes: int) -> None:
         """Count what is whole, whether anything is left or not (rule 3)."""
         with self._lock:
-            self._take(size_bytes)
+            self._take_locked(size_bytes)
 
-    def _take(self, size_bytes: int) -> None:
+    def _take_locked(self, size_bytes: int) -> None:
         self._left -= size_bytes
         if self._left <= 0 and not self._depleted_since_ns:
             self._depleted_since_ns = self._now_ns()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from benchmarks.bench import PARTITIONS, Bench, Round, Samples, admin_of, create_topic
-from benchmarks.systems import System, memory_mb, remove, start
+from benchmarks.systems import System, memory_mb, remove, running
 from benchmarks.workloads.throughput import KIB, REPLICAS, consume, produce
 
 NAME = "first load"
@@ -47,8 +47,5 @@ def three_brokers(bench: Bench, system: System) -> Iterator[Round]:
 def _from_nothing(system: System, load: Callable[[], Samples]) -> Samples:
     """Start the system, load it, stop it."""
     remove(system)
-    try:
-        start(system)
+    with running(system):
         return load()
-    finally:
-        system.stop()

@@ -12,6 +12,7 @@ from barnabas.common.clock import FakeClock
 from broker.connection import Connection
 from broker.memory_pool import MemoryGate, MemoryPool
 from tests.support.connections import connection_over
+from tests.support.threads import at_once
 
 
 @pytest.fixture
@@ -152,11 +153,7 @@ def test_threads_that_begin_frames_overdraw_it_by_one(pool: MemoryPool) -> None:
                 most.append(pool.used_bytes())
                 pool.give_back(700)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 4)
     assert max(most) <= 1400
     assert pool.used_bytes() == 0
 
@@ -192,9 +189,5 @@ def test_threads_take_and_give_back_and_nobody_is_forgotten(pool: MemoryPool) ->
             pool.take(700)
             pool.give_back(700)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 4)
     assert pool.used_bytes() == 0

@@ -30,31 +30,9 @@ from metrics.meters import Counter
 from metrics.registry import Registry
 from metrics.request_metrics import RequestMetrics
 from tests.support.storage_bench import Bench
+from tests.support.threads import at_once
 
 TURNS = 3000
-JOIN_S = 60
-
-
-def at_once(*jobs: Callable[[], object]) -> None:
-    """Run each job on a thread of its own; the first failure of any is raised here."""
-    failures: list[BaseException] = []
-    begin = threading.Barrier(len(jobs))
-
-    def run(job: Callable[[], object]) -> None:
-        begin.wait(JOIN_S)
-        try:
-            job()
-        except BaseException as failure:
-            failures.append(failure)
-
-    threads = [threading.Thread(target=run, args=(job,), daemon=True) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(JOIN_S)
-        assert not thread.is_alive(), "stuck"
-    if failures:
-        raise failures[0]
 
 
 class Until:

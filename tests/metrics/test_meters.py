@@ -10,14 +10,7 @@ import pytest
 from barnabas.common.clock import FakeClock
 from metrics.histograms import BOUNDS, QUANTILES, Histogram, Timer, bucket_of
 from metrics.meters import AvgMax, Counter, Meter, Sensor, Window
-
-
-def in_threads(count: int, work: object) -> None:
-    threads = [threading.Thread(target=work) for _ in range(count)]  # type: ignore[arg-type]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+from tests.support.threads import at_once
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -31,7 +24,7 @@ def test_no_count_is_lost_among_threads_living_and_dead(rounds: int) -> None:
             histogram.update(1.5)
 
     for _ in range(rounds):
-        in_threads(8, work)
+        at_once(*[work] * 8)
     assert meter.count == 8 * 2000 * 2 * rounds
     assert counter.count == 8 * 2000 * rounds
     snapshot = histogram.snapshot(1.0)
@@ -42,7 +35,7 @@ def test_no_count_is_lost_among_threads_living_and_dead(rounds: int) -> None:
 def test_cells_do_not_grow_with_the_threads_that_ever_were() -> None:
     counter = Counter()
     for _ in range(50):
-        in_threads(1, counter.inc)
+        at_once(counter.inc)
     assert counter.count == 50
     assert len(counter._cells) < 50
 

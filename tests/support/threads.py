@@ -1,0 +1,30 @@
+"""Several threads at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+JOIN_S = 60
+
+
+def at_once(*jobs: Callable[[], object]) -> None:
+    """Run each job on a thread of its own; the first failure of any is raised here."""
+    failures: list[BaseException] = []
+    begin = threading.Barrier(len(jobs))
+
+    def run(job: Callable[[], object]) -> None:
+        begin.wait(JOIN_S)
+        try:
+            job()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(job,), daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(JOIN_S)
+        assert not thread.is_alive(), "stuck"
+    if failures:
+        raise failures[0]
