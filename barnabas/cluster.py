@@ -365,7 +365,7 @@ class LocalCluster:
 
     def _command(self, node: Node) -> list[str]:
         """What runs a node; a subclass may wrap it in a command that ends by executing it (the pid must stay)."""
-        return [*interpreter.command(f"{node.role}.main"), str(node.directory / "server.properties")]
+        return [*interpreter.command(f"barnabas.{node.role}.main"), str(node.directory / "server.properties")]
 
     def await_ready(self, timeout_ms: int = READY_TIMEOUT_MS, nodes: Sequence[Node] | None = None) -> None:
         """Wait until each of these nodes (default: all that run) can be used: a broker when it lists all running

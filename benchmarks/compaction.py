@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from barnabas.broker.storage.scan import scan_batches
 from barnabas.common.clock import SystemClock
 from barnabas.common.files import OsFileSystem
 from barnabas.protocol.records.batch import (
@@ -39,7 +40,6 @@ from barnabas.protocol.records.batch import (
 from barnabas.protocol.records.varint import write_varint
 from benchmarks.harness import chosen, directory, systems_option
 from benchmarks.systems import System, broker_pid, running
-from broker.storage.scan import scan_batches
 from tests.support.processes import cpu_seconds, peak_resident_bytes
 from tests.support.waiting import eventually
 

@@ -28,17 +28,17 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from barnabas.broker.connection_quotas import TooManyConnectionsError
+from barnabas.broker.processors import Accepted
 from barnabas.common import net
 from barnabas.common.open_files import descriptors_for_connections
 from barnabas.common.threads import ServiceThread
-from broker.connection_quotas import TooManyConnectionsError
-from broker.processors import Accepted
 
 if TYPE_CHECKING:
+    from barnabas.broker.connection_quotas import ConnectionQuotas
+    from barnabas.broker.processors import Processor
     from barnabas.common.clock import Clock
-    from broker.connection_quotas import ConnectionQuotas
-    from broker.processors import Processor
-    from metrics.meters import Meter
+    from barnabas.metrics.meters import Meter
 
 log = logging.getLogger("barnabas.network")
 

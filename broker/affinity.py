@@ -29,11 +29,11 @@ import threading
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from broker.request_channel import HAS_GLOBAL_LOCK
-from metrics import catalogue
+from barnabas.broker.request_channel import HAS_GLOBAL_LOCK
+from barnabas.metrics import catalogue
 
 if TYPE_CHECKING:
-    from metrics.registry import Registry
+    from barnabas.metrics.registry import Registry
 
 AUTO = "auto"
 REVIEW_INTERVAL_MS = 500

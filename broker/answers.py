@@ -13,8 +13,8 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
+    from barnabas.broker.purgatory import DelayedOperation, Purgatory
     from barnabas.protocol.schema import Message
-    from broker.purgatory import DelayedOperation, Purgatory
 
 
 class Reply:

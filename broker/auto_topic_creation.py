@@ -15,18 +15,18 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.forwarding import SIZE_PREFIX, make_envelope
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from broker.forwarding import SIZE_PREFIX, make_envelope
-from broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
-    from broker.controller_channel import ControllerChannel
-    from broker.request_channel import Request
+    from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.request_channel import Request
 
 log = logging.getLogger("barnabas.auto-topic-creation")
 

@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.features import SUPPORTED_FEATURES
 from barnabas.common import logs
-from broker.features import SUPPORTED_FEATURES
-from metrics import catalogue as c
-from metrics.meters import Window
-from metrics.request_metrics import NOTHING, ClientUse
+from barnabas.metrics import catalogue as c
+from barnabas.metrics.meters import Window
+from barnabas.metrics.request_metrics import NOTHING, ClientUse
 
 if TYPE_CHECKING:
+    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.replication.partition import Partition
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log_manager import LogManager
     from barnabas.common.clock import Clock
-    from broker.metadata_cache import MetadataCache
-    from broker.replication.partition import Partition
-    from broker.replication.replica_manager import ReplicaManager
-    from broker.storage.log_manager import LogManager
-    from metrics.registry import Labels, Registry
-    from metrics.request_metrics import RequestMetrics
+    from barnabas.metrics.registry import Labels, Registry
+    from barnabas.metrics.request_metrics import RequestMetrics
 
 PARTITION_ROWS: Final = (
     c.UNDER_REPLICATED,

@@ -26,9 +26,9 @@ from barnabas.client.connection import Connect, NodeConnection
 from barnabas.common.threads import ServiceThread
 
 if TYPE_CHECKING:
+    from barnabas.broker.metadata_cache import Node
     from barnabas.client.connection import TrafficObserver
     from barnabas.common.clock import Clock
-    from broker.metadata_cache import Node
 
 log = logging.getLogger("barnabas.broker-senders")
 

@@ -16,56 +16,56 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker import broker_metrics
+from barnabas.broker.affinity import REVIEW_INTERVAL_MS, RequestAffinity
+from barnabas.broker.apis.services import Purgatories, Services
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.auto_topic_creation import AutoTopicCreation
+from barnabas.broker.controller_channel import ControllerChannel
+from barnabas.broker.coordinators import coordinator_metrics
+from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
+from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+from barnabas.broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
+from barnabas.broker.coordinators.transaction_verification import TransactionVerification
+from barnabas.broker.dir_assignments import DirAssignments
+from barnabas.broker.dynamic_config import DynamicConfig, ResourceType, keep_logs_configured, keep_throttled
+from barnabas.broker.dynamic_resources import DynamicResources
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.handlers import HandlerPool
+from barnabas.broker.lag_exporter import LagExporter
+from barnabas.broker.lifecycle import Advertised, BrokerState, Lifecycle
+from barnabas.broker.live.view import BrokerView
+from barnabas.broker.log_dir_failures import LogDirFailures
+from barnabas.broker.metadata_cache import TRANSACTION_STATE_TOPIC, MetadataCache
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.purgatory import Purgatory
+from barnabas.broker.replication.alter_partition import AlterPartitions
+from barnabas.broker.replication.fetchers import ReplicaFetchers
+from barnabas.broker.replication.high_watermarks import HighWatermarks
+from barnabas.broker.replication.leadership import Leadership
+from barnabas.broker.replication.log_dir_moves import COPY_RATE, LogDirMoves
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.request_channel import RequestChannel
+from barnabas.broker.request_log import RequestLog
+from barnabas.broker.slow_motion import SlowMotion
+from barnabas.broker.socket_server import SocketServer
+from barnabas.broker.storage.log_cleaner import LogCleaner
+from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.storage.scheduler import Scheduler
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
+from barnabas.metrics import catalogue, process
+from barnabas.metrics.channel_metrics import ChannelMetrics
+from barnabas.metrics.http import MetricsServer, Page, readiness
+from barnabas.metrics.live import add_live_page
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
-from broker import broker_metrics
-from broker.affinity import REVIEW_INTERVAL_MS, RequestAffinity
-from broker.apis.services import Purgatories, Services
-from broker.apis.table import TABLE
-from broker.auto_topic_creation import AutoTopicCreation
-from broker.controller_channel import ControllerChannel
-from broker.coordinators import coordinator_metrics
-from broker.coordinators.group_coordinator import GroupCoordinator
-from broker.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
-from broker.coordinators.transaction_verification import TransactionVerification
-from broker.dir_assignments import DirAssignments
-from broker.dynamic_config import DynamicConfig, ResourceType, keep_logs_configured, keep_throttled
-from broker.dynamic_resources import DynamicResources
-from broker.fetch_sessions import FetchSessions
-from broker.handlers import HandlerPool
-from broker.lag_exporter import LagExporter
-from broker.lifecycle import Advertised, BrokerState, Lifecycle
-from broker.live.view import BrokerView
-from broker.log_dir_failures import LogDirFailures
-from broker.metadata_cache import TRANSACTION_STATE_TOPIC, MetadataCache
-from broker.producer_ids import ProducerIds
-from broker.purgatory import Purgatory
-from broker.replication.alter_partition import AlterPartitions
-from broker.replication.fetchers import ReplicaFetchers
-from broker.replication.high_watermarks import HighWatermarks
-from broker.replication.leadership import Leadership
-from broker.replication.log_dir_moves import COPY_RATE, LogDirMoves
-from broker.replication.replica_manager import ReplicaManager
-from broker.request_channel import RequestChannel
-from broker.request_log import RequestLog
-from broker.slow_motion import SlowMotion
-from broker.socket_server import SocketServer
-from broker.storage.log_cleaner import LogCleaner
-from broker.storage.log_manager import LogManager
-from broker.storage.scheduler import Scheduler
-from metrics import catalogue, process
-from metrics.channel_metrics import ChannelMetrics
-from metrics.http import MetricsServer, Page, readiness
-from metrics.live import add_live_page
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
 
 if TYPE_CHECKING:
+    from barnabas.broker.faults.kit import FaultKit
     from barnabas.common.clock import Clock
     from barnabas.common.files import FileSystem
     from barnabas.config.config import Config
-    from broker.faults.kit import FaultKit
 
 log = logging.getLogger("barnabas.broker")
 

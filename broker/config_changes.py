@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.broker.dynamic_config import ALL_BROKERS, DynamicConfig, ResourceType
 from barnabas.common import logs
 from barnabas.config.errors import ConfigError
 from barnabas.config.keys import BROKER_KEYS, Type
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.dynamic_config import ALL_BROKERS, DynamicConfig, ResourceType
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
+    from barnabas.broker.apis.services import Services
 
 log = logging.getLogger("barnabas.config")
 

@@ -26,12 +26,12 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.request_channel import HAS_GLOBAL_LOCK
-from broker.transport import TURN_BYTES
+from barnabas.broker.request_channel import HAS_GLOBAL_LOCK
+from barnabas.broker.transport import TURN_BYTES
 
 if TYPE_CHECKING:
-    from broker.request_channel import Request, RequestContext
-    from broker.transport import Transport
+    from barnabas.broker.request_channel import Request, RequestContext
+    from barnabas.broker.transport import Transport
 
 SIZE_BYTES: Final = 4
 # A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not us.

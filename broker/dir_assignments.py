@@ -24,8 +24,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k73_assign_replicas_to_dirs as wire
 
 if TYPE_CHECKING:
-    from broker.controller_channel import ControllerChannel
-    from broker.storage.scheduler import TaskScheduler
+    from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.storage.scheduler import TaskScheduler
 
 log = logging.getLogger("barnabas.replication")
 

@@ -14,12 +14,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.broker.dynamic_config import ResourceType
 from barnabas.config.errors import ConfigError
-from broker.dynamic_config import ResourceType
 
 if TYPE_CHECKING:
-    from broker.dynamic_config import DynamicConfig, Resource
-    from broker.storage.scheduler import TaskScheduler
+    from barnabas.broker.dynamic_config import DynamicConfig, Resource
+    from barnabas.broker.storage.scheduler import TaskScheduler
 
 log = logging.getLogger("barnabas.config")
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.busy_poll import BusyPoll, BusyPollTurn, yield_core
-from broker.request_channel import STALL_S, RequestQueue, ResponseQueue
-from broker.selector import EdgeSelector
+from barnabas.broker.busy_poll import BusyPoll, BusyPollTurn, yield_core
+from barnabas.broker.request_channel import STALL_S, RequestQueue, ResponseQueue
+from barnabas.broker.selector import EdgeSelector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.network_metrics import IdleMeter
+    from barnabas.broker.network_metrics import IdleMeter
 
 Events = list[tuple[int, int]]
 

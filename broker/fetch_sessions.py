@@ -26,15 +26,15 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.replication.reading import FetchItem
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.metrics import catalogue
 from barnabas.protocol.errors import ErrorCode
-from broker.replication.reading import FetchItem
-from metrics import catalogue
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
-    from metrics.registry import Registry
+    from barnabas.metrics.registry import Registry
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0

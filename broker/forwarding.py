@@ -15,19 +15,19 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.answers import Answer, Park
+from barnabas.broker.purgatory import DelayedOperation
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_response_header
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
-from broker.answers import Answer, Park
-from broker.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.purgatory import Outcome
+    from barnabas.broker.request_channel import Request
     from barnabas.common.live_shape import Reason
-    from broker.apis.services import Services
-    from broker.purgatory import Outcome
-    from broker.request_channel import Request
 
 log = logging.getLogger("barnabas.forwarding")
 

@@ -33,23 +33,23 @@ import threading
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.broker.answers import Answer, Close, NoReply, Park, Reply
+from barnabas.broker.apis.api import Api, Table
+from barnabas.broker.request_channel import CLOSING, Action, Request, RequestChannel, ResponseQueue
 from barnabas.common.clock import NS_PER_S, Clock
 from barnabas.common.threads import ServiceThread
+from barnabas.metrics import catalogue
 from barnabas.protocol import headers
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError, UnsupportedVersionError
 from barnabas.protocol.messages import request_class
-from broker.answers import Answer, Close, NoReply, Park, Reply
-from broker.apis.api import Api, Table
-from broker.request_channel import CLOSING, Action, Request, RequestChannel, ResponseQueue
-from metrics import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from broker.purgatory import DelayedOperation
-    from broker.request_log import RequestLog
-    from metrics.registry import Registry
+    from barnabas.broker.purgatory import DelayedOperation
+    from barnabas.broker.request_log import RequestLog
+    from barnabas.metrics.registry import Registry
 
 log = logging.getLogger("barnabas.handlers")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.connection import Connection
+    from barnabas.broker.connection import Connection
 
 BUCKETS: Final = 128  # in the longest idle time: how exactly it is kept
 

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Hashable
 from typing import Final, NamedTuple
 
+from barnabas.broker.error_codes import error_codes_of
 from barnabas.protocol.schema import Message
-from broker.error_codes import error_codes_of
 
 BYTES_MAX: Final = 4 * 1024 * 1024
 KEY_BYTES_MAX: Final = 1024  # of the bytes in a key

@@ -21,22 +21,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.consumer_lag import GroupLags, OffsetHistory, group_lags, next_histories
+from barnabas.broker.storage.log_types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.metrics import catalogue as c
 from barnabas.protocol.messages import k02_list_offsets as offsets_wire
 from barnabas.protocol.messages import k09_offset_fetch as commits_wire
 from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.k16_list_groups import ListGroupsRequest
 from barnabas.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
-from broker.consumer_lag import GroupLags, OffsetHistory, group_lags, next_histories
-from broker.storage.log_types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from metrics import catalogue as c
 
 if TYPE_CHECKING:
+    from barnabas.broker.metadata_cache import MetadataCache, MetadataSnapshot, Node, PartitionInfo
     from barnabas.common.clock import Clock
-    from broker.metadata_cache import MetadataCache, MetadataSnapshot, Node, PartitionInfo
-    from metrics.registry import Labels, Registry
+    from barnabas.metrics.registry import Labels, Registry
 
 log = logging.getLogger("barnabas.lag")
 

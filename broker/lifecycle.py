@@ -23,17 +23,17 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.features import SUPPORTED_FEATURES
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError, TrafficObserver
 from barnabas.common.ids import random_uuid
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k62_broker_registration as registration_wire
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from broker.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
+    from barnabas.broker.metadata_cache import MetadataCache
     from barnabas.common.clock import Clock
-    from broker.metadata_cache import MetadataCache
 
 log = logging.getLogger("barnabas.lifecycle")
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from barnabas.common.threads import ServiceThread
 
 if TYPE_CHECKING:
-    from broker.replication.leadership import Leadership
-    from broker.storage.log_directory import LogDirectory
-    from broker.storage.log_manager import LogManager
+    from barnabas.broker.replication.leadership import Leadership
+    from barnabas.broker.storage.log_directory import LogDirectory
+    from barnabas.broker.storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.replication")
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.broker.storage.log import Log
+    from barnabas.broker.storage.log_directory import LogDirectory
+    from barnabas.broker.storage.log_manager import LogManager
     from barnabas.common.topic_partition import TopicPartition
-    from broker.storage.log import Log
-    from broker.storage.log_directory import LogDirectory
-    from broker.storage.log_manager import LogManager
 
 _LONG_MAX = 2**63 - 1
 

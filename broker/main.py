@@ -1,4 +1,4 @@
-"""`python -P -m broker.main FILE [--override KEY=VALUE]...`: one broker process.
+"""`python -P -m barnabas.broker.main FILE [--override KEY=VALUE]...`: one broker process.
 
 Wiring only: build, start, wait for SIGTERM or SIGINT, stop. What a person must mend (a bad key, a taken port, a
 directory in use, another cluster's controller) is one line on stderr and exit code 1.
@@ -13,6 +13,8 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from barnabas.broker.broker_server import BrokerServer, StartError
+from barnabas.broker.storage.log_manager import LogDirectoryError
 from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
 from barnabas.common.files import OsFileSystem
@@ -21,8 +23,6 @@ from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, Config
 from barnabas.config.errors import ConfigError
-from broker.broker_server import BrokerServer, StartError
-from broker.storage.log_manager import LogDirectoryError
 
 log = logging.getLogger("barnabas.broker")
 
@@ -66,7 +66,7 @@ def make_server(config: Config, on_fatal: Callable[[str], None]) -> BrokerServer
     """Build a broker; with barnabas.faults.enable one that can be broken on purpose."""
     if not config.barnabas_faults_enable:
         return BrokerServer(config, SystemClock(), OsFileSystem(), on_fatal)
-    from broker.faults.kit import FaultKit  # Why here: others do not load it
+    from barnabas.broker.faults.kit import FaultKit  # Why here: others do not load it
 
     faults = FaultKit(config)
     return BrokerServer(config, faults.clock, faults.fs, on_fatal, faults)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.connection import Connection
+    from barnabas.broker.connection import Connection
 
 
 class MemoryPool:

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.features import FinalizedFeatures
+from barnabas.broker.known_answers import KnownAnswers
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
-from broker.features import FinalizedFeatures
-from broker.known_answers import KnownAnswers
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest

@@ -9,14 +9,14 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from barnabas.common.clock import NS_PER_S, Clock
-from metrics import catalogue as c
-from metrics.meters import Window
+from barnabas.metrics import catalogue as c
+from barnabas.metrics.meters import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from metrics.registry import Registry
-    from metrics.request_metrics import RequestMetrics, ThreadUse
+    from barnabas.metrics.registry import Registry
+    from barnabas.metrics.request_metrics import RequestMetrics, ThreadUse
 
 _WINDOW_NS: Final = 30 * NS_PER_S
 

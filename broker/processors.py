@@ -39,26 +39,26 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.broker.busy_poll import BusyPollTurn
+from barnabas.broker.connection import Connection, InvalidFrameError
+from barnabas.broker.event_wait import Events, EventWait
+from barnabas.broker.idle_connections import IdleConnections
+from barnabas.broker.memory_pool import MemoryGate, MemoryPool
+from barnabas.broker.network_metrics import ProcessorMetrics
+from barnabas.broker.request_channel import CLOSING, QueueClosed, Request, RequestChannel, RequestContext, ResponseQueue
+from barnabas.broker.selector import BROKEN, HUNG_UP, READABLE, WRITABLE, EdgeSelector
+from barnabas.broker.throttled_connections import ThrottledConnections
+from barnabas.broker.transport import Anonymous, PlainTransport
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, Clock
 from barnabas.common.ownership import ThreadOwner
 from barnabas.common.threads import ServiceThread
-from broker.busy_poll import BusyPollTurn
-from broker.connection import Connection, InvalidFrameError
-from broker.event_wait import Events, EventWait
-from broker.idle_connections import IdleConnections
-from broker.memory_pool import MemoryGate, MemoryPool
-from broker.network_metrics import ProcessorMetrics
-from broker.request_channel import CLOSING, QueueClosed, Request, RequestChannel, RequestContext, ResponseQueue
-from broker.selector import BROKEN, HUNG_UP, READABLE, WRITABLE, EdgeSelector
-from broker.throttled_connections import ThrottledConnections
-from broker.transport import Anonymous, PlainTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.connection_quotas import ConnectionQuotas
-    from broker.request_log import RequestLog
+    from barnabas.broker.connection_quotas import ConnectionQuotas
+    from barnabas.broker.request_log import RequestLog
 
 log = logging.getLogger("barnabas.network")
 

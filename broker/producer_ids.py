@@ -18,7 +18,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
-    from broker.controller_channel import ControllerChannel
+    from barnabas.broker.controller_channel import ControllerChannel
 
 log = logging.getLogger("barnabas.producer-ids")
 

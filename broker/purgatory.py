@@ -31,16 +31,16 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from barnabas.broker.answers import Close, NoReply, Reply
+from barnabas.broker.timing_wheel import Timer, TimerTask
 from barnabas.common.extendable import mypyc_attr
 from barnabas.common.threads import ServiceThread
-from broker.answers import Close, NoReply, Reply
-from broker.timing_wheel import Timer, TimerTask
 
 if TYPE_CHECKING:
+    from barnabas.broker.request_channel import Request
     from barnabas.common.clock import Clock
     from barnabas.common.live_shape import Reason
     from barnabas.protocol.schema import Message
-    from broker.request_channel import Request
 
 log = logging.getLogger("barnabas.purgatory")
 

@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from barnabas.common.clock import SystemClock
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.api import Api
+    from barnabas.broker.slow_motion import SlowMotion
     from barnabas.protocol.headers import RequestHeader
     from barnabas.protocol.schema import Message
-    from broker.apis.api import Api
-    from broker.slow_motion import SlowMotion
 
 STALL_NS: Final = 500_000
 STALL_S: Final = STALL_NS / 1e9

@@ -23,8 +23,8 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.schema import Field, Struct
 
 if TYPE_CHECKING:
-    from broker.request_channel import Request
-    from metrics.request_metrics import Times
+    from barnabas.broker.request_channel import Request
+    from barnabas.metrics.request_metrics import Times
 
 HIDDEN: Final = "[hidden]"
 SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})

@@ -24,21 +24,21 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from barnabas.broker.error_codes import error_codes_of
+from barnabas.broker.request_json import completed_json, header_json, message_json
 from barnabas.common import logs
 from barnabas.common.clock import NS_PER_MS
 from barnabas.common.logs import REQUEST_LOGGER, SLOW_REQUEST_LOGGER
+from barnabas.metrics import catalogue
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import SIZE_BYTES
-from broker.error_codes import error_codes_of
-from broker.request_json import completed_json, header_json, message_json
-from metrics import catalogue
 
 if TYPE_CHECKING:
-    from broker.apis.api import Table
-    from broker.request_channel import Request
-    from metrics.registry import Registry
-    from metrics.request_metrics import RequestMetrics, ThreadRecorder, Times
+    from barnabas.broker.apis.api import Table
+    from barnabas.broker.request_channel import Request
+    from barnabas.metrics.registry import Registry
+    from barnabas.metrics.request_metrics import RequestMetrics, ThreadRecorder, Times
 
 log = logging.getLogger(REQUEST_LOGGER)
 slow_log = logging.getLogger(SLOW_REQUEST_LOGGER)

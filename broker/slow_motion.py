@@ -29,15 +29,15 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.apis.api import Api
 from barnabas.common.clock import NS_PER_S
 from barnabas.protocol.api_keys import ApiKey
-from broker.apis.api import Api
 
 if TYPE_CHECKING:
+    from barnabas.broker.answers import Answer
+    from barnabas.broker.apis.api import Table
+    from barnabas.broker.request_channel import Request, RequestQueue, ResponseQueue
     from barnabas.common.clock import Clock
-    from broker.answers import Answer
-    from broker.apis.api import Table
-    from broker.request_channel import Request, RequestQueue, ResponseQueue
 
 log = logging.getLogger("barnabas.slow_motion")
 

@@ -20,22 +20,22 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from barnabas.broker.acceptor import Acceptor
+from barnabas.broker.busy_poll import BusyPollTurn
+from barnabas.broker.connection_quotas import UNLIMITED, ConnectionQuotas
+from barnabas.broker.memory_pool import MemoryPool
+from barnabas.broker.network_metrics import ProcessorMetrics, register_accept_rates
+from barnabas.broker.processors import Processor, ProcessorSettings
+from barnabas.broker.request_channel import HAS_GLOBAL_LOCK, RequestChannel
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
-from broker.acceptor import Acceptor
-from broker.busy_poll import BusyPollTurn
-from broker.connection_quotas import UNLIMITED, ConnectionQuotas
-from broker.memory_pool import MemoryPool
-from broker.network_metrics import ProcessorMetrics, register_accept_rates
-from broker.processors import Processor, ProcessorSettings
-from broker.request_channel import HAS_GLOBAL_LOCK, RequestChannel
-from metrics import catalogue
-from metrics.meters import Window
+from barnabas.metrics import catalogue
+from barnabas.metrics.meters import Window
 
 if TYPE_CHECKING:
+    from barnabas.broker.request_log import RequestLog
     from barnabas.common.clock import Clock
-    from broker.request_log import RequestLog
-    from metrics.registry import Registry
+    from barnabas.metrics.registry import Registry
 
 log = logging.getLogger("barnabas.network")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 
-from broker.connection import Connection
+from barnabas.broker.connection import Connection
 
 
 class ThrottledConnections:

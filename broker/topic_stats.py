@@ -16,14 +16,14 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
-from metrics import catalogue as c
-from metrics.histograms import BOUNDS
-from metrics.meters import Meter
-from metrics.tally import Tally
+from barnabas.metrics import catalogue as c
+from barnabas.metrics.histograms import BOUNDS
+from barnabas.metrics.meters import Meter
+from barnabas.metrics.tally import Tally
 
 if TYPE_CHECKING:
-    from metrics.catalogue import Metric
-    from metrics.registry import Labels, Registry
+    from barnabas.metrics.catalogue import Metric
+    from barnabas.metrics.registry import Labels, Registry
 
 # What is counted for a topic, by its place in the list.
 _ROWS: Final = (

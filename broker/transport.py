@@ -12,7 +12,7 @@ import os
 import socket
 from typing import Any, Final, Protocol
 
-from broker.request_channel import ANONYMOUS
+from barnabas.broker.request_channel import ANONYMOUS
 
 _JOIN_BYTES_MAX: Final = 8192
 #: Why: up to so many bytes, copying them costs less than the system calls of sending header and file in turn do, each

@@ -17,11 +17,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from barnabas.controller.decision import Decision, View, check_broker_epoch
+from barnabas.controller.elections import Election, Target, change_partition, default_directory
+from barnabas.controller.image import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Image, Partition, PartitionKey, Topic
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k56_alter_partition as wire
-from controller.decision import Decision, View, check_broker_epoch
-from controller.elections import Election, Target, change_partition, default_directory
-from controller.image import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Image, Partition, PartitionKey, Topic
 
 log = logging.getLogger("barnabas.controller.alter_partition")
 

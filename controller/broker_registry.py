@@ -33,6 +33,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from barnabas.controller.decision import Decision, View, check_broker_epoch
+from barnabas.controller.directories import cordoning, directory_failures
+from barnabas.controller.elections import leader_and_isr_updates, leaderless_partitions, partitions_with_isr_member
+from barnabas.controller.image import RESERVED_DIRECTORIES, Broker, Image
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
@@ -43,10 +47,6 @@ from barnabas.protocol.metadata_records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from controller.decision import Decision, View, check_broker_epoch
-from controller.directories import cordoning, directory_failures
-from controller.elections import leader_and_isr_updates, leaderless_partitions, partitions_with_isr_member
-from controller.image import RESERVED_DIRECTORIES, Broker, Image
 
 log = logging.getLogger("barnabas.controller.brokers")
 

@@ -22,12 +22,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
+from barnabas.broker.request_log import error_name
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.threads import ServiceThread
-from barnabas.protocol.errors import ErrorCode
-from broker.request_log import error_name
-from controller.image import Broker, Delta, Image
-from controller.push import (
+from barnabas.controller.image import Broker, Delta, Image
+from barnabas.controller.push import (
     Pending,
     Sender,
     affected_by_brokers,
@@ -35,6 +34,7 @@ from controller.push import (
     endpoint_of,
     pending_for,
 )
+from barnabas.protocol.errors import ErrorCode
 
 log = logging.getLogger("barnabas.controller.channels")
 

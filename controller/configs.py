@@ -19,19 +19,19 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.config.errors import ConfigError
 from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, Key, Type
-from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages import k33_alter_configs as legacy_wire
-from barnabas.protocol.messages import k44_incremental_alter_configs as wire
-from barnabas.protocol.metadata_records import ConfigRecord
-from controller.decision import Decision, Failure, View, check_batch_size
-from controller.image import (
+from barnabas.controller.decision import Decision, Failure, View, check_batch_size
+from barnabas.controller.image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigKey,
 )
-from controller.topic_names import check_name
+from barnabas.controller.topic_names import check_name
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages import k33_alter_configs as legacy_wire
+from barnabas.protocol.messages import k44_incremental_alter_configs as wire
+from barnabas.protocol.metadata_records import ConfigRecord
 
 SET: Final = 0
 DELETE: Final = 1

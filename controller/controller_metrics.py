@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.broker_metrics import levels
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, Clock
-from broker.broker_metrics import levels
-from controller.image import NO_LEADER, RECOVERING, Broker, Delta, Image
-from metrics import catalogue as rows
-from metrics.meters import Window
-from metrics.registry import Registry
+from barnabas.controller.image import NO_LEADER, RECOVERING, Broker, Delta, Image
+from barnabas.metrics import catalogue as rows
+from barnabas.metrics.meters import Window
+from barnabas.metrics.registry import Registry
 
 if TYPE_CHECKING:
-    from controller.quorum_controller import QuorumController
+    from barnabas.controller.quorum_controller import QuorumController
 
 _OF_A_BROKER = (
     rows.BROKER_REGISTRATION_STATE,

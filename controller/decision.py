@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from barnabas.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Image
 from barnabas.protocol.errors import ApiError, ErrorCode
-from controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Image
 
 R = TypeVar("R")
 

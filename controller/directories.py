@@ -18,12 +18,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from barnabas.controller.decision import Decision, View, check_broker_epoch
+from barnabas.controller.elections import Target, change_partition, leader_and_isr_updates
+from barnabas.controller.image import NO_LEADER, Broker, Partition, PartitionKey, Topic, with_records
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k73_assign_replicas_to_dirs as wire
 from barnabas.protocol.metadata_records import BrokerRegistrationChangeRecord
-from controller.decision import Decision, View, check_broker_epoch
-from controller.elections import Target, change_partition, leader_and_isr_updates
-from controller.image import NO_LEADER, Broker, Partition, PartitionKey, Topic, with_records
 
 log = logging.getLogger("barnabas.controller.directories")
 

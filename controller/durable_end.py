@@ -15,13 +15,13 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Final
 
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint, format_checkpoint
+from barnabas.broker.storage.names import LOG_SUFFIX, RECOVERY_POINT_FILE, offset_of_file
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.controller.metadata_directory import DirectoryError
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import iter_headers, verify_crc
-from broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint, format_checkpoint
-from broker.storage.names import LOG_SUFFIX, RECOVERY_POINT_FILE, offset_of_file
-from controller.metadata_directory import DirectoryError
 
 TOPIC_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 

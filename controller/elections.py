@@ -30,9 +30,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from barnabas.protocol.metadata_records import PartitionChangeRecord
-from controller.decision import View
-from controller.image import (
+from barnabas.controller.decision import View
+from barnabas.controller.image import (
     NO_LEADER,
     NO_LEADER_CHANGE,
     NO_RECOVERY_CHANGE,
@@ -42,6 +41,7 @@ from controller.image import (
     Partition,
     PartitionKey,
 )
+from barnabas.protocol.metadata_records import PartitionChangeRecord
 
 NO_BROKER: Final = -1
 

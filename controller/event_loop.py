@@ -26,8 +26,8 @@ from typing import Any, Final, Protocol
 
 from barnabas.common.clock import Clock
 from barnabas.common.threads import ServiceThread
+from barnabas.controller.decision import Decision
 from barnabas.protocol.errors import ApiError, ErrorCode
-from controller.decision import Decision
 
 log = logging.getLogger("barnabas.controller.events")
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from barnabas.broker.features import SUPPORTED_FEATURES
+from barnabas.controller.decision import Decision, Failure, View
+from barnabas.controller.image import Image
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k57_update_features as wire
 from barnabas.protocol.metadata_records import FeatureLevelRecord
-from broker.features import SUPPORTED_FEATURES
-from controller.decision import Decision, Failure, View
-from controller.image import Image
 
 METADATA_VERSION: Final = "metadata.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from barnabas.controller.decision import Decision, Failure, View, check_batch_size
+from barnabas.controller.elections import Election, Target, change_partition
+from barnabas.controller.image import NO_LEADER, PartitionKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k43_elect_leaders as wire
 from barnabas.protocol.metadata_records import PartitionChangeRecord
-from controller.decision import Decision, Failure, View, check_batch_size
-from controller.elections import Election, Target, change_partition
-from controller.image import NO_LEADER, PartitionKey
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1

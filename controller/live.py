@@ -11,22 +11,22 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.broker_metrics import software_version
+from barnabas.broker.live import network
+from barnabas.broker.live.look import Look, Section, json_page, told
+from barnabas.broker.live.network import Rooms
+from barnabas.broker.live.peers import peers
+from barnabas.broker.live.requests import RequestViews
+from barnabas.broker.live.waiting import parked
 from barnabas.common.live_shape import SCHEMA, ControllerLive, EventQueue, Node, Reason, RegisteredBroker
-from broker.broker_metrics import software_version
-from broker.live import network
-from broker.live.look import Look, Section, json_page, told
-from broker.live.network import Rooms
-from broker.live.peers import peers
-from broker.live.requests import RequestViews
-from broker.live.waiting import parked
-from controller.apis.table import TABLE
-from controller.image import NO_LEADER, Broker, Image
+from barnabas.controller.apis.table import TABLE
+from barnabas.controller.image import NO_LEADER, Broker, Image
 
 if TYPE_CHECKING:
+    from barnabas.broker.request_log import RequestLog
     from barnabas.common.clock import Clock
-    from broker.request_log import RequestLog
-    from controller.main import ControllerServer
-    from metrics.http import Page
+    from barnabas.controller.main import ControllerServer
+    from barnabas.metrics.http import Page
 
 
 class ControllerView:

@@ -1,4 +1,4 @@
-"""`python -P -m controller.main FILE [--override KEY=VALUE]...`: one controller process.
+"""`python -P -m barnabas.controller.main FILE [--override KEY=VALUE]...`: one controller process.
 
 Wiring only: build, start the threads in order, wait for SIGTERM or SIGINT, stop in reverse. What a person must mend
 (a bad key, a taken port, a directory in use) is one line on stderr and exit code 1.
@@ -14,6 +14,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.broker.broker_metrics import ClientMetrics, register_process, register_supported
+from barnabas.broker.handlers import HandlerPool
+from barnabas.broker.request_channel import RequestChannel
+from barnabas.broker.request_log import RequestLog
+from barnabas.broker.socket_server import SocketServer
 from barnabas.client.connection import Connect, NodeConnection
 from barnabas.common import logs, threads
 from barnabas.common.clock import Clock, SystemClock
@@ -22,30 +27,25 @@ from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
+from barnabas.controller.apis.services import ControllerServices
+from barnabas.controller.apis.table import TABLE
+from barnabas.controller.controller_metrics import ControllerMetrics
+from barnabas.controller.live import ControllerView
+from barnabas.controller.metadata_directory import DirectoryError, MetadataDirectory
+from barnabas.controller.metadata_log import MetadataLog
+from barnabas.controller.quorum_controller import QuorumController
+from barnabas.metrics import process
+from barnabas.metrics.catalogue import CONTROLLER_CLUSTER_ID
+from barnabas.metrics.channel_metrics import ChannelMetrics
+from barnabas.metrics.http import MetricsServer, Page, readiness
+from barnabas.metrics.live import add_live_page
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.errors import ApiError
-from broker.broker_metrics import ClientMetrics, register_process, register_supported
-from broker.handlers import HandlerPool
-from broker.request_channel import RequestChannel
-from broker.request_log import RequestLog
-from broker.socket_server import SocketServer
-from controller.apis.services import ControllerServices
-from controller.apis.table import TABLE
-from controller.controller_metrics import ControllerMetrics
-from controller.live import ControllerView
-from controller.metadata_directory import DirectoryError, MetadataDirectory
-from controller.metadata_log import MetadataLog
-from controller.quorum_controller import QuorumController
-from metrics import process
-from metrics.catalogue import CONTROLLER_CLUSTER_ID
-from metrics.channel_metrics import ChannelMetrics
-from metrics.http import MetricsServer, Page, readiness
-from metrics.live import add_live_page
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
 
 if TYPE_CHECKING:
-    from broker.faults.kit import FaultKit
-    from controller.image import Broker
+    from barnabas.broker.faults.kit import FaultKit
+    from barnabas.controller.image import Broker
 
 log = logging.getLogger("barnabas.controller")
 
@@ -199,7 +199,7 @@ def make_server(config: Config, cluster_id: str | None) -> ControllerServer:
     """Build a controller; with barnabas.faults.enable one that can be broken on purpose."""
     if not config.barnabas_faults_enable:
         return ControllerServer(config, SystemClock(), OsFileSystem(), cluster_id)
-    from broker.faults.kit import FaultKit  # Why here: others do not load it
+    from barnabas.broker.faults.kit import FaultKit  # Why here: others do not load it
 
     faults = FaultKit(config)
     return ControllerServer(config, faults.clock, faults.fs, cluster_id, faults)

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError, read_meta_properties, write_meta_properties
 from barnabas.common.files import DirectoryLock, FileSystem
 from barnabas.common.ids import random_uuid, uuid_to_string
-from broker.storage.checkpoints import CorruptCheckpointError, read_meta_properties, write_meta_properties
 
 LOCK_FILE: Final = ".lock"
 META_PROPERTIES_FILE: Final = "meta.properties"

@@ -23,18 +23,18 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log_types import AppendOrigin, FetchIsolation
+from barnabas.broker.storage.names import LEADER_EPOCH_FILE
+from barnabas.broker.storage.recovery import LogLoader
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
+from barnabas.controller.durable_end import TOPIC_PARTITION, DurableEnd
+from barnabas.controller.image import Image
+from barnabas.controller.snapshot import list_snapshots, newest_snapshot, write_snapshot
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
-from broker.storage.log import Log
-from broker.storage.log_types import AppendOrigin, FetchIsolation
-from broker.storage.names import LEADER_EPOCH_FILE
-from broker.storage.recovery import LogLoader
-from broker.storage.scheduler import ManualScheduler
-from controller.durable_end import TOPIC_PARTITION, DurableEnd
-from controller.image import Image
-from controller.snapshot import list_snapshots, newest_snapshot, write_snapshot
 
 log = logging.getLogger("barnabas.controller.log")
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from barnabas.controller.decision import Decision, View, check_broker_epoch
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.metadata_records import ProducerIdsRecord
-from controller.decision import Decision, View, check_broker_epoch
 
 BLOCK_SIZE: Final = 1000
 _MAX_ID: Final = 2**63 - 1

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from barnabas.controller.image import Broker, ConfigKey, Delta, Endpoint, Image, Partition, PartitionKey, Topic
 from barnabas.protocol.messages import k04_leader_and_isr as leader_wire
 from barnabas.protocol.messages import k05_stop_replica as stop_wire
 from barnabas.protocol.messages import k06_update_metadata as metadata_wire
@@ -39,7 +40,6 @@ from barnabas.protocol.metadata_records import (
     encode_record,
 )
 from barnabas.protocol.primitives import encode_uvarint
-from controller.image import Broker, ConfigKey, Delta, Endpoint, Image, Partition, PartitionKey, Topic
 
 LEADER_AND_ISR_VERSION: Final = 7
 UPDATE_METADATA_VERSION: Final = 8

@@ -22,11 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from barnabas.common.clock import Clock
-from barnabas.protocol.errors import ApiError
-from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
-from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.metadata_records import FeatureLevelRecord, NoOpRecord
-from controller.broker_registry import (
+from barnabas.controller.broker_registry import (
     HeartbeatReply,
     Sessions,
     fence_stale_broker,
@@ -34,19 +30,23 @@ from controller.broker_registry import (
     register_broker,
     unregister_broker,
 )
-from controller.channel_manager import ChannelManager, Connect
-from controller.controller_metrics import ControllerMetrics
-from controller.decision import Decision, View, check_broker_epoch
-from controller.elections import (
+from barnabas.controller.channel_manager import ChannelManager, Connect
+from barnabas.controller.controller_metrics import ControllerMetrics
+from barnabas.controller.decision import Decision, View, check_broker_epoch
+from barnabas.controller.elections import (
     imbalanced_partitions,
     leaderless_partitions,
     preferred_leader_updates,
     unclean_updates,
 )
-from controller.event_loop import Event, EventLoop, Timer
-from controller.image import Delta, Image, ImageEditor
-from controller.metadata_log import MetadataLog
-from controller.push import Sender
+from barnabas.controller.event_loop import Event, EventLoop, Timer
+from barnabas.controller.image import Delta, Image, ImageEditor
+from barnabas.controller.metadata_log import MetadataLog
+from barnabas.controller.push import Sender
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.metadata_records import FeatureLevelRecord, NoOpRecord
 
 log = logging.getLogger("barnabas.controller")
 

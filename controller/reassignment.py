@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.controller.decision import Decision, Failure, View, check_batch_size
+from barnabas.controller.elections import Election, Target, change_partition, default_directory
+from barnabas.controller.image import Image, Partition, PartitionKey, Topic
+from barnabas.controller.topics import check_manual_assignment
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k45_alter_partition_reassignments as alter_wire
 from barnabas.protocol.messages import k46_list_partition_reassignments as list_wire
 from barnabas.protocol.metadata_records import PartitionChangeRecord
-from controller.decision import Decision, Failure, View, check_batch_size
-from controller.elections import Election, Target, change_partition, default_directory
-from controller.image import Image, Partition, PartitionKey, Topic
-from controller.topics import check_manual_assignment
 
 
 def alter_reassignments(

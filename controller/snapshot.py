@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from barnabas.common.files import FileSystem
+from barnabas.controller.image import Broker, Image, ImageEditor
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.metadata_records import (
     BrokerEndpoint,
@@ -35,7 +36,6 @@ from barnabas.protocol.metadata_records import (
     encode_record,
 )
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records, verify_crc
-from controller.image import Broker, Image, ImageEditor
 
 RECORDS_PER_BATCH: Final = 1_000
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")

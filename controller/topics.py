@@ -16,17 +16,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from barnabas.common.ids import ZERO_UUID
+from barnabas.controller import configs
+from barnabas.controller.decision import Decision, Failure, View, check_batch_size, first_duplicates
+from barnabas.controller.elections import default_directory
+from barnabas.controller.image import Image, Partition, Topic
+from barnabas.controller.placement import UsableBroker, place_replicas
+from barnabas.controller.topic_names import CLUSTER_METADATA_TOPIC, check_collision, check_name
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
 from barnabas.protocol.messages import k37_create_partitions as partitions_wire
 from barnabas.protocol.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from controller import configs
-from controller.decision import Decision, Failure, View, check_batch_size, first_duplicates
-from controller.elections import default_directory
-from controller.image import Image, Partition, Topic
-from controller.placement import UsableBroker, place_replicas
-from controller.topic_names import CLUSTER_METADATA_TOPIC, check_collision, check_name
 
 DEFAULT: Final = -1  # of a count: as the controller's config says
 _FIRST_VERSION_WITH_DISABLED_ERROR: Final = 3

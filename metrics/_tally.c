@@ -283,7 +283,7 @@ static PyType_Slot tally_slots[] = {
 };
 
 static PyType_Spec tally_spec = {
-    .name = "metrics._tally.Tally",
+    .name = "barnabas.metrics._tally.Tally",
     .basicsize = sizeof(Tally),
     .itemsize = sizeof(Column),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,

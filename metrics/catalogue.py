@@ -16,15 +16,15 @@ test holds both to the list of Apache Kafka's MBeans.
 
 from __future__ import annotations
 
-from metrics.row import METRICS as METRICS
-from metrics.row import Kind as Kind
-from metrics.row import Metric as Metric
-from metrics.rows_broker import *
-from metrics.rows_controller import *
-from metrics.rows_coordinators import *
-from metrics.rows_network import *
-from metrics.rows_own import *
-from metrics.rows_storage import *
+from barnabas.metrics.row import METRICS as METRICS
+from barnabas.metrics.row import Kind as Kind
+from barnabas.metrics.row import Metric as Metric
+from barnabas.metrics.rows_broker import *
+from barnabas.metrics.rows_controller import *
+from barnabas.metrics.rows_coordinators import *
+from barnabas.metrics.rows_network import *
+from barnabas.metrics.rows_own import *
+from barnabas.metrics.rows_storage import *
 
 
 def find(group: str, type_: str, name: str) -> Metric:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from metrics.catalogue import CHANNELS
+from barnabas.metrics.catalogue import CHANNELS
 
 if TYPE_CHECKING:
-    from metrics.registry import Registry
+    from barnabas.metrics.registry import Registry
 
 
 class ChannelMetrics:

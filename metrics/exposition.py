@@ -15,14 +15,14 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from metrics.histograms import QUANTILES, Histogram, HistogramSnapshot, Timer, bucket_of
-from metrics.meters import AvgMax, Counter, Gauge, Meter, Sensor
-from metrics.names import all_families, base_names, label_text
-from metrics.row import Kind, Metric
-from metrics.rows_own import SCRAPE_SECONDS
+from barnabas.metrics.histograms import QUANTILES, Histogram, HistogramSnapshot, Timer, bucket_of
+from barnabas.metrics.meters import AvgMax, Counter, Gauge, Meter, Sensor
+from barnabas.metrics.names import all_families, base_names, label_text
+from barnabas.metrics.row import Kind, Metric
+from barnabas.metrics.rows_own import SCRAPE_SECONDS
 
 if TYPE_CHECKING:
-    from metrics.registry import Instrument, Labels, Registry, Table
+    from barnabas.metrics.registry import Instrument, Labels, Registry, Table
 
 log = logging.getLogger("barnabas.metrics")
 

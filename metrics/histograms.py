@@ -17,7 +17,7 @@ from itertools import accumulate
 from threading import get_ident
 from typing import Final
 
-from metrics.meters import Meter
+from barnabas.metrics.meters import Meter
 
 #: What Kafka's dashboards ask for, in the spelling of their `quantile` label.
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")

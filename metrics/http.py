@@ -28,10 +28,10 @@ from urllib.parse import parse_qsl
 
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.threads import ServiceThread
-from metrics.exposition import CONTENT_TYPE, Exposition
+from barnabas.metrics.exposition import CONTENT_TYPE, Exposition
 
 if TYPE_CHECKING:
-    from metrics.registry import Registry
+    from barnabas.metrics.registry import Registry
 
 log = logging.getLogger("barnabas.metrics")
 

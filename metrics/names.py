@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Final, NamedTuple
 
-from metrics.row import Kind, Metric
+from barnabas.metrics.row import Kind, Metric
 
 #: Numbers that an instrument has, by the order in which `exposition.py` gives them.
 _RATES: Final = ("meanrate", "oneminuterate", "fiveminuterate", "fifteenminuterate")

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from metrics import catalogue as c
+from barnabas.metrics import catalogue as c
 
 if TYPE_CHECKING:
-    from metrics.registry import Registry
+    from barnabas.metrics.registry import Registry
 
 _PROC: Final = Path("/proc")
 _IO: Final = Path("/proc/self/io")

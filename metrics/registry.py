@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from barnabas.common.clock import Clock, SystemClock
-from metrics.histograms import Histogram, Timer
-from metrics.meters import AvgMax, Counter, Gauge, Meter, Sensor
-from metrics.row import Kind, Metric
+from barnabas.metrics.histograms import Histogram, Timer
+from barnabas.metrics.meters import AvgMax, Counter, Gauge, Meter, Sensor
+from barnabas.metrics.row import Kind, Metric
 
 Instrument = Counter | Meter | Histogram | Gauge | Sensor | AvgMax | Timer
 Labels = tuple[str, ...]

@@ -19,11 +19,11 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Final, NamedTuple
 
-from metrics import catalogue as c
-from metrics.histograms import BOUNDS, BOUNDS_NS, SUM
-from metrics.meters import Meter
-from metrics.registry import Registry
-from metrics.tally import Tally
+from barnabas.metrics import catalogue as c
+from barnabas.metrics.histograms import BOUNDS, BOUNDS_NS, SUM
+from barnabas.metrics.meters import Meter
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.tally import Tally
 
 _ROWS: Final = (
     c.REQUEST_QUEUE_TIME_MS,

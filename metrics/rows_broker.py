@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metrics.row import GAUGE, METER, RATIO, TEXT, Metric, row
+from barnabas.metrics.row import GAUGE, METER, RATIO, TEXT, Metric, row
 
 _SERVER = "kafka.server"
 _POOL = "KafkaRequestHandlerPool"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metrics.row import AVG_MAX, GAUGE, HISTOGRAM, METER, SENSOR, TEXT, Kind, Metric, row
+from barnabas.metrics.row import AVG_MAX, GAUGE, HISTOGRAM, METER, SENSOR, TEXT, Kind, Metric, row
 
 _CONTROLLER = "kafka.controller"
 _SERVER = "kafka.server"

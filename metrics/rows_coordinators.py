@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metrics.row import AVG_MAX, GAUGE, HISTOGRAM, METER, SENSOR, Metric, row
+from barnabas.metrics.row import AVG_MAX, GAUGE, HISTOGRAM, METER, SENSOR, Metric, row
 
 _SERVER = "kafka.server"
 _GROUPS = "group-coordinator-metrics"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metrics.row import AVG_MAX, COUNTER, GAUGE, HISTOGRAM, METER, RATIO, SENSOR, Kind, Metric, row
+from barnabas.metrics.row import AVG_MAX, COUNTER, GAUGE, HISTOGRAM, METER, RATIO, SENSOR, Kind, Metric, row
 
 _NETWORK = "kafka.network"
 _SERVER = "kafka.server"

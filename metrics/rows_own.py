@@ -6,7 +6,7 @@ own libraries use, and consumer lag under the names of kafka_exporter. `exact` r
 
 from __future__ import annotations
 
-from metrics.row import COUNTER, GAUGE, HISTOGRAM, Kind, Metric, row
+from barnabas.metrics.row import COUNTER, GAUGE, HISTOGRAM, Kind, Metric, row
 
 _OWN = "barnabas"
 

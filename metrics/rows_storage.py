@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metrics.row import GAUGE, TIMER, Metric, row
+from barnabas.metrics.row import GAUGE, TIMER, Metric, row
 
 _LOG = "kafka.log"
 _PARTITION_LABELS = ("topic", "partition")

@@ -52,6 +52,6 @@ class PythonTally:
 
 
 try:
-    from metrics._tally import Tally
+    from barnabas.metrics._tally import Tally
 except ImportError:  # there was no C compiler
     Tally = PythonTally  # type: ignore[misc,assignment]

@@ -11,6 +11,17 @@ from typing import Any, NamedTuple
 
 import click
 
+from barnabas.broker.storage import names
+from barnabas.broker.storage.checkpoints import (
+    OffsetCheckpoint,
+    read_epochs,
+    read_meta_properties,
+    read_partition_metadata,
+    read_txn_checksums,
+)
+from barnabas.broker.storage.index import CorruptIndexError
+from barnabas.broker.storage.producer_state import CorruptSnapshotError, read_snapshot
+from barnabas.broker.storage.txn_index import TransactionIndex
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import Row, json_option, show, show_json
 from barnabas.cli.text import shown
@@ -18,17 +29,6 @@ from barnabas.common.files import OsFileSystem
 from barnabas.common.ids import uuid_to_string
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import iter_headers, iter_records, verify_crc
-from broker.storage import names
-from broker.storage.checkpoints import (
-    OffsetCheckpoint,
-    read_epochs,
-    read_meta_properties,
-    read_partition_metadata,
-    read_txn_checksums,
-)
-from broker.storage.index import CorruptIndexError
-from broker.storage.producer_state import CorruptSnapshotError, read_snapshot
-from broker.storage.txn_index import TransactionIndex
 
 OFFSET_ENTRY = struct.Struct(">ii")  # offset relative to the segment's base offset, position
 TIME_ENTRY = struct.Struct(">qi")  # timestamp, offset relative to the base offset

@@ -27,7 +27,7 @@ def _become(module: str, file: Path, overrides: tuple[str, ...]) -> NoReturn:
 @_OVERRIDE
 def broker(file: Path, override: tuple[str, ...]) -> None:
     """Run one broker from FILE until SIGTERM (a controlled shutdown) or SIGINT."""
-    _become("broker.main", file, override)
+    _become("barnabas.broker.main", file, override)
 
 
 @click.command()
@@ -35,4 +35,4 @@ def broker(file: Path, override: tuple[str, ...]) -> None:
 @_OVERRIDE
 def controller(file: Path, override: tuple[str, ...]) -> None:
     """Run the controller from FILE until SIGTERM or SIGINT."""
-    _become("controller.main", file, override)
+    _become("barnabas.controller.main", file, override)

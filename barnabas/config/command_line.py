@@ -17,7 +17,7 @@ class Arguments(argparse.Namespace):
 
 def parse_arguments(role: str, argv: Sequence[str] | None) -> Arguments:
     """Read the arguments of a `role` ("broker", "controller"); raises ConfigError, exits on wrong usage."""
-    parser = argparse.ArgumentParser(prog=f"{role}.main", description=f"Run one Barnabas {role}.")
+    parser = argparse.ArgumentParser(prog=f"barnabas {role}", description=f"Run one Barnabas {role}.")
     parser.add_argument("file", help="a Kafka-style server.properties")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
     parsed = parser.parse_args(argv, namespace=Arguments())

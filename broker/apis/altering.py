@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.forwarding import forward
 from barnabas.protocol.headers import encode_request
-from broker.answers import Answer, Reply
-from broker.forwarding import forward
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.config_changes import Outcome
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.config_changes import Outcome
+    from barnabas.broker.request_channel import Request
 
 _SIZE_PREFIX = 4
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from barnabas.broker.answers import Answer
+    from barnabas.broker.request_channel import Request
     from barnabas.protocol.schema import Message
-    from broker.answers import Answer
-    from broker.request_channel import Request
 
 Handle: TypeAlias = "Callable[[Any, Request], Answer]"
 ErrorResponse: TypeAlias = "Callable[[Message, int, int, str | None], Message]"

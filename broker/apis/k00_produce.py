@@ -27,6 +27,15 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.answers import NO_REPLY, Answer, Close, Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.redirect import current_leader
+from barnabas.broker.apis.verified import NOTHING_TO_VERIFY, Verdict, draw_guards, produce_error, producer_of, verify
+from barnabas.broker.coordinators.transaction_verification import Operation
+from barnabas.broker.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.replication.delayed_produce import DelayedProduce, Errors
+from barnabas.broker.replication.replica_manager import AppendResult
+from barnabas.broker.storage.log_types import AppendOrigin
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k00_produce import (
@@ -37,22 +46,13 @@ from barnabas.protocol.messages.k00_produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from broker.answers import NO_REPLY, Answer, Close, Park, Reply
-from broker.apis.api import Api
-from broker.apis.redirect import current_leader
-from broker.apis.verified import NOTHING_TO_VERIFY, Verdict, draw_guards, produce_error, producer_of, verify
-from broker.coordinators.transaction_verification import Operation
-from broker.metadata_cache import INTERNAL_TOPICS
-from broker.replication.delayed_produce import DelayedProduce, Errors
-from broker.replication.replica_manager import AppendResult
-from broker.storage.log_types import AppendOrigin
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.replication.partition import Partition
+    from barnabas.broker.request_channel import Request
+    from barnabas.broker.storage.log_types import LogAppendInfo
     from barnabas.protocol.schema import Message
-    from broker.apis.services import Services
-    from broker.replication.partition import Partition
-    from broker.request_channel import Request
-    from broker.storage.log_types import LogAppendInfo
 
 log = logging.getLogger("barnabas.apis.produce")
 

@@ -24,6 +24,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.redirect import current_leader
+from barnabas.broker.fetch_sessions import FetchContext, has_records, item_of
+from barnabas.broker.replication.delayed_fetch import DelayedFetch
+from barnabas.broker.replication.reading import CONSUMER_ID, FetchItem, FetchParams, Read, ReadResult, read_all
+from barnabas.broker.storage.log_types import FetchIsolation
 from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k01_fetch import (
@@ -34,18 +41,11 @@ from barnabas.protocol.messages.k01_fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from broker.answers import Answer, Park, Reply
-from broker.apis.api import Api
-from broker.apis.redirect import current_leader
-from broker.fetch_sessions import FetchContext, has_records, item_of
-from broker.replication.delayed_fetch import DelayedFetch
-from broker.replication.reading import CONSUMER_ID, FetchItem, FetchParams, Read, ReadResult, read_all
-from broker.storage.log_types import FetchIsolation
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
     from barnabas.protocol.schema import Message
-    from broker.apis.services import Services
-    from broker.request_channel import Request
 
 TOPIC_IDS_FROM = 13
 REPLICA_STATE_FROM = 15

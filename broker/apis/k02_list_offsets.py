@@ -20,6 +20,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.replication.reading import visible_end
+from barnabas.broker.storage.log_types import NO_EPOCH, FetchIsolation
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k02_list_offsets import (
@@ -29,14 +33,10 @@ from barnabas.protocol.messages.k02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.replication.reading import visible_end
-from broker.storage.log_types import NO_EPOCH, FetchIsolation
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 CONSUMER_ID = -1
 DEBUGGING_ID = -2

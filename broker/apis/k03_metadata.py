@@ -23,6 +23,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.broker.known_answers import KEY_BYTES_MAX
+from barnabas.broker.metadata_cache import INTERNAL_TOPICS
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_names import invalid_reason
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -33,16 +38,11 @@ from barnabas.protocol.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from broker.known_answers import KEY_BYTES_MAX
-from broker.metadata_cache import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.metadata_cache import MetadataSnapshot, PartitionInfo, TopicInfo
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.metadata_cache import MetadataSnapshot, PartitionInfo, TopicInfo
+    from barnabas.broker.request_channel import Request
 
 IDS_FROM = 12
 LISTENER_NOT_FOUND_FROM = 6

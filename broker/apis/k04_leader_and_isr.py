@@ -14,6 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.push import apply_records
+from barnabas.broker.replication.leadership import TYPE_FULL, PartitionErrors, TopicState
 from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -21,14 +25,10 @@ from barnabas.protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.apis.push import apply_records
-from broker.replication.leadership import TYPE_FULL, PartitionErrors, TopicState
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 TOPIC_IDS_FROM = 5
 GROUPED_FROM = 2

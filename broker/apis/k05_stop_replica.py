@@ -15,18 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages.k05_stop_replica import (
     StopReplicaPartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 Stop = tuple[TopicPartition, int, bool]
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.push import apply_records, metadata_offset
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.apis.push import apply_records, metadata_offset
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

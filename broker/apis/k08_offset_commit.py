@@ -19,6 +19,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.offsets import NO_TIMESTAMP, CommittedOffset
+from barnabas.broker.coordinators.shard import Committer, OffsetCommit
+from barnabas.broker.purgatory import Deferred
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k08_offset_commit import (
@@ -29,16 +34,11 @@ from barnabas.protocol.messages.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from broker.answers import Park, Reply
-from broker.apis.api import Api
-from broker.coordinators.offsets import NO_TIMESTAMP, CommittedOffset
-from broker.coordinators.shard import Committer, OffsetCommit
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.metadata_cache import MetadataSnapshot
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.metadata_cache import MetadataSnapshot
+    from barnabas.broker.request_channel import Request
 
 TOPIC_IDS_FROM = 10
 NO_RETENTION = -1

@@ -19,6 +19,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.offsets import FetchedPartition, FetchedTopic, TopicWanted
+from barnabas.broker.purgatory import Deferred
 from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k09_offset_fetch import (
@@ -31,15 +35,11 @@ from barnabas.protocol.messages.k09_offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from broker.answers import Park
-from broker.apis.api import Api
-from broker.coordinators.offsets import FetchedPartition, FetchedTopic, TopicWanted
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.metadata_cache import MetadataSnapshot
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.metadata_cache import MetadataSnapshot
+    from barnabas.broker.request_channel import Request
 
 GROUP_ERROR_FROM = 2
 MANY_GROUPS_FROM = 8

@@ -18,6 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Node
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k10_find_coordinator import (
@@ -25,13 +28,10 @@ from barnabas.protocol.messages.k10_find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from broker.answers import Reply
-from broker.apis.api import Api
-from broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Node
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 MESSAGE_FROM = 1
 MANY_KEYS_FROM = 4

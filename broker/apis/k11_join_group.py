@@ -18,16 +18,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.group_events import UNKNOWN_MEMBER_ID, Join, JoinResult
+from barnabas.broker.purgatory import Deferred
 from barnabas.common.ids import uuid4_text
 from barnabas.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from broker.answers import Park
-from broker.apis.api import Api
-from broker.coordinators.group_events import UNKNOWN_MEMBER_ID, Join, JoinResult
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 NULL_PROTOCOL_FROM = 7
 SKIP_ASSIGNMENT_FROM = 9

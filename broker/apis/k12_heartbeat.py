@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from broker.answers import Reply
-from broker.apis.api import Api
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Reply:

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.group_events import Leave, LeaveResult, LeavingMember
+from barnabas.broker.purgatory import Deferred
 from barnabas.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from broker.answers import Park
-from broker.apis.api import Api
-from broker.coordinators.group_events import Leave, LeaveResult, LeavingMember
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 MANY_MEMBERS_FROM = 3
 

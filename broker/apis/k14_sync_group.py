@@ -15,16 +15,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.group_events import Sync, SyncResult
+from barnabas.broker.purgatory import Deferred
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
-from broker.answers import Park, Reply
-from broker.apis.api import Api
-from broker.coordinators.group_events import Sync, SyncResult
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 PROTOCOL_FROM = 5
 

@@ -14,6 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.authorized import GROUP_OPERATIONS
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.group_events import GroupState
+from barnabas.broker.coordinators.members import Member
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k15_describe_groups import (
     DescribedGroup,
@@ -21,16 +27,10 @@ from barnabas.protocol.messages.k15_describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from broker.answers import Reply
-from broker.apis.api import Api
-from broker.apis.authorized import GROUP_OPERATIONS
-from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupState
-from broker.coordinators.members import Member
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 AUTHORIZED_OPERATIONS_FROM = 3
 INSTANCE_ID_FROM = 4

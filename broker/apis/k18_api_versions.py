@@ -26,15 +26,15 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api, Table
+from barnabas.broker.features import SUPPORTED_FEATURES, FinalizedFeatures
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import k18_api_versions as wire
-from broker.answers import Answer, Reply
-from broker.apis.api import Api, Table
-from broker.features import SUPPORTED_FEATURES, FinalizedFeatures
 
 if TYPE_CHECKING:
-    from broker.request_channel import Request
+    from barnabas.broker.request_channel import Request
 
 KEY: Final = 18
 VERSIONS: Final = (0, 4)
@@ -101,7 +101,7 @@ def api_keys(table: Table) -> list[wire.ApiVersion]:
 
 
 def _broker_table() -> Table:
-    from broker.apis.table import TABLE  # Why here: the table imports this module.
+    from barnabas.broker.apis.table import TABLE  # Why here: the table imports this module.
 
     return TABLE
 

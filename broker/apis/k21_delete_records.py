@@ -13,6 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.replication.delayed_delete_records import NO_LOW_WATERMARK, DelayedDeleteRecords, LowWatermarks
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k21_delete_records import (
@@ -21,14 +25,10 @@ from barnabas.protocol.messages.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from broker.answers import Answer, Park, Reply
-from broker.apis.api import Api
-from broker.metadata_cache import INTERNAL_TOPICS
-from broker.replication.delayed_delete_records import NO_LOW_WATERMARK, DelayedDeleteRecords, LowWatermarks
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

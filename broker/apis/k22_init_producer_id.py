@@ -17,17 +17,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.transaction import NO_EPOCH, NO_PRODUCER_ID, Producer
+from barnabas.broker.coordinators.transaction_shard import Given
+from barnabas.broker.purgatory import Deferred
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from broker.answers import Park, Reply
-from broker.apis.api import Api
-from broker.coordinators.transaction import NO_EPOCH, NO_PRODUCER_ID, Producer
-from broker.coordinators.transaction_shard import Given
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 FENCED_FROM = 4
 

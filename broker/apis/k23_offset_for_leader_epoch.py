@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.k23_offset_for_leader_epoch import (
@@ -21,12 +23,10 @@ from barnabas.protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

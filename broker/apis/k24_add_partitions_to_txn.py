@@ -20,6 +20,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.answers import Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.transaction import Producer
+from barnabas.broker.gathering import Gathering
+from barnabas.broker.purgatory import Deferred
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k24_add_partitions_to_txn import (
@@ -30,15 +35,10 @@ from barnabas.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from broker.answers import Park, Reply
-from broker.apis.api import Api
-from broker.coordinators.transaction import Producer
-from broker.gathering import Gathering
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 FENCED_FROM: Final = 2
 FROM_BROKERS_FROM: Final = 4

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.k24_add_partitions_to_txn import told
+from barnabas.broker.coordinators.transaction import Producer
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.broker.purgatory import Deferred
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from broker.answers import Park
-from broker.apis.api import Api
-from broker.apis.k24_add_partitions_to_txn import told
-from broker.coordinators.transaction import Producer
-from broker.metadata_cache import GROUP_METADATA_TOPIC
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Park:

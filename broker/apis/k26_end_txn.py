@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.k24_add_partitions_to_txn import told
+from barnabas.broker.coordinators.transaction import Producer
+from barnabas.broker.purgatory import Deferred
 from barnabas.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
-from broker.answers import Park
-from broker.apis.api import Api
-from broker.apis.k24_add_partitions_to_txn import told
-from broker.coordinators.transaction import Producer
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.coordinators.transaction_shard import Given
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.coordinators.transaction_shard import Given
+    from barnabas.broker.request_channel import Request
 
 VERSION_2_FROM: Final = 5
 

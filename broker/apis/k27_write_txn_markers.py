@@ -15,6 +15,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.transaction_marker import Marker
+from barnabas.broker.gathering import Gathering
+from barnabas.broker.purgatory import Deferred
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k27_write_txn_markers import (
@@ -25,15 +30,10 @@ from barnabas.protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from broker.answers import Park
-from broker.apis.api import Api
-from broker.coordinators.transaction_marker import Marker
-from broker.gathering import Gathering
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 Errors = dict[TopicPartition, ErrorCode]
 

@@ -19,6 +19,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.answers import Answer, Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.verified import HIDDEN, NOTHING_TO_VERIFY, Verdict, draw_guards, verify
+from barnabas.broker.coordinators.offsets import CommittedOffset
+from barnabas.broker.coordinators.shard import Committer, OffsetCommit
+from barnabas.broker.coordinators.transaction import Producer
+from barnabas.broker.coordinators.transaction_verification import Operation
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.broker.purgatory import Deferred
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k28_txn_offset_commit import (
@@ -27,19 +36,10 @@ from barnabas.protocol.messages.k28_txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from broker.answers import Answer, Park, Reply
-from broker.apis.api import Api
-from broker.apis.verified import HIDDEN, NOTHING_TO_VERIFY, Verdict, draw_guards, verify
-from broker.coordinators.offsets import CommittedOffset
-from broker.coordinators.shard import Committer, OffsetCommit
-from broker.coordinators.transaction import Producer
-from broker.coordinators.transaction_verification import Operation
-from broker.metadata_cache import GROUP_METADATA_TOPIC
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 LOADING_FROM: Final = 2
 ABORTABLE_FROM: Final = 4

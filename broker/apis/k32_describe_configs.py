@@ -18,6 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.config_describer import ConfigDescriber, Entry
+from barnabas.broker.dynamic_config import ALL_BROKERS, ResourceType
 from barnabas.common.topic_names import invalid_reason
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import (
@@ -28,14 +32,10 @@ from barnabas.protocol.messages.k32_describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.config_describer import ConfigDescriber, Entry
-from broker.dynamic_config import ALL_BROKERS, ResourceType
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

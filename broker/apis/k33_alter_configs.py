@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.altering import answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.config_changes import Outcome, check_legacy, preprocess
 from barnabas.protocol.messages.k33_alter_configs import AlterConfigsResourceResponse as ResourceResponse
 from barnabas.protocol.messages.k33_alter_configs import AlterConfigsResponse
-from broker.answers import Answer
-from broker.apis.altering import answer
-from broker.apis.api import Api
-from broker.config_changes import Outcome, check_legacy, preprocess
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

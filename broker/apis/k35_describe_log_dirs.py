@@ -15,6 +15,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.log_dirs import LogDir, describe
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -22,13 +25,10 @@ from barnabas.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.log_dirs import LogDir, describe
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

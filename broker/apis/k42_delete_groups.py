@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.api import Api
+from barnabas.broker.purgatory import Deferred
 from barnabas.protocol.messages.k42_delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from broker.answers import Park
-from broker.apis.api import Api
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
     from barnabas.protocol.errors import ErrorCode
-    from broker.apis.services import Services
-    from broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Park:

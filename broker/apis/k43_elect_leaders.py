@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.forwarding import forward
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.forwarding import forward
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

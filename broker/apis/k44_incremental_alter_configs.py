@@ -20,18 +20,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.altering import answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.config_changes import Outcome, check_incremental, preprocess
 from barnabas.protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from broker.answers import Answer
-from broker.apis.altering import answer
-from broker.apis.api import Api
-from broker.config_changes import Outcome, check_incremental, preprocess
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.api import Api
+from barnabas.broker.purgatory import Deferred
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k47_offset_delete import (
@@ -19,15 +22,12 @@ from barnabas.protocol.messages.k47_offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from broker.answers import Park
-from broker.apis.api import Api
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Park:

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k60_describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 BROKERS, CONTROLLERS = 1, 2
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
 from barnabas.common.topic_names import invalid_reason
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -21,13 +23,11 @@ from barnabas.protocol.messages.k61_describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from broker.answers import Reply
-from broker.apis.api import Api
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
-    from broker.storage.producer_state import ProducerEntry
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
+    from barnabas.broker.storage.producer_state import ProducerEntry
 
 
 def handle(services: Services, request: Request) -> Reply:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.k65_describe_transactions import (
     DescribeTransactionsRequest,
@@ -18,12 +20,10 @@ from barnabas.protocol.messages.k65_describe_transactions import (
     TopicData,
     TransactionState,
 )
-from broker.answers import Reply
-from broker.apis.api import Api
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Reply:

@@ -15,20 +15,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.transaction import TxnState
+from barnabas.broker.coordinators.transaction_coordinator import Filters
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.k66_list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
-from broker.answers import Reply
-from broker.apis.api import Api
-from broker.coordinators.transaction import TxnState
-from broker.coordinators.transaction_coordinator import Filters
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 STATES = frozenset(state.value for state in TxnState)
 

@@ -18,6 +18,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.coordinators.consumer_group_types import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Heartbeat,
+    HeartbeatResult,
+)
+from barnabas.broker.purgatory import Deferred
 from barnabas.common.ids import random_uuid, uuid_to_string
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k68_consumer_group_heartbeat import (
@@ -26,20 +36,10 @@ from barnabas.protocol.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from broker.answers import Park, Reply
-from broker.apis.api import Api
-from broker.coordinators.consumer_group_types import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    Heartbeat,
-    HeartbeatResult,
-)
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 MEMBER_NAMES_ITSELF_FROM = 1
 

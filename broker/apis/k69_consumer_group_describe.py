@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.authorized import GROUP_OPERATIONS
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k69_consumer_group_describe import (
     Assignment,
@@ -23,16 +26,13 @@ from barnabas.protocol.messages.k69_consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from broker.answers import Reply
-from broker.apis.api import Api
-from broker.apis.authorized import GROUP_OPERATIONS
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.coordinators.consumer_group import ConsumerGroup
-    from broker.coordinators.consumer_group_types import Member as GroupMember
-    from broker.metadata_cache import MetadataSnapshot
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+    from barnabas.broker.coordinators.consumer_group_types import Member as GroupMember
+    from barnabas.broker.metadata_cache import MetadataSnapshot
+    from barnabas.broker.request_channel import Request
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.dynamic_config import ResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k74_list_config_resources import (
     ConfigResource,
     ListConfigResourcesResponse,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.dynamic_config import ResourceType
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 _ALL = (
     ResourceType.TOPIC,

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.authorized import TOPIC_OPERATIONS
+from barnabas.broker.metadata_cache import INTERNAL_TOPICS
 from barnabas.common.topic_names import invalid_reason
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k75_describe_topic_partitions import (
@@ -19,15 +23,11 @@ from barnabas.protocol.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.apis.authorized import TOPIC_OPERATIONS
-from broker.metadata_cache import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.metadata_cache import PartitionInfo, TopicInfo
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.metadata_cache import PartitionInfo, TopicInfo
+    from barnabas.broker.request_channel import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

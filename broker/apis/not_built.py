@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
 from barnabas.protocol.api_keys import ROWS, ApiKey
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ErrorCode
-from broker.answers import Reply
-from broker.apis.api import Api
 
 if TYPE_CHECKING:
-    from broker.apis.services import Services
-    from broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
 
 KEYS: Final = (
     ApiKey.SHARE_GROUP_HEARTBEAT,

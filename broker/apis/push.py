@@ -21,8 +21,8 @@ from barnabas.protocol.metadata_records import (
 from barnabas.protocol.primitives import read_uvarint
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Services
     from barnabas.protocol.schema import Message
-    from broker.apis.services import Services
 
 TAG_RECORDS = 10000
 TAG_OFFSET = 10001

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata_cache import Node
+from barnabas.broker.metadata_cache import Node
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
     from barnabas.common.topic_partition import TopicPartition
-    from broker.apis.services import Services
-    from broker.request_channel import Request
 
 
 def current_leader(services: Services, request: Request, tp: TopicPartition) -> tuple[int, int, Node | None]:

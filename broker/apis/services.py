@@ -10,25 +10,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.broker.auto_topic_creation import AutoTopicCreation
+    from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.coordinators.transaction_markers import MarkerWriter
+    from barnabas.broker.coordinators.transaction_verification import TransactionVerification
+    from barnabas.broker.dynamic_config import DynamicConfig
+    from barnabas.broker.fetch_sessions import FetchSessions
+    from barnabas.broker.lifecycle import Lifecycle
+    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.producer_ids import ProducerIds
+    from barnabas.broker.purgatory import Purgatory
+    from barnabas.broker.replication.leadership import Leadership
+    from barnabas.broker.replication.log_dir_moves import LogDirMoves
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log_manager import LogManager
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
-    from broker.auto_topic_creation import AutoTopicCreation
-    from broker.controller_channel import ControllerChannel
-    from broker.coordinators.group_coordinator import GroupCoordinator
-    from broker.coordinators.transaction_coordinator import TransactionCoordinator
-    from broker.coordinators.transaction_markers import MarkerWriter
-    from broker.coordinators.transaction_verification import TransactionVerification
-    from broker.dynamic_config import DynamicConfig
-    from broker.fetch_sessions import FetchSessions
-    from broker.lifecycle import Lifecycle
-    from broker.metadata_cache import MetadataCache
-    from broker.producer_ids import ProducerIds
-    from broker.purgatory import Purgatory
-    from broker.replication.leadership import Leadership
-    from broker.replication.log_dir_moves import LogDirMoves
-    from broker.replication.replica_manager import ReplicaManager
-    from broker.storage.log_manager import LogManager
-    from metrics.registry import Registry
+    from barnabas.metrics.registry import Registry
 
 
 @dataclass(slots=True)

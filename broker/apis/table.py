@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.apis import (
+from barnabas.broker.apis import (
     k00_produce,
     k01_fetch,
     k02_list_offsets,
@@ -58,7 +58,7 @@ from broker.apis import (
     k75_describe_topic_partitions,
     not_built,
 )
-from broker.apis.api import Api, make_table
+from barnabas.broker.apis.api import Api, make_table
 
 TABLE: Final[dict[int, Api]] = make_table(
     k00_produce.API,

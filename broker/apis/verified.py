@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.answers import Answer, Park
+from barnabas.broker.coordinators.transaction import Producer
+from barnabas.broker.coordinators.transaction_verification import Operation, Question
+from barnabas.broker.purgatory import DelayedOperation, Outcome
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.answers import Answer, Park
-from broker.coordinators.transaction import Producer
-from broker.coordinators.transaction_verification import Operation, Question
-from broker.purgatory import DelayedOperation, Outcome
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.request_channel import Request
+    from barnabas.broker.storage.verification import VerificationGuard
     from barnabas.common.live_shape import Reason
     from barnabas.common.topic_partition import TopicPartition
-    from broker.apis.services import Services
-    from broker.request_channel import Request
-    from broker.storage.verification import VerificationGuard
 
 # Where a batch says whose it is (the batch format is in protocol/records/batch.py).
 _HEADER_SIZE, _MAGIC_AT, _MAGIC, _ATTRIBUTES_LOW_AT, _PRODUCER_AT = 61, 16, 2, 22, 43

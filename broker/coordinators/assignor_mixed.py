@@ -18,8 +18,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 
-from broker.coordinators.assignor_types import Specs
-from broker.coordinators.consumer_group_types import Assignment
+from barnabas.broker.coordinators.assignor_types import Specs
+from barnabas.broker.coordinators.consumer_group_types import Assignment
 
 ROUNDS_MAX = 16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from broker.coordinators.consumer_group_types import Assignment
+from barnabas.broker.coordinators.consumer_group_types import Assignment
 
 
 class MemberSpec(NamedTuple):

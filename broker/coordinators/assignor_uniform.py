@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.coordinators.assignor_types import Specs
-from broker.coordinators.consumer_group_types import Assignment
+from barnabas.broker.coordinators.assignor_types import Specs
+from barnabas.broker.coordinators.consumer_group_types import Assignment
 
 
 def assign_homogeneous(members: Specs, counts: Mapping[bytes, int]) -> dict[str, Assignment]:

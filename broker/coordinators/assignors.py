@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from broker.coordinators.assignor_mixed import assign_mixed
-from broker.coordinators.assignor_types import MemberSpec, Specs, is_homogeneous
-from broker.coordinators.assignor_uniform import assign_homogeneous
-from broker.coordinators.consumer_group_types import Assignment
+from barnabas.broker.coordinators.assignor_mixed import assign_mixed
+from barnabas.broker.coordinators.assignor_types import MemberSpec, Specs, is_homogeneous
+from barnabas.broker.coordinators.assignor_uniform import assign_homogeneous
+from barnabas.broker.coordinators.consumer_group_types import Assignment
 
 Counts: TypeAlias = Mapping[bytes, int]  # topic id -> how many partitions it has
 Assign: TypeAlias = Callable[[Specs, Counts], dict[str, Assignment]]

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.coordinators.shard_core import APPEND_ERRORS
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators.shard_core import APPEND_ERRORS
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.mailbox import Mailbox
+    from barnabas.broker.coordinators.shard_core import LogWriter
     from barnabas.common.topic_partition import TopicPartition
-    from broker.coordinators.mailbox import Mailbox
-    from broker.coordinators.shard_core import LogWriter
 
 Settled = Callable[[ErrorCode], object]
 

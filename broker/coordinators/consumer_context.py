@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker.coordinators.consumer_group_situation import ConsumerGroupSettings, GroupTimes
-from broker.coordinators.metadata_watch import MetadataWatch
+from barnabas.broker.coordinators.consumer_group_situation import ConsumerGroupSettings, GroupTimes
+from barnabas.broker.coordinators.metadata_watch import MetadataWatch
 
 
 @dataclass(slots=True)

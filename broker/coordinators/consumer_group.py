@@ -25,8 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators.consumer_group_types import (
+from barnabas.broker.coordinators.consumer_group_types import (
     NO_TIMESTAMP,
     Assignment,
     CurrentAssignment,
@@ -42,7 +41,8 @@ from broker.coordinators.consumer_group_types import (
     TargetEpoch,
     partitions_of,
 )
-from broker.coordinators.members import CONSUMER_PROTOCOL_TYPE
+from barnabas.broker.coordinators.members import CONSUMER_PROTOCOL_TYPE
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 FIRST_EPOCH = 1
 NO_ASSIGNMENT_EPOCH = 0

@@ -13,15 +13,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from barnabas.broker.coordinators import consumer_group_types as t
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.consumer_group import NOTHING
+from barnabas.broker.coordinators.consumer_group_heartbeat import HeartbeatTurn
+from barnabas.broker.coordinators.consumer_group_migration import by_name, by_topic_id, may_downgrade
+from barnabas.broker.coordinators.consumer_group_types import Member, MemberState, Timeout
+from barnabas.broker.coordinators.consumer_protocol import (
+    Subscription,
+    answer_version,
+    read_subscription,
+    write_assignment,
+)
+from barnabas.broker.coordinators.members import CONSUMER_PROTOCOL_TYPE
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
-from broker.coordinators import consumer_group_types as t
-from broker.coordinators import group_events as ev
-from broker.coordinators.consumer_group import NOTHING
-from broker.coordinators.consumer_group_heartbeat import HeartbeatTurn
-from broker.coordinators.consumer_group_migration import by_name, by_topic_id, may_downgrade
-from broker.coordinators.consumer_group_types import Member, MemberState, Timeout
-from broker.coordinators.consumer_protocol import Subscription, answer_version, read_subscription, write_assignment
-from broker.coordinators.members import CONSUMER_PROTOCOL_TYPE
 
 REQUIRES_MEMBER_ID_FROM = 4  # JoinGroup version, KIP-394
 

@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from barnabas.broker.coordinators import consumer_group_types as t
+from barnabas.broker.coordinators.consumer_group_turn import REGEX_REFRESH_MIN_MS, Turn
+from barnabas.broker.coordinators.consumer_group_types import Heartbeat, HeartbeatResult, Member, ResolvedRegex
+from barnabas.broker.coordinators.re2 import RegexError, compile_regex
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators import consumer_group_types as t
-from broker.coordinators.consumer_group_turn import REGEX_REFRESH_MIN_MS, Turn
-from broker.coordinators.consumer_group_types import Heartbeat, HeartbeatResult, Member, ResolvedRegex
-from broker.coordinators.re2 import RegexError, compile_regex
 
 log = logging.getLogger("barnabas.group")
 

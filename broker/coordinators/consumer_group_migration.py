@@ -14,17 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from barnabas.broker.coordinators import consumer_group_types as t
+from barnabas.broker.coordinators.consumer_group import NOTHING, ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_situation import ConsumerGroupSettings
+from barnabas.broker.coordinators.consumer_group_types import Assignment, Member
+from barnabas.broker.coordinators.consumer_protocol import (
+    answer_version,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.members import CONSUMER_PROTOCOL_TYPE, Members
+from barnabas.broker.coordinators.members import Member as ClassicMember
+from barnabas.broker.coordinators.metadata_watch import metadata_hash
+from barnabas.broker.metadata_cache import MetadataSnapshot
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
-from broker.coordinators import consumer_group_types as t
-from broker.coordinators.consumer_group import NOTHING, ConsumerGroup
-from broker.coordinators.consumer_group_situation import ConsumerGroupSettings
-from broker.coordinators.consumer_group_types import Assignment, Member
-from broker.coordinators.consumer_protocol import answer_version, read_assignment, read_subscription, write_assignment
-from broker.coordinators.group import Group
-from broker.coordinators.members import CONSUMER_PROTOCOL_TYPE, Members
-from broker.coordinators.members import Member as ClassicMember
-from broker.coordinators.metadata_watch import metadata_hash
-from broker.metadata_cache import MetadataSnapshot
 
 # Up
 

@@ -30,8 +30,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
+from barnabas.broker.coordinators.consumer_group_types import Assignment, Member, MemberState, Owned
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators.consumer_group_types import Assignment, Member, MemberState, Owned
 
 Step: TypeAlias = "Callable[[Member, Aim], Member]"
 T = TypeVar("T", dict[int, int], list[int])

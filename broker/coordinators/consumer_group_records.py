@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from barnabas.broker.coordinators import consumer_group_types as t
+from barnabas.broker.coordinators.consumer_group_types import Assignment, Member, MemberState, Owned, Record
 from barnabas.protocol.coordinator_records import consumer_groups as wire
 from barnabas.protocol.coordinator_records.record import (
     CoordinatorKey,
@@ -25,8 +27,6 @@ from barnabas.protocol.coordinator_records.record import (
     decode_versioned,
     encode_versioned,
 )
-from broker.coordinators import consumer_group_types as t
-from broker.coordinators.consumer_group_types import Assignment, Member, MemberState, Owned, Record
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 Pair: TypeAlias = tuple[CoordinatorKey, CoordinatorValue | None]

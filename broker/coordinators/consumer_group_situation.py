@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker.coordinators.metadata_watch import Picture
+from barnabas.broker.coordinators.metadata_watch import Picture
 
 
 @dataclass(slots=True, frozen=True)

@@ -19,17 +19,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
+from barnabas.broker.coordinators import consumer_group_types as t
+from barnabas.broker.coordinators.assignor_types import MemberSpec
+from barnabas.broker.coordinators.assignors import ASSIGNORS
+from barnabas.broker.coordinators.consumer_group import NOTHING, ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_migration import may_downgrade, to_classic_group
+from barnabas.broker.coordinators.consumer_group_reconcile import Aim, reconcile
+from barnabas.broker.coordinators.consumer_group_situation import Situation
+from barnabas.broker.coordinators.consumer_group_types import Assignment, Member, MemberState, Record, Timeout
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.metadata_watch import metadata_hash
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators import consumer_group_types as t
-from broker.coordinators.assignor_types import MemberSpec
-from broker.coordinators.assignors import ASSIGNORS
-from broker.coordinators.consumer_group import NOTHING, ConsumerGroup
-from broker.coordinators.consumer_group_migration import may_downgrade, to_classic_group
-from broker.coordinators.consumer_group_reconcile import Aim, reconcile
-from broker.coordinators.consumer_group_situation import Situation
-from broker.coordinators.consumer_group_types import Assignment, Member, MemberState, Record, Timeout
-from broker.coordinators.group import Group
-from broker.coordinators.metadata_watch import metadata_hash
 
 log = logging.getLogger("barnabas.group")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
-from broker.coordinators.group_events import Protocols
+from barnabas.broker.coordinators.group_events import Protocols
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

@@ -11,20 +11,20 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.coordinators.consumer_group_types import GroupState as ConsumerGroupState
-from broker.coordinators.group_events import GroupState
-from broker.coordinators.shard_core import ShardState
-from broker.coordinators.transaction import TxnState
-from metrics import catalogue as c
-from metrics.channel_metrics import ChannelMetrics
+from barnabas.broker.coordinators.consumer_group_types import GroupState as ConsumerGroupState
+from barnabas.broker.coordinators.group_events import GroupState
+from barnabas.broker.coordinators.shard_core import ShardState
+from barnabas.broker.coordinators.transaction import TxnState
+from barnabas.metrics import catalogue as c
+from barnabas.metrics.channel_metrics import ChannelMetrics
 
 if TYPE_CHECKING:
-    from broker.coordinators.group_coordinator import GroupCoordinator
-    from broker.coordinators.shard import Shard
-    from broker.coordinators.transaction_coordinator import TransactionCoordinator
-    from broker.coordinators.transaction_markers import MarkerSender
-    from broker.coordinators.transaction_verification import TransactionVerification
-    from metrics.registry import Labels, Registry
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.shard import Shard
+    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.coordinators.transaction_markers import MarkerSender
+    from barnabas.broker.coordinators.transaction_verification import TransactionVerification
+    from barnabas.metrics.registry import Labels, Registry
 
 STATE_GAUGES: Final = {
     GroupState.EMPTY: c.NUM_GROUPS_EMPTY,

@@ -35,11 +35,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.group_events import SYNC_TIMER, Answer, Effect, GroupSettings, GroupState
+from barnabas.broker.coordinators.group_phases import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupPhases
+from barnabas.broker.coordinators.members import Member
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.group_events import SYNC_TIMER, Answer, Effect, GroupSettings, GroupState
-from broker.coordinators.group_phases import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupPhases
-from broker.coordinators.members import Member
 
 log = logging.getLogger("barnabas.group")
 

@@ -20,36 +20,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.consumer_context import ConsumerContext
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_situation import ConsumerGroupSettings, GroupTimes
+from barnabas.broker.coordinators.consumer_group_types import Heartbeat
+from barnabas.broker.coordinators.coordinator_metrics import GroupSensors, register_groups
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.group_events import GroupSettings
+from barnabas.broker.coordinators.loader import load
+from barnabas.broker.coordinators.metadata_watch import MetadataWatch
+from barnabas.broker.coordinators.offsets import FetchedTopic, TopicWanted
+from barnabas.broker.coordinators.shard import ListedGroup, OffsetCommit, Shard
+from barnabas.broker.coordinators.shard_consumer import Committer, HeartbeatReply
+from barnabas.broker.coordinators.shard_core import ShardContext, ShardState
+from barnabas.broker.features import UNKNOWN_EPOCH
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.broker.timing_wheel import Timer
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.config.checks import ASSIGNOR_NAMES
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.compression import CompressionType
-from broker.coordinators import group_events as ev
-from broker.coordinators.consumer_context import ConsumerContext
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_situation import ConsumerGroupSettings, GroupTimes
-from broker.coordinators.consumer_group_types import Heartbeat
-from broker.coordinators.coordinator_metrics import GroupSensors, register_groups
-from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupSettings
-from broker.coordinators.loader import load
-from broker.coordinators.metadata_watch import MetadataWatch
-from broker.coordinators.offsets import FetchedTopic, TopicWanted
-from broker.coordinators.shard import ListedGroup, OffsetCommit, Shard
-from broker.coordinators.shard_consumer import Committer, HeartbeatReply
-from broker.coordinators.shard_core import ShardContext, ShardState
-from broker.features import UNKNOWN_EPOCH
-from broker.metadata_cache import GROUP_METADATA_TOPIC
-from broker.timing_wheel import Timer
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.transaction import Producer
+    from barnabas.broker.coordinators.transaction_marker import Marker
+    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.storage.verification import VerificationGuard
     from barnabas.common.clock import Clock
-    from broker.coordinators.transaction import Producer
-    from broker.coordinators.transaction_marker import Marker
-    from broker.metadata_cache import MetadataCache
-    from broker.storage.verification import VerificationGuard
-    from metrics.registry import Registry
+    from barnabas.metrics.registry import Registry
 
 log = logging.getLogger("barnabas.group")
 

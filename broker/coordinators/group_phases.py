@@ -14,10 +14,10 @@ import logging
 from collections.abc import Mapping
 from typing import TypeVar
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.group_events import JOIN_TIMER, SYNC_TIMER, Answer, Effect, GroupSettings, GroupState
+from barnabas.broker.coordinators.members import CONSUMER_PROTOCOL_TYPE, Member, Members, subscribed_topics
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.group_events import JOIN_TIMER, SYNC_TIMER, Answer, Effect, GroupSettings, GroupState
-from broker.coordinators.members import CONSUMER_PROTOCOL_TYPE, Member, Members, subscribed_topics
 
 log = logging.getLogger("barnabas.group")
 

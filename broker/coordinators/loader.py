@@ -16,10 +16,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.coordinators import offset_records as records
+from barnabas.broker.coordinators.shard_core import ShardCore, ShardState
+from barnabas.broker.storage.log_types import FetchIsolation
 from barnabas.protocol.records.batch import ControlType, iter_headers, iter_records, parse_control_type
-from broker.coordinators import offset_records as records
-from broker.coordinators.shard_core import ShardCore, ShardState
-from broker.storage.log_types import FetchIsolation
 
 if TYPE_CHECKING:
     from barnabas.protocol.records.batch import BatchHeader

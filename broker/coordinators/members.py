@@ -20,7 +20,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from broker.coordinators.group_events import JoinedMember, Protocols
+from barnabas.broker.coordinators.group_events import JoinedMember, Protocols
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

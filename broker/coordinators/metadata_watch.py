@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mmh3
 
-from broker.metadata_cache import MetadataSnapshot
+from barnabas.broker.metadata_cache import MetadataSnapshot
 
 if TYPE_CHECKING:
-    from broker.metadata_cache import MetadataCache
+    from barnabas.broker.metadata_cache import MetadataCache
 
 
 class Picture(NamedTuple):

@@ -13,6 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from barnabas.broker.coordinators import consumer_group_records
+from barnabas.broker.coordinators.consumer_group_records import ConsumerGroupRecord
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.members import Member
+from barnabas.broker.coordinators.offsets import NO_TIMESTAMP, CommittedOffset
 from barnabas.protocol.coordinator_records.offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -21,11 +26,6 @@ from barnabas.protocol.coordinator_records.offsets import (
     OffsetCommitValue,
 )
 from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned
-from broker.coordinators import consumer_group_records
-from broker.coordinators.consumer_group_records import ConsumerGroupRecord
-from broker.coordinators.group import Group
-from broker.coordinators.members import Member
-from broker.coordinators.offsets import NO_TIMESTAMP, CommittedOffset
 
 OFFSET_COMMIT_KEY_VERSION = 1
 OFFSET_COMMIT_VALUE_VERSION = 4

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.group_events import GroupState
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupState
 
 INVALID_OFFSET = -1
 NO_EPOCH = -1

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from broker.coordinators.re2_parser import (
+from barnabas.broker.coordinators.re2_parser import (
     REPEAT_SIZE,
     TOO_DEEP,
     WORD,

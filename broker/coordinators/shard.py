@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators import offset_records as records
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.offsets import CommittedOffset, FetchedTopic, TopicWanted
+from barnabas.broker.coordinators.shard_classic import ClassicInConsumerShard
+from barnabas.broker.coordinators.shard_consumer import Committer
+from barnabas.broker.coordinators.shard_core import ShardState, Write, log_failure, nothing
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators import offset_records as records
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.group import Group
-from broker.coordinators.offsets import CommittedOffset, FetchedTopic, TopicWanted
-from broker.coordinators.shard_classic import ClassicInConsumerShard
-from broker.coordinators.shard_consumer import Committer
-from broker.coordinators.shard_core import ShardState, Write, log_failure, nothing
 
 if TYPE_CHECKING:
-    from broker.coordinators.transaction import Producer
-    from broker.coordinators.transaction_marker import Marker
-    from broker.storage.verification import VerificationGuard
+    from barnabas.broker.coordinators.transaction import Producer
+    from barnabas.broker.coordinators.transaction_marker import Marker
+    from barnabas.broker.storage.verification import VerificationGuard
 
 __all__ = ["Committer", "ListedGroup", "OffsetCommit", "Shard"]
 

@@ -6,10 +6,10 @@ Source: Kafka's GroupMetadataManager.classicGroup* (4.3), KIP-848 (migration).
 
 from __future__ import annotations
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.consumer_group_classic import ClassicTurn
+from barnabas.broker.coordinators.shard_consumer import ConsumerShard
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.consumer_group_classic import ClassicTurn
-from broker.coordinators.shard_consumer import ConsumerShard
 
 
 class ClassicInConsumerShard(ConsumerShard):

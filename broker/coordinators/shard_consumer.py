@@ -17,23 +17,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
+from barnabas.broker.coordinators import consumer_group_records
+from barnabas.broker.coordinators import consumer_group_types as t
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators import offset_records as records
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_heartbeat import HeartbeatTurn
+from barnabas.broker.coordinators.consumer_group_migration import check_upgrade, to_consumer_group
+from barnabas.broker.coordinators.consumer_group_records import ConsumerGroupRecord
+from barnabas.broker.coordinators.consumer_group_situation import Situation
+from barnabas.broker.coordinators.consumer_group_turn import Turn
+from barnabas.broker.coordinators.consumer_group_types import Heartbeat, HeartbeatResult, ResolvedRegex
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.group_events import GroupState, TimerKey
+from barnabas.broker.coordinators.shard_core import ShardCore, log_failure, nothing
+from barnabas.broker.coordinators.shard_timers import TimerEntry
+from barnabas.broker.coordinators.topic_regexes import resolve
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators import consumer_group_records
-from broker.coordinators import consumer_group_types as t
-from broker.coordinators import group_events as ev
-from broker.coordinators import offset_records as records
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_heartbeat import HeartbeatTurn
-from broker.coordinators.consumer_group_migration import check_upgrade, to_consumer_group
-from broker.coordinators.consumer_group_records import ConsumerGroupRecord
-from broker.coordinators.consumer_group_situation import Situation
-from broker.coordinators.consumer_group_turn import Turn
-from broker.coordinators.consumer_group_types import Heartbeat, HeartbeatResult, ResolvedRegex
-from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupState, TimerKey
-from broker.coordinators.shard_core import ShardCore, log_failure, nothing
-from broker.coordinators.shard_timers import TimerEntry
-from broker.coordinators.topic_regexes import resolve
 
 log = logging.getLogger("barnabas.group")
 

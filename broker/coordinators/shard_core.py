@@ -24,27 +24,27 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators import offset_records as records
+from barnabas.broker.coordinators.consumer_context import ConsumerContext
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_records import ConsumerGroupRecord
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.group_events import GroupSettings
+from barnabas.broker.coordinators.mailbox import Mailbox
+from barnabas.broker.coordinators.offsets import OffsetStore
+from barnabas.broker.coordinators.shard_timers import ShardTimers, TimerEntry
+from barnabas.broker.timing_wheel import CallbackTask
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
-from broker.coordinators import group_events as ev
-from broker.coordinators import offset_records as records
-from broker.coordinators.consumer_context import ConsumerContext
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_records import ConsumerGroupRecord
-from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupSettings
-from broker.coordinators.mailbox import Mailbox
-from broker.coordinators.offsets import OffsetStore
-from broker.coordinators.shard_timers import ShardTimers, TimerEntry
-from broker.timing_wheel import CallbackTask
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.coordinator_metrics import GroupSensors
+    from barnabas.broker.storage.verification import VerificationGuard
+    from barnabas.broker.timing_wheel import Timer
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
-    from broker.coordinators.coordinator_metrics import GroupSensors
-    from broker.storage.verification import VerificationGuard
-    from broker.timing_wheel import Timer
 
 log = logging.getLogger("barnabas.group")
 

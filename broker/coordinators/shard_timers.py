@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from broker.coordinators.group_events import TimerKey
-from broker.timing_wheel import TimerTask
+from barnabas.broker.coordinators.group_events import TimerKey
+from barnabas.broker.timing_wheel import TimerTask
 
 if TYPE_CHECKING:
+    from barnabas.broker.timing_wheel import Timer
     from barnabas.common.clock import Clock
-    from broker.timing_wheel import Timer
 
 EntryKey: TypeAlias = "tuple[str, TimerKey]"
 Post: TypeAlias = "Callable[[TimerEntry], None]"

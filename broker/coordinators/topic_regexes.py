@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from broker.coordinators.consumer_group_types import ResolvedRegex
-from broker.coordinators.re2 import RegexError, compile_regex
+from barnabas.broker.coordinators.consumer_group_types import ResolvedRegex
+from barnabas.broker.coordinators.re2 import RegexError, compile_regex
 
 log = logging.getLogger("barnabas.group")
 

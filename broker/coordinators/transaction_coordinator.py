@@ -23,14 +23,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.common.threads import ServiceThread
-from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
-from broker.coordinators.group_coordinator import partition_for
-from broker.coordinators.shard_core import ShardState
-from broker.coordinators.transaction import DEAD, Producer, TxnData, TxnState
-from broker.coordinators.transaction_loader import load
-from broker.coordinators.transaction_shard import (
+from barnabas.broker.coordinators.group_coordinator import partition_for
+from barnabas.broker.coordinators.shard_core import ShardState
+from barnabas.broker.coordinators.transaction import DEAD, Producer, TxnData, TxnState
+from barnabas.broker.coordinators.transaction_loader import load
+from barnabas.broker.coordinators.transaction_shard import (
     Given,
     Markers,
     ReplyError,
@@ -38,13 +35,16 @@ from broker.coordinators.transaction_shard import (
     TransactionContext,
     TransactionShard,
 )
-from broker.metadata_cache import TRANSACTION_STATE_TOPIC
+from barnabas.broker.metadata_cache import TRANSACTION_STATE_TOPIC
+from barnabas.common.threads import ServiceThread
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 
 if TYPE_CHECKING:
+    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.storage.scheduler import TaskScheduler
     from barnabas.common.clock import Clock
-    from broker.metadata_cache import MetadataCache
-    from broker.storage.scheduler import TaskScheduler
-    from metrics.meters import AvgMax
+    from barnabas.metrics.meters import AvgMax
 
 log = logging.getLogger("barnabas.transaction")
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from barnabas.broker.coordinators import transaction_records as records
+from barnabas.broker.coordinators.shard_core import ShardState
+from barnabas.broker.coordinators.transaction_shard import TransactionShard
+from barnabas.broker.storage.log_types import FetchIsolation
 from barnabas.protocol.records.batch import iter_headers, iter_records
-from broker.coordinators import transaction_records as records
-from broker.coordinators.shard_core import ShardState
-from broker.coordinators.transaction_shard import TransactionShard
-from broker.storage.log_types import FetchIsolation
 
 log = logging.getLogger("barnabas.transaction")
 

@@ -26,6 +26,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.broker_senders import BrokerSenders
+from barnabas.broker.coordinators.transaction_marker import Marker
+from barnabas.broker.gathering import Gathering
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -34,17 +38,13 @@ from barnabas.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from broker.broker_senders import BrokerSenders
-from broker.coordinators.transaction_marker import Marker
-from broker.gathering import Gathering
-from broker.metadata_cache import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.transaction_shard import Completion
+    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.common.clock import Clock
-    from broker.coordinators.group_coordinator import GroupCoordinator
-    from broker.coordinators.transaction_shard import Completion
-    from broker.metadata_cache import MetadataCache
-    from broker.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger("barnabas.transaction.markers")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.broker.coordinators.transaction import EMPTY, STATES_BY_CODE, TxnData
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned
 from barnabas.protocol.coordinator_records.transactions import (
@@ -17,7 +18,6 @@ from barnabas.protocol.coordinator_records.transactions import (
     TransactionLogValue,
 )
 from barnabas.protocol.errors import MalformedMessageError
-from broker.coordinators.transaction import EMPTY, STATES_BY_CODE, TxnData
 
 KEY_VERSION: Final = 0
 

@@ -24,13 +24,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from broker.coordinators import transaction_records as records
-from broker.coordinators.committed_writes import CommittedWrites
-from broker.coordinators.mailbox import Mailbox
-from broker.coordinators.shard_core import LogWriter, ShardState
-from broker.coordinators.transaction import (
+from barnabas.broker.coordinators import transaction_records as records
+from barnabas.broker.coordinators.committed_writes import CommittedWrites
+from barnabas.broker.coordinators.mailbox import Mailbox
+from barnabas.broker.coordinators.shard_core import LogWriter, ShardState
+from barnabas.broker.coordinators.transaction import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     NO_EPOCH,
@@ -42,6 +40,8 @@ from broker.coordinators.transaction import (
     TxnData,
     TxnState,
 )
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.records.batch import SimpleRecord, build_batch
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock

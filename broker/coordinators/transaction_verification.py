@@ -27,6 +27,9 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from barnabas.broker.broker_senders import BrokerSenders
+from barnabas.broker.coordinators.transaction import Producer
+from barnabas.broker.metadata_cache import TRANSACTION_STATE_TOPIC
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.clock import NS_PER_MS
 from barnabas.common.topic_partition import TopicPartition
@@ -36,16 +39,13 @@ from barnabas.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from broker.broker_senders import BrokerSenders
-from broker.coordinators.transaction import Producer
-from broker.metadata_cache import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
+    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.storage.scheduler import TaskScheduler
     from barnabas.client.connection import TrafficObserver
     from barnabas.common.clock import Clock
-    from broker.coordinators.transaction_coordinator import TransactionCoordinator
-    from broker.metadata_cache import MetadataCache
-    from broker.storage.scheduler import TaskScheduler
 
 log = logging.getLogger("barnabas.transaction.verification")
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_types import GroupState as ConsumerGroupState
+from barnabas.broker.coordinators.consumer_group_types import MemberState
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.group_phases import COMPLETING, EMPTY, PREPARING
+from barnabas.broker.coordinators.members import Member
 from barnabas.common.live_shape import Reason
 from barnabas.common.phrases import count, duration, listed
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_types import GroupState as ConsumerGroupState
-from broker.coordinators.consumer_group_types import MemberState
-from broker.coordinators.group import Group
-from broker.coordinators.group_phases import COMPLETING, EMPTY, PREPARING
-from broker.coordinators.members import Member
 
 MEMBERS_TOLD: Final = 10
 

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.answers import Answer, Close, NoReply, Park, Reply
+from barnabas.broker.purgatory import Deferred, DelayedOperation
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.answers import Answer, Close, NoReply, Park, Reply
-from broker.purgatory import Deferred, DelayedOperation
 
 if TYPE_CHECKING:
-    from broker.apis.api import Api
-    from broker.request_channel import Request
+    from barnabas.broker.apis.api import Api
+    from barnabas.broker.request_channel import Request
 
 log = logging.getLogger("barnabas.faults")
 

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.faults.matching import Matcher, Partition
-from broker.faults.triggers import Trigger
+from barnabas.broker.faults.matching import Matcher, Partition
+from barnabas.broker.faults.triggers import Trigger
 
 if TYPE_CHECKING:
+    from barnabas.broker.request_channel import Request
+    from barnabas.broker.storage.scheduler import Task
     from barnabas.common.clock import Clock
     from barnabas.faults.definition import Fault
-    from broker.request_channel import Request
-    from broker.storage.scheduler import Task
 
 EVENTS_KEPT: Final = 100
 _PRUNE_AT: Final = 256

@@ -6,19 +6,19 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.answers import Answer, Close, Park
+from barnabas.broker.faults import answers, fetching
+from barnabas.broker.purgatory import Deferred
 from barnabas.faults.shapes import places_asked, shapes_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.answers import Answer, Close, Park
-from broker.faults import answers, fetching
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.apis.api import Api
-    from broker.faults.armed import Armed
-    from broker.faults.matching import Partition
-    from broker.request_channel import Request
-    from broker.storage.scheduler import TaskScheduler
+    from barnabas.broker.apis.api import Api
+    from barnabas.broker.faults.armed import Armed
+    from barnabas.broker.faults.matching import Partition
+    from barnabas.broker.request_channel import Request
+    from barnabas.broker.storage.scheduler import TaskScheduler
 
 log = logging.getLogger("barnabas.faults")
 

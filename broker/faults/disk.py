@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from barnabas.common.faulty_files import DiskFaultError, FaultyFileSystem
 
 if TYPE_CHECKING:
+    from barnabas.broker.faults.armed import Armed
     from barnabas.common.files import Buffer, FileHandle, FileSlice, FileSystem
-    from broker.faults.armed import Armed
 
 OPERATIONS_OF: Final = {
     "read": "read",

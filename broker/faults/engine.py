@@ -19,26 +19,26 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.answers import Answer, Close, Park
+from barnabas.broker.faults.armed import Armed
+from barnabas.broker.faults.call import Call, TopicName
+from barnabas.broker.faults.links import REFUSE
+from barnabas.broker.faults.matching import sending_node
+from barnabas.broker.faults.triggers import SPENT
+from barnabas.broker.faults.wire import ACTIONS
+from barnabas.broker.purgatory import Deferred
 from barnabas.faults.definition import DISK_ACTIONS, Fault, FaultError
-from broker.answers import Answer, Close, Park
-from broker.faults.armed import Armed
-from broker.faults.call import Call, TopicName
-from broker.faults.links import REFUSE
-from broker.faults.matching import sending_node
-from broker.faults.triggers import SPENT
-from broker.faults.wire import ACTIONS
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.api import Api, Table
+    from barnabas.broker.faults.answers import Given
+    from barnabas.broker.faults.disk import FaultableFileSystem
+    from barnabas.broker.faults.links import Links
+    from barnabas.broker.faults.recorder import Recorder
+    from barnabas.broker.faults.skewed_clock import SkewedClock
+    from barnabas.broker.request_channel import Request
+    from barnabas.broker.storage.scheduler import TaskScheduler
     from barnabas.common.clock import Clock
-    from broker.apis.api import Api, Table
-    from broker.faults.answers import Given
-    from broker.faults.disk import FaultableFileSystem
-    from broker.faults.links import Links
-    from broker.faults.recorder import Recorder
-    from broker.faults.skewed_clock import SkewedClock
-    from broker.request_channel import Request
-    from broker.storage.scheduler import TaskScheduler
 
 log = logging.getLogger("barnabas.faults")
 

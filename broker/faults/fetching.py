@@ -6,14 +6,14 @@ import copy
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.faults.withheld import WithholdingSessions
+from barnabas.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_IDS_FROM, has_records
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from broker.faults.withheld import WithholdingSessions
-from broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, TOPIC_IDS_FROM, has_records
 
 if TYPE_CHECKING:
-    from broker.faults.matching import Partition
-    from broker.request_channel import Request
+    from barnabas.broker.faults.matching import Partition
+    from barnabas.broker.request_channel import Request
 
 #: Errors that a Fetch response carries at its top: they are of the session, not of a partition.
 OF_THE_SESSION: Final = frozenset(

@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.faults.disk import FaultableFileSystem
+from barnabas.broker.faults.engine import FaultEngine
+from barnabas.broker.faults.links import Links
+from barnabas.broker.faults.pages import add_pages
+from barnabas.broker.faults.recorder import Recorder
+from barnabas.broker.faults.skewed_clock import SkewedClock
+from barnabas.broker.storage.scheduler import Scheduler
 from barnabas.common.files import OsFileSystem
 from barnabas.config.errors import ConfigError
 from barnabas.faults.definition import CONTROLLER
-from broker.faults.disk import FaultableFileSystem
-from broker.faults.engine import FaultEngine
-from broker.faults.links import Links
-from broker.faults.pages import add_pages
-from broker.faults.recorder import Recorder
-from broker.faults.skewed_clock import SkewedClock
-from broker.storage.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.api import Api, Table
+    from barnabas.broker.faults.call import TopicName
+    from barnabas.broker.metadata_cache import BrokerInfo, MetadataCache
     from barnabas.client.connection import NodeConnection
     from barnabas.common.files import FileSystem
-    from broker.apis.api import Api, Table
-    from broker.faults.call import TopicName
-    from broker.metadata_cache import BrokerInfo, MetadataCache
-    from metrics.http import MetricsServer
+    from barnabas.metrics.http import MetricsServer
 
 THREADS_MAX = 8
 Address = tuple[str, int]

@@ -21,7 +21,7 @@ from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.faults.definition import CONTROLLER
 
 if TYPE_CHECKING:
-    from broker.faults.armed import Armed
+    from barnabas.broker.faults.armed import Armed
 
 TO, FROM = "to", "from"
 REFUSE: Final = "refuse"

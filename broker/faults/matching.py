@@ -11,8 +11,8 @@ from barnabas.faults.definition import API_KEYS
 from barnabas.protocol.api_keys import ROWS, ApiKey
 
 if TYPE_CHECKING:
+    from barnabas.broker.request_channel import Request
     from barnabas.faults.definition import Fault
-    from broker.request_channel import Request
 
 Partition = tuple[str, int | None]  # a topic's name, and an index where the request names partitions
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from barnabas.broker.faults.engine import FaultEngine
+from barnabas.broker.faults.recorder import CAPACITY_DEFAULT, CAPACITY_MAX, FILTERS, Recorder
 from barnabas.faults.definition import Fault, FaultError
-from broker.faults.engine import FaultEngine
-from broker.faults.recorder import CAPACITY_DEFAULT, CAPACITY_MAX, FILTERS, Recorder
-from metrics.http import Asked, MetricsServer, Page
+from barnabas.metrics.http import Asked, MetricsServer, Page
 
 JSON_TYPE = "application/json"
 OK, CREATED = "200 OK", "201 Created"

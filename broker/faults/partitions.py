@@ -11,21 +11,21 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.answers import Answer, Close, Reply
 from barnabas.faults.shapes import MORE, Place, place_of, place_of_answer, shapes_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.error_responses import Items, answer_items, error_response, failed_like
 from barnabas.protocol.headers import SIZE_BYTES, encode_request
 from barnabas.protocol.messages import response_class
-from broker.answers import Answer, Close, Reply
 
 if TYPE_CHECKING:
+    from barnabas.broker.faults.answers import Given
+    from barnabas.broker.faults.armed import Armed
+    from barnabas.broker.faults.call import Call
+    from barnabas.broker.faults.matching import Partition
+    from barnabas.broker.request_channel import Request
     from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.schema import Message
-    from broker.faults.answers import Given
-    from broker.faults.armed import Armed
-    from broker.faults.call import Call
-    from broker.faults.matching import Partition
-    from broker.request_channel import Request
 
 Fits = Callable[[Place], bool]
 Proceed = Callable[[], Answer]

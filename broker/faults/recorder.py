@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.answers import Close, NoReply, Reply
+from barnabas.broker.error_codes import error_codes_of
+from barnabas.broker.request_log import error_name
 from barnabas.common.clock import NS_PER_MS
 from barnabas.faults.shapes import Place, names_topics, place_of_answer, shapes_of
 from barnabas.protocol.error_responses import Items
-from broker.answers import Close, NoReply, Reply
-from broker.error_codes import error_codes_of
-from broker.request_log import error_name
 
 if TYPE_CHECKING:
+    from barnabas.broker.faults.call import Call, TopicName
+    from barnabas.broker.faults.matching import Partition
     from barnabas.common.clock import Clock
-    from broker.faults.call import Call, TopicName
-    from broker.faults.matching import Partition
 
 CAPACITY_DEFAULT: Final = 10_000
 CAPACITY_MAX: Final = 1_000_000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.common.clock import SystemClock
 
 if TYPE_CHECKING:
-    from broker.faults.armed import Armed
+    from barnabas.broker.faults.armed import Armed
 
 
 class SkewedClock(SystemClock):

@@ -15,21 +15,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.answers import Answer, Close, NoReply, Park, Reply
+from barnabas.broker.faults import fetching
+from barnabas.broker.faults.partitions import fail_some
+from barnabas.broker.purgatory import Deferred
 from barnabas.faults.versions import highest_version, release_has_feature
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsResponse
-from broker.answers import Answer, Close, NoReply, Park, Reply
-from broker.faults import fetching
-from broker.faults.partitions import fail_some
-from broker.purgatory import Deferred
 
 if TYPE_CHECKING:
-    from broker.faults.answers import Given
-    from broker.faults.armed import Armed
-    from broker.faults.call import Call
-    from broker.faults.matching import Partition
+    from barnabas.broker.faults.answers import Given
+    from barnabas.broker.faults.armed import Armed
+    from barnabas.broker.faults.call import Call
+    from barnabas.broker.faults.matching import Partition
 
 Proceed = Callable[[], Answer]
 Action = Callable[["Armed", "Call", Proceed], Answer | None]

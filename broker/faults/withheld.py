@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.broker.fetch_sessions import Answered, FetchContext, FetchSessions, Key
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k01_fetch import PartitionData
-from broker.fetch_sessions import Answered, FetchContext, FetchSessions, Key
 
 if TYPE_CHECKING:
-    from broker.replication.reading import FetchItem
+    from barnabas.broker.replication.reading import FetchItem
 
 
 class WithholdingSessions(FetchSessions):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.coordinators.waiting import join_reasons, sync_reasons
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.common.live_shape import Reason
 from barnabas.common.topic_partition import TopicPartition
-from broker.coordinators.waiting import join_reasons, sync_reasons
-from broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
-    from broker.coordinators.group_coordinator import GroupCoordinator
-    from broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
 
 
 class Elsewhere:

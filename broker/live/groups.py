@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.group import Group as ClassicGroup
+from barnabas.broker.coordinators.transaction import TxnState
+from barnabas.broker.coordinators.waiting import classic_sentence, consumer_sentence
 from barnabas.common.live_shape import Group, Listed, Member, Transaction
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.group import Group as ClassicGroup
-from broker.coordinators.transaction import TxnState
-from broker.coordinators.waiting import classic_sentence, consumer_sentence
 
 if TYPE_CHECKING:
-    from broker.coordinators.group_coordinator import GroupCoordinator
-    from broker.coordinators.transaction_coordinator import TransactionCoordinator
-    from broker.live.look import Look
+    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.live.look import Look
 
 UNDER_WAY: Final = frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.common.clock import NS_PER_MS, Clock
 from barnabas.common.live_shape import LIMIT_DEFAULT, LIMIT_MAX, Listed
-from metrics.http import Page
+from barnabas.metrics.http import Page
 
 T = TypeVar("T")
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.live.requests import subject
 from barnabas.common.live_shape import Acceptor, Handler, Handlers, Processor, RequestQueue
 from barnabas.common.phrases import count
-from broker.live.requests import subject
 
 if TYPE_CHECKING:
-    from broker import handlers as threads
-    from broker import processors as network
-    from broker.live.look import Look, Section
-    from broker.live.requests import RequestViews
-    from broker.request_channel import Request
-    from broker.socket_server import SocketServer
-    from metrics.registry import Registry
+    from barnabas.broker import handlers as threads
+    from barnabas.broker import processors as network
+    from barnabas.broker.live.look import Look, Section
+    from barnabas.broker.live.requests import RequestViews
+    from barnabas.broker.request_channel import Request
+    from barnabas.broker.socket_server import SocketServer
+    from barnabas.metrics.registry import Registry
 
 
 class Rooms(NamedTuple):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.replication.isr import UNKNOWN_OFFSET, ReplicaState
 from barnabas.common.ids import uuid_to_string
 from barnabas.common.live_shape import Fetcher, Listed, Partition, Replica
-from broker.metadata_cache import INTERNAL_TOPICS
-from broker.replication.isr import UNKNOWN_OFFSET, ReplicaState
 
 if TYPE_CHECKING:
-    from broker.live.look import Look
-    from broker.replication.fetchers import ReplicaFetchers
-    from broker.replication.partition import Partition as Held
-    from broker.replication.replica_manager import ReplicaManager
-    from broker.storage.log import Log
-    from metrics.registry import Registry
+    from barnabas.broker.live.look import Look
+    from barnabas.broker.replication.fetchers import ReplicaFetchers
+    from barnabas.broker.replication.partition import Partition as Held
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log import Log
+    from barnabas.metrics.registry import Registry
 
 
 def partitions(manager: ReplicaManager, fetchers: ReplicaFetchers, look: Look) -> Listed:

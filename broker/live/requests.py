@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.request_log import REMOTE, WAITING
 from barnabas.common.clock import NS_PER_MS
 from barnabas.common.live_shape import STATIONS, FailedShape, Place, Requests, RequestShape
 from barnabas.protocol import headers
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.messages.k01_fetch import FetchRequest
-from broker.request_log import REMOTE, WAITING
 
 if TYPE_CHECKING:
-    from broker.apis.api import Api
-    from broker.live.look import Look
-    from broker.request_channel import Request
-    from broker.request_log import RequestLog, SlowRequest
+    from barnabas.broker.apis.api import Api
+    from barnabas.broker.live.look import Look
+    from barnabas.broker.request_channel import Request
+    from barnabas.broker.request_log import RequestLog, SlowRequest
 
 REMEMBERED: Final = 64
 REMEMBERED_NS: Final = 5 * 60 * 1000 * NS_PER_MS

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.broker_metrics import software_version
+from barnabas.broker.live import groups, network, partitions
+from barnabas.broker.live.elsewhere import Elsewhere
+from barnabas.broker.live.look import Look, Section, json_page, told
+from barnabas.broker.live.network import Rooms
+from barnabas.broker.live.peers import peers
+from barnabas.broker.live.requests import RequestViews
+from barnabas.broker.live.waiting import parked, purgatories
 from barnabas.common.live_shape import SCHEMA, BrokerLive, Node
-from broker.apis.table import TABLE
-from broker.broker_metrics import software_version
-from broker.live import groups, network, partitions
-from broker.live.elsewhere import Elsewhere
-from broker.live.look import Look, Section, json_page, told
-from broker.live.network import Rooms
-from broker.live.peers import peers
-from broker.live.requests import RequestViews
-from broker.live.waiting import parked, purgatories
 
 if TYPE_CHECKING:
+    from barnabas.broker.broker_server import BrokerServer
     from barnabas.common.clock import Clock
-    from broker.broker_server import BrokerServer
-    from metrics.http import Page
+    from barnabas.metrics.http import Page
 
 
 class BrokerView:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.live.requests import subject, words_of
 from barnabas.common.live_shape import Listed, Purgatory, Reason, RequestShape, Waiting
 from barnabas.common.topic_partition import TopicPartition
-from broker.live.requests import subject, words_of
 
 if TYPE_CHECKING:
-    from broker import purgatory as rooms
-    from broker.live.look import Look
-    from broker.live.requests import RequestViews
-    from broker.request_channel import Request
+    from barnabas.broker import purgatory as rooms
+    from barnabas.broker.live.look import Look
+    from barnabas.broker.live.requests import RequestViews
+    from barnabas.broker.request_channel import Request
 
 KEYS_TOLD: Final = 10
 REASONS_TOLD: Final = 10

@@ -16,14 +16,14 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.broker.replication.role import IsrOutcome, IsrProposal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k56_alter_partition as wire
-from broker.replication.role import IsrOutcome, IsrProposal
 
 if TYPE_CHECKING:
+    from barnabas.broker.controller_channel import ControllerChannel
+    from barnabas.broker.storage.scheduler import TaskScheduler
     from barnabas.common.topic_partition import TopicPartition
-    from broker.controller_channel import ControllerChannel
-    from broker.storage.scheduler import TaskScheduler
 
 log = logging.getLogger("barnabas.replication")
 

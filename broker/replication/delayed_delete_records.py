@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.broker.purgatory import DelayedOperation
+from barnabas.broker.replication.waiting import delete_records_reasons
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.purgatory import DelayedOperation
-from broker.replication.waiting import delete_records_reasons
 
 if TYPE_CHECKING:
+    from barnabas.broker.purgatory import Outcome
+    from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.common.live_shape import Reason
     from barnabas.common.topic_partition import TopicPartition
-    from broker.purgatory import Outcome
-    from broker.replication.replica_manager import ReplicaManager
 
 NO_LOW_WATERMARK = -1
 

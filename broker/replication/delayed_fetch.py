@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.broker.purgatory import DelayedOperation
+from barnabas.broker.replication.reading import FetchItem, FetchParams, Read, read_all, visible_end
+from barnabas.broker.replication.waiting import fetch_reasons
+from barnabas.broker.storage.log_types import NO_EPOCH
 from barnabas.protocol.errors import ApiError
-from broker.purgatory import DelayedOperation
-from broker.replication.reading import FetchItem, FetchParams, Read, read_all, visible_end
-from broker.replication.waiting import fetch_reasons
-from broker.storage.log_types import NO_EPOCH
 
 if TYPE_CHECKING:
+    from barnabas.broker.purgatory import Outcome
+    from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.common.live_shape import Reason
-    from broker.purgatory import Outcome
-    from broker.replication.replica_manager import ReplicaManager
 
 
 class DelayedFetch(DelayedOperation):

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.purgatory import DelayedOperation
+from barnabas.broker.replication.waiting import produce_reasons
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.purgatory import DelayedOperation
-from broker.replication.waiting import produce_reasons
 
 if TYPE_CHECKING:
+    from barnabas.broker.purgatory import Outcome
+    from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.common.live_shape import Reason
     from barnabas.common.topic_partition import TopicPartition
-    from broker.purgatory import Outcome
-    from broker.replication.replica_manager import ReplicaManager
 
 Pending = dict["TopicPartition", int]  # the offset (exclusive) that must be safe
 Errors = dict["TopicPartition", ErrorCode]

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.role import EpochEnd
+from barnabas.broker.storage.log_types import NO_EPOCH, NO_OFFSET
 from barnabas.common.topic_partition import TopicPartition
-from broker.replication.partition import Partition
-from broker.replication.role import EpochEnd
-from broker.storage.log_types import NO_EPOCH, NO_OFFSET
 
 INVALID_SESSION_ID = 0
 INITIAL_SESSION_EPOCH = 0

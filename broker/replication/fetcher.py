@@ -19,12 +19,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
-from barnabas.common.threads import ServiceThread
-from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages import k01_fetch as wire
-from barnabas.protocol.messages import k02_list_offsets as offsets_wire
-from broker.replication.fetch_state import (
+from barnabas.broker.replication.fetch_state import (
     ClientSession,
     FetchState,
     Wanted,
@@ -33,15 +28,20 @@ from broker.replication.fetch_state import (
     soonest_ms,
     truncation_offset,
 )
-from broker.replication.partition import Partition
-from broker.replication.role import EpochEnd
-from broker.storage.log import UnexpectedAppendOffsetError
-from broker.storage.log_types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
-from metrics.meters import Meter
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.role import EpochEnd
+from barnabas.broker.storage.log import UnexpectedAppendOffsetError
+from barnabas.broker.storage.log_types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
+from barnabas.common.threads import ServiceThread
+from barnabas.metrics.meters import Meter
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages import k01_fetch as wire
+from barnabas.protocol.messages import k02_list_offsets as offsets_wire
 
 if TYPE_CHECKING:
+    from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.common.topic_partition import TopicPartition
-    from broker.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger("barnabas.replication.fetcher")
 

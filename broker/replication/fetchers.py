@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.replication.fetcher import ReplicaFetcher
 from barnabas.client.connection import NodeConnection
-from broker.replication.fetcher import ReplicaFetcher
-from metrics import catalogue
+from barnabas.metrics import catalogue
 
 if TYPE_CHECKING:
+    from barnabas.broker.replication.partition import Partition
+    from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.client.connection import Connect
     from barnabas.common.topic_partition import TopicPartition
-    from broker.replication.partition import Partition
-    from broker.replication.replica_manager import ReplicaManager
-    from metrics.catalogue import Metric
-    from metrics.meters import Meter
-    from metrics.registry import Labels
+    from barnabas.metrics.catalogue import Metric
+    from barnabas.metrics.meters import Meter
+    from barnabas.metrics.registry import Labels
 
 CLIENT_ID = "Replica"
 

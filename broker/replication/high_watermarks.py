@@ -13,14 +13,14 @@ import logging
 import os.path
 from typing import TYPE_CHECKING
 
-from broker.storage.checkpoints import OffsetCheckpoint
+from barnabas.broker.storage.checkpoints import OffsetCheckpoint
 
 if TYPE_CHECKING:
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log import Log
+    from barnabas.broker.storage.log_manager import LogManager
     from barnabas.common.files import FileSystem
     from barnabas.common.topic_partition import TopicPartition
-    from broker.replication.replica_manager import ReplicaManager
-    from broker.storage.log import Log
-    from broker.storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.replication")
 

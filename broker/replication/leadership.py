@@ -21,16 +21,16 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.role import LeadershipChange
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.replication.partition import Partition
-from broker.replication.role import LeadershipChange
 
 if TYPE_CHECKING:
-    from broker.replication.high_watermarks import HighWatermarks
-    from broker.replication.replica_manager import ReplicaManager
-    from broker.storage.log import Log
+    from barnabas.broker.replication.high_watermarks import HighWatermarks
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log import Log
 
 log = logging.getLogger("barnabas.state-change")
 

@@ -32,18 +32,18 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.broker.storage.log_copying import catch_up
+from barnabas.broker.storage.names import NAME_LENGTH_MAX, future_dir_name
+from barnabas.broker.storage.throttler import Throttler
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.storage.log_copying import catch_up
-from broker.storage.names import NAME_LENGTH_MAX, future_dir_name
-from broker.storage.throttler import Throttler
 
 if TYPE_CHECKING:
+    from barnabas.broker.replication.partition import Partition
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log import Log
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
-    from broker.replication.partition import Partition
-    from broker.replication.replica_manager import ReplicaManager
-    from broker.storage.log import Log
 
 log = logging.getLogger("barnabas.replication")
 

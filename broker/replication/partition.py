@@ -24,8 +24,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.replication.isr import (
+from barnabas.broker.replication.isr import (
     ReplicaState,
     effective_min_isr,
     is_expandable,
@@ -35,8 +34,8 @@ from broker.replication.isr import (
     out_of_sync_replicas,
     reset_replica_state,
 )
-from broker.replication.role import DeletedRecords, EpochEnd, IsrOutcome, IsrProposal, LeadershipChange, Role
-from broker.storage.log_types import (
+from barnabas.broker.replication.role import DeletedRecords, EpochEnd, IsrOutcome, IsrProposal, LeadershipChange, Role
+from barnabas.broker.storage.log_types import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -46,13 +45,14 @@ from broker.storage.log_types import (
     NO_TIMESTAMP,
     TimestampOffset,
 )
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.broker.storage.log import Log
+    from barnabas.broker.storage.log_types import AppendOrigin, FetchData, FetchIsolation, LogAppendInfo
+    from barnabas.broker.storage.verification import VerificationGuard
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
-    from broker.storage.log import Log
-    from broker.storage.log_types import AppendOrigin, FetchData, FetchIsolation, LogAppendInfo
-    from broker.storage.verification import VerificationGuard
 
 RECOVERED: Final = 0  # the leader recovery state of KIP-704
 UP_TO_HIGH_WATERMARK: Final = -1  # DeleteRecords: "everything there is"

@@ -14,17 +14,17 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.replication.role import EpochEnd
+from barnabas.broker.storage.log_types import NO_EPOCH, FetchIsolation
+from barnabas.broker.topic_stats import FAILED_FETCH
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.replication.role import EpochEnd
-from broker.storage.log_types import NO_EPOCH, FetchIsolation
-from broker.topic_stats import FAILED_FETCH
 
 if TYPE_CHECKING:
+    from barnabas.broker.replication.partition import Partition
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log import Log
+    from barnabas.broker.storage.log_types import FetchData
     from barnabas.common.topic_partition import TopicPartition
-    from broker.replication.partition import Partition
-    from broker.replication.replica_manager import ReplicaManager
-    from broker.storage.log import Log
-    from broker.storage.log_types import FetchData
 
 log = logging.getLogger("barnabas.replication")
 

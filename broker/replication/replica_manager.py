@@ -19,26 +19,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.broker.replication.delayed_produce import DelayedAppend
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replica_selector import make_selector
+from barnabas.broker.replication.replication_quota import ReplicationQuotas
+from barnabas.broker.storage.log_types import AppendOrigin
+from barnabas.broker.topic_stats import BYTES_REJECTED, INVALID_CRC, INVALID_SEQUENCE, BrokerTopicStats
 from barnabas.common.ids import ZERO_UUID
+from barnabas.metrics import catalogue
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.replication.delayed_produce import DelayedAppend
-from broker.replication.partition import Partition
-from broker.replication.replica_selector import make_selector
-from broker.replication.replication_quota import ReplicationQuotas
-from broker.storage.log_types import AppendOrigin
-from broker.topic_stats import BYTES_REJECTED, INVALID_CRC, INVALID_SEQUENCE, BrokerTopicStats
-from metrics import catalogue
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Purgatories
+    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.replication.role import IsrOutcome, IsrProposal
+    from barnabas.broker.storage.log_manager import LogManager
+    from barnabas.broker.storage.log_types import LogAppendInfo, RecordError
+    from barnabas.broker.storage.verification import VerificationGuard
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
-    from broker.apis.services import Purgatories
-    from broker.metadata_cache import MetadataCache
-    from broker.replication.role import IsrOutcome, IsrProposal
-    from broker.storage.log_manager import LogManager
-    from broker.storage.log_types import LogAppendInfo, RecordError
-    from broker.storage.verification import VerificationGuard
-    from metrics.registry import Registry
+    from barnabas.metrics.registry import Registry
 
 log = logging.getLogger("barnabas.replication")
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.config.checks import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 
 if TYPE_CHECKING:
+    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.replication.partition import Partition
     from barnabas.common.clock import Clock
-    from broker.metadata_cache import MetadataCache
-    from broker.replication.partition import Partition
 
 
 class ReplicaView(NamedTuple):

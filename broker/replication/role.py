@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from barnabas.broker.storage.log_types import NO_EPOCH
 from barnabas.protocol.errors import ErrorCode
-from broker.storage.log_types import NO_EPOCH
 
 
 class LeadershipChange(NamedTuple):

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.replication.isr import UNKNOWN_OFFSET, ReplicaState
+from barnabas.broker.replication.reading import FetchItem, FetchParams, visible_end
+from barnabas.broker.storage.log_types import FetchIsolation
 from barnabas.common.live_shape import Position, Reason
 from barnabas.common.phrases import count, duration, listed
 from barnabas.protocol.errors import ApiError
-from broker.metadata_cache import INTERNAL_TOPICS
-from broker.replication.isr import UNKNOWN_OFFSET, ReplicaState
-from broker.replication.reading import FetchItem, FetchParams, visible_end
-from broker.storage.log_types import FetchIsolation
 
 if TYPE_CHECKING:
+    from barnabas.broker.replication.partition import Partition
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log import Log
     from barnabas.common.topic_partition import TopicPartition
-    from broker.replication.partition import Partition
-    from broker.replication.replica_manager import ReplicaManager
-    from broker.storage.log import Log
 
 PARTITIONS_LOOKED_AT: Final = 20
 _END_NAMES: Final = {

@@ -28,10 +28,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
+from barnabas.broker.storage import seals
 from barnabas.common.files import FileSystem
 from barnabas.common.ids import ZERO_UUID, uuid_from_string, uuid_to_string
 from barnabas.common.topic_partition import TopicPartition
-from broker.storage import seals
 
 log = logging.getLogger("barnabas.storage")
 

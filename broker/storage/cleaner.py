@@ -21,22 +21,22 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from barnabas.broker.storage.cleaner_batches import Round, clean_control_batch, clean_data_batch
+from barnabas.broker.storage.cleaner_transactions import CleanedTransactions
+from barnabas.broker.storage.courtesy import Courtesy, no_traffic
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.names import CLEANED_SUFFIX, segment_file
+from barnabas.broker.storage.offset_index import RELATIVE_OFFSET_MAX
+from barnabas.broker.storage.offset_map import OffsetMap
+from barnabas.broker.storage.scan import scan_batches
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.segment_base import SEGMENT_SUFFIXES
+from barnabas.broker.storage.throttler import Throttler
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import BatchHeader, read_header, records_payload, verify_crc
 from barnabas.protocol.records.compression import Buffer
-from broker.storage.cleaner_batches import Round, clean_control_batch, clean_data_batch
-from broker.storage.cleaner_transactions import CleanedTransactions
-from broker.storage.courtesy import Courtesy, no_traffic
-from broker.storage.log import Log
-from broker.storage.names import CLEANED_SUFFIX, segment_file
-from broker.storage.offset_index import RELATIVE_OFFSET_MAX
-from broker.storage.offset_map import OffsetMap
-from broker.storage.scan import scan_batches
-from broker.storage.segment import LogSegment
-from broker.storage.segment_base import SEGMENT_SUFFIXES
-from broker.storage.throttler import Throttler
 
 log = logging.getLogger("barnabas.storage.cleaner")
 

@@ -18,6 +18,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from barnabas.broker.storage.log_types import LastRecord
+from barnabas.broker.storage.offset_map import DEAD, TOMBSTONE, VALUE
+from barnabas.broker.storage.record_filter import rebased, retained_records
 from barnabas.protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
@@ -31,9 +34,6 @@ from barnabas.protocol.records.batch import (
     verify_crc,
 )
 from barnabas.protocol.records.compression import Buffer, CompressionType, compress
-from broker.storage.log_types import LastRecord
-from broker.storage.offset_map import DEAD, TOMBSTONE, VALUE
-from broker.storage.record_filter import rebased, retained_records
 
 _DEAD_BYTE = bytes([DEAD])
 _TOMBSTONE_BYTE = bytes([TOMBSTONE])

@@ -21,15 +21,15 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from barnabas.broker.storage.cleaner import LogToClean
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log_base import LogBase
+from barnabas.broker.storage.names import CLEANER_OFFSET_FILE
+from barnabas.broker.storage.segment import LogSegment
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
-from broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
-from broker.storage.cleaner import LogToClean
-from broker.storage.log import Log
-from broker.storage.log_base import LogBase
-from broker.storage.names import CLEANER_OFFSET_FILE
-from broker.storage.segment import LogSegment
 
 log = logging.getLogger("barnabas.storage.cleaner")
 

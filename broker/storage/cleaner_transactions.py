@@ -12,9 +12,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
+from barnabas.broker.storage.txn_index import AbortedTxn, TransactionIndex
 from barnabas.protocol.records.batch import BatchHeader, ControlType, iter_records, parse_control_type
 from barnabas.protocol.records.compression import Buffer
-from broker.storage.txn_index import AbortedTxn, TransactionIndex
 
 
 class CleanedTransactions:

@@ -25,9 +25,9 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
+from barnabas.broker.storage.checkpoints import read_epochs, write_epochs
+from barnabas.broker.storage.log_types import NO_EPOCH, NO_OFFSET
 from barnabas.common.files import FileSystem
-from broker.storage.checkpoints import read_epochs, write_epochs
-from broker.storage.log_types import NO_EPOCH, NO_OFFSET
 
 
 class LeaderEpochCache:

@@ -27,13 +27,11 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.common.ids import uuid_to_string
-from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
-from broker.storage.checkpoints import confirms_topic_id, write_partition_metadata
-from broker.storage.log_producers import rebuild_producer_state
-from broker.storage.log_reader import Found, aborted_transactions, find
-from broker.storage.log_segments import LogSegmentKeeper
-from broker.storage.log_types import (
+from barnabas.broker.storage.checkpoints import confirms_topic_id, write_partition_metadata
+from barnabas.broker.storage.log_producers import rebuild_producer_state
+from barnabas.broker.storage.log_reader import Found, aborted_transactions, find
+from barnabas.broker.storage.log_segments import LogSegmentKeeper
+from barnabas.broker.storage.log_types import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -55,10 +53,12 @@ from broker.storage.log_types import (
     RecordValidationError,
     TimestampOffset,
 )
-from broker.storage.log_writer import UnexpectedAppendOffsetError
-from broker.storage.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, delete_dir_name
-from broker.storage.segment import LogSegment
-from broker.storage.segments import SegmentList
+from barnabas.broker.storage.log_writer import UnexpectedAppendOffsetError
+from barnabas.broker.storage.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, delete_dir_name
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.segments import SegmentList
+from barnabas.common.ids import uuid_to_string
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 
 __all__ = [
     "AbortedTransaction",

@@ -12,24 +12,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from barnabas.common.clock import Clock
-from barnabas.common.files import FileSystem
-from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
-from broker.storage.checkpoints import CorruptCheckpointError, read_partition_metadata
-from broker.storage.log_reader import resolve
-from broker.storage.log_types import (
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError, read_partition_metadata
+from barnabas.broker.storage.log_reader import resolve
+from barnabas.broker.storage.log_types import (
     UNKNOWN_POSITION,
     LogConfig,
     LogOffsetMetadata,
 )
-from broker.storage.names import PARTITION_METADATA_FILE
-from broker.storage.scheduler import TaskScheduler
-from broker.storage.segment import LogSegment
-from broker.storage.segments import SegmentList
+from barnabas.broker.storage.names import PARTITION_METADATA_FILE
+from barnabas.broker.storage.scheduler import TaskScheduler
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.segments import SegmentList
+from barnabas.common.clock import Clock
+from barnabas.common.files import FileSystem
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 
 if TYPE_CHECKING:
-    from broker.storage.recovery import LoadedLog
+    from barnabas.broker.storage.recovery import LoadedLog
 
 log = logging.getLogger("barnabas.storage.log")
 

@@ -24,18 +24,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from barnabas.broker.storage.cleaner import Check, Cleaner, CleanerStats, CleaningAbortedError, LogToClean
+from barnabas.broker.storage.cleaner_manager import LogCleanerManager
+from barnabas.broker.storage.courtesy import Courtesy, no_traffic
+from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.storage.offset_map import OffsetMap
+from barnabas.broker.storage.throttler import Throttler
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.threads import ServiceThread
 from barnabas.config.errors import ConfigError
-from broker.storage.cleaner import Check, Cleaner, CleanerStats, CleaningAbortedError, LogToClean
-from broker.storage.cleaner_manager import LogCleanerManager
-from broker.storage.courtesy import Courtesy, no_traffic
-from broker.storage.log_manager import LogManager
-from broker.storage.offset_map import OffsetMap
-from broker.storage.throttler import Throttler
-from metrics import catalogue
-from metrics.registry import Registry
+from barnabas.metrics import catalogue
+from barnabas.metrics.registry import Registry
 
 log = logging.getLogger("barnabas.storage.cleaner")
 

@@ -8,8 +8,8 @@ Source: Kafka's ReplicaAlterLogDirsThread, LocalLeaderEndPoint, 4.3.
 
 from __future__ import annotations
 
-from broker.storage.log import FetchIsolation, Log
-from broker.storage.log_types import NO_EPOCH
+from barnabas.broker.storage.log import FetchIsolation, Log
+from barnabas.broker.storage.log_types import NO_EPOCH
 
 
 def catch_up(source: Log, target: Log, max_bytes: int) -> int:

@@ -13,10 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from barnabas.common.files import DirectoryLock, FileSystem
-from barnabas.common.ids import random_uuid, uuid_from_string, uuid_to_string
-from barnabas.common.topic_partition import TopicPartition
-from broker.storage.checkpoints import (
+from barnabas.broker.storage.checkpoints import (
     MirroredCheckpoint,
     OffsetCheckpoint,
     read_clean_shutdown,
@@ -24,7 +21,7 @@ from broker.storage.checkpoints import (
     write_clean_shutdown,
     write_meta_properties,
 )
-from broker.storage.names import (
+from barnabas.broker.storage.names import (
     CLEAN_SHUTDOWN_FILE,
     LOCK_FILE,
     LOG_START_OFFSET_COPY,
@@ -32,6 +29,9 @@ from broker.storage.names import (
     META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
 )
+from barnabas.common.files import DirectoryLock, FileSystem
+from barnabas.common.ids import random_uuid, uuid_from_string, uuid_to_string
+from barnabas.common.topic_partition import TopicPartition
 
 log = logging.getLogger("barnabas.storage.log_manager")
 

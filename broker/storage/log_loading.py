@@ -15,12 +15,12 @@ import queue
 from collections.abc import Callable
 from typing import TypeVar
 
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from barnabas.broker.storage.log_directory import LogDirectory, LogDirectoryError
+from barnabas.broker.storage.names import METADATA_LOG_DIR, parse_dir_name
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError
-from broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
-from broker.storage.log_directory import LogDirectory, LogDirectoryError
-from broker.storage.names import METADATA_LOG_DIR, parse_dir_name
 
 log = logging.getLogger("barnabas.storage.log_manager")
 

@@ -22,15 +22,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from barnabas.broker.storage import log_upkeep
+from barnabas.broker.storage.checkpoints import UNKNOWN_BROKER_EPOCH, OffsetCheckpoint
+from barnabas.broker.storage.log import Log, LogConfig
+from barnabas.broker.storage.log_directory import LogDirectory, LogDirectoryError
+from barnabas.broker.storage.log_loading import Found, in_threads, load_directory
+from barnabas.broker.storage.log_registry import LogRegistry
+from barnabas.broker.storage.names import future_dir_name, is_delete_dir, is_future_dir, partition_dir_name
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError
-from broker.storage import log_upkeep
-from broker.storage.checkpoints import UNKNOWN_BROKER_EPOCH, OffsetCheckpoint
-from broker.storage.log import Log, LogConfig
-from broker.storage.log_directory import LogDirectory, LogDirectoryError
-from broker.storage.log_loading import Found, in_threads, load_directory
-from broker.storage.log_registry import LogRegistry
-from broker.storage.names import future_dir_name, is_delete_dir, is_future_dir, partition_dir_name
 
 __all__ = ["LogDirectoryError", "LogManager"]
 

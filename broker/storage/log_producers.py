@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from barnabas.broker.storage.log_types import AppendOrigin
+from barnabas.broker.storage.producer_state import CompletedTxn, ProducerAppend, ProducerStateManager
+from barnabas.broker.storage.scan import scan_batches
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.txn_index import AbortedTxn
 from barnabas.protocol.records.batch import BatchHeader, iter_records, parse_end_txn_marker
 from barnabas.protocol.records.compression import Buffer
-from broker.storage.log_types import AppendOrigin
-from broker.storage.producer_state import CompletedTxn, ProducerAppend, ProducerStateManager
-from broker.storage.scan import scan_batches
-from broker.storage.segment import LogSegment
-from broker.storage.txn_index import AbortedTxn
 
 
 class ProducerChanges:

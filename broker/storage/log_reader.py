@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.common.files import FileSlice
-from barnabas.protocol.errors import MalformedMessageError
-from broker.storage.log_types import (
+from barnabas.broker.storage.log_types import (
     UNKNOWN_POSITION,
     AbortedTransaction,
     LogOffsetMetadata,
 )
-from broker.storage.segment import LogSegment
-from broker.storage.segments import SegmentList
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.segments import SegmentList
+from barnabas.common.files import FileSlice
+from barnabas.protocol.errors import MalformedMessageError
 
 RecentBatches = Mapping[int, tuple[int, int]]
 """Base offset of a batch -> (base offset of its segment, position)."""

@@ -12,19 +12,19 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from barnabas.broker.storage import log_upkeep
+from barnabas.broker.storage.log import Log, LogConfig
+from barnabas.broker.storage.log_base import LogBase
+from barnabas.broker.storage.log_directory import LogDirectory
+from barnabas.broker.storage.log_loading import Found
+from barnabas.broker.storage.names import partition_dir_name
+from barnabas.broker.storage.recovery import LogLoader
+from barnabas.broker.storage.scheduler import TaskScheduler
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.config.checks import ALL_DIRECTORIES
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.storage import log_upkeep
-from broker.storage.log import Log, LogConfig
-from broker.storage.log_base import LogBase
-from broker.storage.log_directory import LogDirectory
-from broker.storage.log_loading import Found
-from broker.storage.names import partition_dir_name
-from broker.storage.recovery import LogLoader
-from broker.storage.scheduler import TaskScheduler
 
 log = logging.getLogger("barnabas.storage.log_manager")
 

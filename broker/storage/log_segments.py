@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from broker.storage.log_types import LastRecord, LogOffsetMetadata
-from broker.storage.log_writer import LogWriter
-from broker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
-from broker.storage.segment import LogSegment
-from broker.storage.txn_index import AbortedTxn
+from barnabas.broker.storage.log_types import LastRecord, LogOffsetMetadata
+from barnabas.broker.storage.log_writer import LogWriter
+from barnabas.broker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.txn_index import AbortedTxn
 
 log = logging.getLogger("barnabas.storage.log")
 

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from barnabas.broker.storage.retention import delete_old_segments as apply_retention
 from barnabas.protocol.errors import ApiError
-from broker.storage.retention import delete_old_segments as apply_retention
 
 if TYPE_CHECKING:
-    from broker.storage.log import Log
+    from barnabas.broker.storage.log import Log
 
 log = logging.getLogger("barnabas.storage.log_manager")
 

@@ -9,6 +9,21 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from barnabas.broker.storage.log_base import LogBase
+from barnabas.broker.storage.log_producers import ProducerChanges, prepare_changes
+from barnabas.broker.storage.log_types import (
+    NO_EPOCH,
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    AppendOrigin,
+    LogAppendInfo,
+)
+from barnabas.broker.storage.names import PARTITION_METADATA_FILE
+from barnabas.broker.storage.producer_state import BatchMetadata, ProducerEntry, sync_snapshot
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.txn_index import AbortedTxn
+from barnabas.broker.storage.validator import ValidBatch, validate_for_leader
+from barnabas.broker.storage.verification import VerificationGuard
 from barnabas.common.clock import NS_PER_MS
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import (
@@ -19,21 +34,6 @@ from barnabas.protocol.records.batch import (
     reseal,
     verify_crc,
 )
-from broker.storage.log_base import LogBase
-from broker.storage.log_producers import ProducerChanges, prepare_changes
-from broker.storage.log_types import (
-    NO_EPOCH,
-    NO_OFFSET,
-    NO_TIMESTAMP,
-    AppendOrigin,
-    LogAppendInfo,
-)
-from broker.storage.names import PARTITION_METADATA_FILE
-from broker.storage.producer_state import BatchMetadata, ProducerEntry, sync_snapshot
-from broker.storage.segment import LogSegment
-from broker.storage.txn_index import AbortedTxn
-from broker.storage.validator import ValidBatch, validate_for_leader
-from broker.storage.verification import VerificationGuard
 
 LATEST_PRODUCE_VERSION: Final = 13
 RECENT_BATCHES_MAX: Final = 256

@@ -13,8 +13,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from barnabas.broker.storage.index import CorruptIndexError, Entry, SparseIndex
 from barnabas.common.files import FileSystem
-from broker.storage.index import CorruptIndexError, Entry, SparseIndex
 
 _ENTRY: Final = struct.Struct(">ii")
 ENTRY_SIZE: Final = _ENTRY.size

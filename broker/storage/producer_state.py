@@ -30,6 +30,9 @@ from typing import Final, NamedTuple
 
 import crc32c
 
+from barnabas.broker.storage.log_types import NO_OFFSET, NO_TIMESTAMP, AppendOrigin
+from barnabas.broker.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, segment_file
+from barnabas.broker.storage.verification import Verification, VerificationGuard
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
@@ -43,9 +46,6 @@ from barnabas.protocol.records.batch import (
     ControlType,
     EndTxnMarker,
 )
-from broker.storage.log_types import NO_OFFSET, NO_TIMESTAMP, AppendOrigin
-from broker.storage.names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file, segment_file
-from broker.storage.verification import Verification, VerificationGuard
 
 log = logging.getLogger("barnabas.storage.producer_state")
 

@@ -18,17 +18,12 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.common.clock import Clock
-from barnabas.common.files import FileSystem
-from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import BatchHeader
-from broker.storage.checkpoints import CorruptCheckpointError
-from broker.storage.index import CorruptIndexError
-from broker.storage.leader_epochs import LeaderEpochCache
-from broker.storage.log_producers import rebuild_producer_state, replay
-from broker.storage.log_types import NO_OFFSET, LogConfig
-from broker.storage.names import (
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError
+from barnabas.broker.storage.index import CorruptIndexError
+from barnabas.broker.storage.leader_epochs import LeaderEpochCache
+from barnabas.broker.storage.log_producers import rebuild_producer_state, replay
+from barnabas.broker.storage.log_types import NO_OFFSET, LogConfig
+from barnabas.broker.storage.names import (
     CLEANED_SUFFIX,
     DELETE_DIR_SUFFIX,
     DELETED_SUFFIX,
@@ -42,12 +37,17 @@ from broker.storage.names import (
     offset_of_file,
     segment_file,
 )
-from broker.storage.producer_state import ProducerStateManager
-from broker.storage.segment import LogSegment, OnBatch
-from broker.storage.segment_base import SEGMENT_SUFFIXES
-from broker.storage.segments import SegmentList
-from broker.storage.txn_index import AbortedTxn
-from broker.storage.txn_seals import TransactionSeals
+from barnabas.broker.storage.producer_state import ProducerStateManager
+from barnabas.broker.storage.segment import LogSegment, OnBatch
+from barnabas.broker.storage.segment_base import SEGMENT_SUFFIXES
+from barnabas.broker.storage.segments import SegmentList
+from barnabas.broker.storage.txn_index import AbortedTxn
+from barnabas.broker.storage.txn_seals import TransactionSeals
+from barnabas.common.clock import Clock
+from barnabas.common.files import FileSystem
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.records.batch import BatchHeader
 
 log = logging.getLogger("barnabas.storage.recovery")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 
-from broker.storage.log import Log
-from broker.storage.segment import LogSegment
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.segment import LogSegment
 
 log = logging.getLogger("barnabas.storage.retention")
 

@@ -24,21 +24,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 
-from barnabas.common.files import Buffer
-from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import BatchHeader, CorruptBatchError, verify_crc
-from broker.storage.index import CorruptIndexError
-from broker.storage.log_types import NO_OFFSET, NO_TIMESTAMP, LogConfig, TimestampOffset
-from broker.storage.names import (
+from barnabas.broker.storage.index import CorruptIndexError
+from barnabas.broker.storage.log_types import NO_OFFSET, NO_TIMESTAMP, LogConfig, TimestampOffset
+from barnabas.broker.storage.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
-from broker.storage.offset_index import RELATIVE_OFFSET_MAX
-from broker.storage.scan import scan_batches, scan_headers
-from broker.storage.segment_base import SegmentBase
+from barnabas.broker.storage.offset_index import RELATIVE_OFFSET_MAX
+from barnabas.broker.storage.scan import scan_batches, scan_headers
+from barnabas.broker.storage.segment_base import SegmentBase
+from barnabas.common.files import Buffer
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.records.batch import BatchHeader, CorruptBatchError, verify_crc
 
 OnBatch = Callable[[BatchHeader, memoryview], None]
 

@@ -10,22 +10,22 @@ import logging
 import random
 from typing import Final
 
-from barnabas.common.clock import Clock
-from barnabas.common.files import FileHandle, FileSlice, FileSystem
-from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, iter_records, read_header, verify_crc
-from broker.storage.log_types import NO_TIMESTAMP, LogConfig, TimestampOffset
-from broker.storage.names import (
+from barnabas.broker.storage.log_types import NO_TIMESTAMP, LogConfig, TimestampOffset
+from barnabas.broker.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     segment_file,
 )
-from broker.storage.offset_index import OffsetIndex
-from broker.storage.scan import scan_batches, scan_headers
-from broker.storage.time_index import TimeIndex
-from broker.storage.txn_index import TransactionIndex
+from barnabas.broker.storage.offset_index import OffsetIndex
+from barnabas.broker.storage.scan import scan_batches, scan_headers
+from barnabas.broker.storage.time_index import TimeIndex
+from barnabas.broker.storage.txn_index import TransactionIndex
+from barnabas.common.clock import Clock
+from barnabas.common.files import FileHandle, FileSlice, FileSystem
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, iter_records, read_header, verify_crc
 
 log = logging.getLogger("barnabas.storage.log")
 

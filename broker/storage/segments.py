@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from broker.storage.segment import LogSegment
+from barnabas.broker.storage.segment import LogSegment
 
 
 class SegmentList:

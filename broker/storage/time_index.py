@@ -11,9 +11,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from barnabas.broker.storage.index import CorruptIndexError, Entry, SparseIndex
+from barnabas.broker.storage.log_types import NO_TIMESTAMP
 from barnabas.common.files import FileSystem
-from broker.storage.index import CorruptIndexError, Entry, SparseIndex
-from broker.storage.log_types import NO_TIMESTAMP
 
 _ENTRY: Final = struct.Struct(">qi")
 ENTRY_SIZE: Final = _ENTRY.size

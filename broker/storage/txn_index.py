@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import crc32c
 
+from barnabas.broker.storage.index import CorruptIndexError
 from barnabas.common.files import FileSystem
-from broker.storage.index import CorruptIndexError
 
 log = logging.getLogger("barnabas.storage.log")
 

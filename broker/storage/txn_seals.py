@@ -21,11 +21,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError, read_txn_checksums, write_txn_checksums
+from barnabas.broker.storage.names import TXN_INDEX_FILE
+from barnabas.broker.storage.segment import LogSegment
+from barnabas.broker.storage.txn_index import TransactionIndex
 from barnabas.common.files import FileSystem
-from broker.storage.checkpoints import CorruptCheckpointError, read_txn_checksums, write_txn_checksums
-from broker.storage.names import TXN_INDEX_FILE
-from broker.storage.segment import LogSegment
-from broker.storage.txn_index import TransactionIndex
 
 log = logging.getLogger("barnabas.storage.log")
 

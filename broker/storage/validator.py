@@ -28,6 +28,12 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from barnabas.broker.storage.log_types import (
+    AppendOrigin,
+    LogConfig,
+    RecordError,
+    RecordValidationError,
+)
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import (
@@ -54,12 +60,6 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.protocol.records.compression import Buffer, CompressionType, compress
 from barnabas.protocol.records.walk import KEY_END, TIMESTAMP_DELTA, RecordsSummary, record_spans, walk_records
-from broker.storage.log_types import (
-    AppendOrigin,
-    LogConfig,
-    RecordError,
-    RecordValidationError,
-)
 
 RECORD_ERRORS_SHOWN: Final = 3
 PRODUCE_VERSION_OF_ZSTD: Final = 7

@@ -6,14 +6,14 @@ features are those of the committed metadata.
 
 from __future__ import annotations
 
-from broker.apis.api import Table
-from broker.apis.k18_api_versions import make_api
-from broker.features import FinalizedFeatures
-from controller.apis.services import ControllerServices
+from barnabas.broker.apis.api import Table
+from barnabas.broker.apis.k18_api_versions import make_api
+from barnabas.broker.features import FinalizedFeatures
+from barnabas.controller.apis.services import ControllerServices
 
 
 def _table() -> Table:
-    from controller.apis.table import TABLE  # Why here: the table imports this module.
+    from barnabas.controller.apis.table import TABLE  # Why here: the table imports this module.
 
     return TABLE
 

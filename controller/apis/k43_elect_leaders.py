@@ -8,11 +8,11 @@ INVALID_REQUEST, REQUEST_TIMED_OUT.
 
 from __future__ import annotations
 
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later, same
-from controller.leader_requests import elect_leaders
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.leader_requests import elect_leaders
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

@@ -8,11 +8,11 @@ Errors: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_N
 
 from __future__ import annotations
 
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later, same
-from controller.configs import incremental_alter_configs
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.configs import incremental_alter_configs
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

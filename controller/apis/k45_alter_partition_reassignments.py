@@ -10,11 +10,11 @@ NO_REASSIGNMENT_IN_PROGRESS, REQUEST_TIMED_OUT.
 
 from __future__ import annotations
 
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later, same
-from controller.reassignment import alter_reassignments
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.reassignment import alter_reassignments
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

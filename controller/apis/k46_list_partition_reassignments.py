@@ -5,12 +5,12 @@ Behaviour: lists what is under way, after everything that was asked for before.
 
 from __future__ import annotations
 
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later, same
-from controller.decision import Decision
-from controller.reassignment import list_reassignments
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.decision import Decision
+from barnabas.controller.reassignment import list_reassignments
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

@@ -10,11 +10,11 @@ FENCED_LEADER_EPOCH, INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA
 
 from __future__ import annotations
 
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.alter_partition import alter_partition
-from controller.apis.services import ControllerServices, decide_later, same
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.alter_partition import alter_partition
+from barnabas.controller.apis.services import ControllerServices, decide_later, same
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

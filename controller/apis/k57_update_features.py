@@ -9,11 +9,11 @@ Errors: INVALID_UPDATE_VERSION.
 
 from __future__ import annotations
 
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later, same
-from controller.features import update_features
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.features import update_features
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

@@ -15,17 +15,17 @@ import ipaddress
 import logging
 from typing import Any, Final
 
+from barnabas.broker.answers import Answer, Park, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.purgatory import DelayedOperation
+from barnabas.broker.request_channel import ANONYMOUS, Request, RequestContext
+from barnabas.controller.apis.services import ControllerReply, ControllerServices
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
 from barnabas.protocol.primitives import read_uvarint
-from broker.answers import Answer, Park, Reply
-from broker.apis.api import Api
-from broker.purgatory import DelayedOperation
-from broker.request_channel import ANONYMOUS, Request, RequestContext
-from controller.apis.services import ControllerReply, ControllerServices
 
 log = logging.getLogger("barnabas.controller.envelope")
 

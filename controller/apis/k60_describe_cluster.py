@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.broker.answers import Answer, Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterResponse
-from broker.answers import Answer, Reply
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

@@ -9,12 +9,12 @@ BROKER_ID_NOT_REGISTERED (a broker of the ZooKeeper days).
 
 from __future__ import annotations
 
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationResponse
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

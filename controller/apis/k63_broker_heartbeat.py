@@ -7,12 +7,12 @@ Errors: STALE_BROKER_EPOCH.
 
 from __future__ import annotations
 
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later
+from barnabas.controller.broker_registry import BrokerState, HeartbeatReply
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later
-from controller.broker_registry import BrokerState, HeartbeatReply
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

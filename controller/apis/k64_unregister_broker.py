@@ -7,11 +7,11 @@ Errors: BROKER_ID_NOT_REGISTERED.
 
 from __future__ import annotations
 
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later
 from barnabas.protocol.messages.k64_unregister_broker import UnregisterBrokerResponse
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

@@ -7,12 +7,12 @@ Errors: STALE_BROKER_EPOCH.
 
 from __future__ import annotations
 
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later
+from barnabas.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
 from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later
-from controller.producer_ids import ProducerIdBlock, allocate_producer_ids
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

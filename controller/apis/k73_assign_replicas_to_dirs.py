@@ -10,11 +10,11 @@ Different from Apache Kafka: a replica that alone had the data, in a directory t
 
 from __future__ import annotations
 
-from broker.answers import Answer
-from broker.apis.api import Api
-from broker.request_channel import Request
-from controller.apis.services import ControllerServices, decide_later, same
-from controller.directories import assign_replicas_to_dirs
+from barnabas.broker.answers import Answer
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.directories import assign_replicas_to_dirs
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:

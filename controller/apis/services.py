@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from barnabas.broker.answers import Park
+from barnabas.broker.purgatory import Deferred, Outcome
 from barnabas.protocol.errors import ApiError
-from broker.answers import Park
-from broker.purgatory import Deferred, Outcome
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.api import Table
     from barnabas.common.clock import Clock
-    from broker.apis.api import Table
-    from controller.decision import Decision, View
-    from controller.quorum_controller import QuorumController
-    from metrics.registry import Registry
+    from barnabas.controller.decision import Decision, View
+    from barnabas.controller.quorum_controller import QuorumController
+    from barnabas.metrics.registry import Registry
 
 R = TypeVar("R")
 

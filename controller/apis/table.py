@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.apis.api import make_table
-from controller.apis import (
+from barnabas.broker.apis.api import make_table
+from barnabas.controller.apis import (
     k18_api_versions,
     k19_create_topics,
     k20_delete_topics,

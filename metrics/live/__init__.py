@@ -16,10 +16,10 @@ from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-from metrics.http import Page
+from barnabas.metrics.http import Page
 
 if TYPE_CHECKING:
-    from metrics.http import MetricsServer
+    from barnabas.metrics.http import MetricsServer
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker import affinity
-from broker.affinity import BUSY_BYTES, Placement, RequestAffinity, next_placement
-from metrics import catalogue
-from metrics.registry import Registry
+from barnabas.broker import affinity
+from barnabas.broker.affinity import BUSY_BYTES, Placement, RequestAffinity, next_placement
+from barnabas.metrics import catalogue
+from barnabas.metrics.registry import Registry
 
 CPUS = {4, 5, 7}
 PATIENT, PROMPT, APART = Placement

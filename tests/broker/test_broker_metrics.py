@@ -7,10 +7,10 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker import broker_metrics
-from broker.broker_metrics import ClientMetrics
-from metrics.exposition import Exposition
-from metrics.request_metrics import CLIENTS_MAX, RequestMetrics
+from barnabas.broker import broker_metrics
+from barnabas.broker.broker_metrics import ClientMetrics
+from barnabas.metrics.exposition import Exposition
+from barnabas.metrics.request_metrics import CLIENTS_MAX, RequestMetrics
 from tests.support.broker_room import BrokerRoom, batch, produce, state
 
 SCRAPE_MS_MAX = 100

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.broker.broker_senders import BrokerSenders
+from barnabas.broker.metadata_cache import Node
 from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import FakeClock
-from broker.broker_senders import BrokerSenders
-from broker.metadata_cache import Node
 
 WAIT_S = 10
 

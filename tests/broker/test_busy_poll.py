@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from barnabas.broker.busy_poll import STREAK, BusyPoll, BusyPollTurn
 from barnabas.protocol.errors import ErrorCode
-from broker.busy_poll import STREAK, BusyPoll, BusyPollTurn
 from tests.support.network import Network
 
 MAX_NS = 100_000

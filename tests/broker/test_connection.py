@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.connection import Connection, FrameReader, InvalidFrameError
-from broker.request_channel import Request, RequestContext
-from broker.transport import TURN_BYTES, Anonymous, PlainTransport
+from barnabas.broker.connection import Connection, FrameReader, InvalidFrameError
+from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.broker.transport import TURN_BYTES, Anonymous, PlainTransport
 
 SIZE_MAX = 3_000_000
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from barnabas.broker.connection_quotas import ConnectionQuotas, RateLimit, TooManyConnectionsError
 from barnabas.common.clock import NS_PER_MS, FakeClock, SystemClock
-from broker.connection_quotas import ConnectionQuotas, RateLimit, TooManyConnectionsError
 
 TIMEOUT_S = 20
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.consumer_lag import HISTORY_MS, OffsetHistory, group_lags, next_histories
 from barnabas.common.topic_partition import TopicPartition
-from broker.consumer_lag import HISTORY_MS, OffsetHistory, group_lags, next_histories
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.dir_assignments import PARTITIONS_MAX, PAUSE_MS, DirAssignments
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k73_assign_replicas_to_dirs as wire
-from broker.dir_assignments import PARTITIONS_MAX, PAUSE_MS, DirAssignments
-from broker.storage.scheduler import ManualScheduler
 
 A, B = b"\x0a" * 16, b"\x0b" * 16
 TOPIC, OTHER = b"\x01" * 16, b"\x02" * 16

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.dynamic_config import DynamicConfig, Resource, ResourceType, keep_logs_configured
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.config import Config, ConfigError, TopicConfig
 from barnabas.protocol.metadata_records import ConfigRecord
-from broker.dynamic_config import DynamicConfig, Resource, ResourceType, keep_logs_configured
 
 BROKER, TOPIC, GROUP = ResourceType.BROKER, ResourceType.TOPIC, ResourceType.GROUP
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from barnabas.broker.dynamic_config import DynamicConfig, ResourceType
+from barnabas.broker.dynamic_resources import THREAD_COUNTS, DynamicResources
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
 from barnabas.config import Config, ConfigError
 from barnabas.protocol.metadata_records import ConfigRecord
-from broker.dynamic_config import DynamicConfig, ResourceType
-from broker.dynamic_resources import THREAD_COUNTS, DynamicResources
-from broker.storage.scheduler import ManualScheduler
 
 SETTINGS = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1", "num.io.threads": "8"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.error_codes import collector_for, error_codes_of
 from barnabas.protocol.api_keys import ROWS
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.k00_produce import (
@@ -12,7 +13,6 @@ from barnabas.protocol.messages.k00_produce import (
     TopicProduceResponse,
 )
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatResponse
-from broker.error_codes import collector_for, error_codes_of
 
 
 def test_codes_are_found_at_any_depth() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.busy_poll import STREAK, BusyPollTurn
+from barnabas.broker.event_wait import EventWait
+from barnabas.broker.network_metrics import IdleMeter
+from barnabas.broker.request_channel import RequestQueue, ResponseQueue
+from barnabas.broker.selector import EdgeSelector
 from barnabas.common.clock import FakeClock
-from broker.busy_poll import STREAK, BusyPollTurn
-from broker.event_wait import EventWait
-from broker.network_metrics import IdleMeter
-from broker.request_channel import RequestQueue, ResponseQueue
-from broker.selector import EdgeSelector
 
 MAX_NS = 100_000
 STEP_NS = 1_000

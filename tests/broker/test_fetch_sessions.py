@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.fetch_sessions import FetchSessions, next_epoch
+from barnabas.broker.replication.reading import FetchItem
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.metrics.registry import Registry
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k01_fetch import PartitionData
-from broker.fetch_sessions import FetchSessions, next_epoch
-from broker.replication.reading import FetchItem
-from metrics.registry import Registry
 
 IDS = {name: name.encode() * 16 for name in "abc"}
 NAMES = {topic_id: name for name, topic_id in IDS.items()}

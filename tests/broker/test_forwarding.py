@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.forwarding import encode_principal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request, response_parts
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
-from broker.forwarding import encode_principal
 from tests.support.broker_room import BrokerRoom, state
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker.gathering import Gathering
+from barnabas.broker.gathering import Gathering
 
 
 def test_the_last_result_brings_all() -> None:

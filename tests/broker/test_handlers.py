@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.handlers import Dispatcher
+from barnabas.broker.request_channel import Action, Request, RequestContext, ResponseQueue
+from barnabas.broker.request_log import RequestLog
 from barnabas.common.clock import SystemClock
+from barnabas.metrics import catalogue
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol import headers
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k12_heartbeat, k18_api_versions
-from broker.answers import Reply
-from broker.apis.api import Api
-from broker.handlers import Dispatcher
-from broker.request_channel import Action, Request, RequestContext, ResponseQueue
-from broker.request_log import RequestLog
-from metrics import catalogue
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
 from tests.support.network import Services, api_versions_request, heartbeat, make_api_table
 
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")

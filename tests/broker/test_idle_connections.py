@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.connection import Connection
-from broker.idle_connections import BUCKETS, IdleConnections
+from barnabas.broker.connection import Connection
+from barnabas.broker.idle_connections import BUCKETS, IdleConnections
 from tests.support.connections import connection_over
 
 LIMIT = 128_000

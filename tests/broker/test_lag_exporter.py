@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.lag_exporter import LagExporter
+from barnabas.broker.metadata_cache import (
+    BrokerInfo,
+    Endpoint,
+    MetadataCache,
+    MetadataSnapshot,
+    PartitionInfo,
+    TopicInfo,
+)
 from barnabas.client.connection import NodeConnectionError
 from barnabas.common.clock import FakeClock
-from broker.lag_exporter import LagExporter
-from broker.metadata_cache import BrokerInfo, Endpoint, MetadataCache, MetadataSnapshot, PartitionInfo, TopicInfo
-from metrics import catalogue as c
-from metrics.registry import Registry
+from barnabas.metrics import catalogue as c
+from barnabas.metrics.registry import Registry
 
 LISTENER = "PLAINTEXT"
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker import lifecycle as module
+from barnabas.broker.lifecycle import Advertised, BrokerState, Lifecycle
+from barnabas.broker.metadata_cache import MetadataCache
 from barnabas.client.connection import NodeConnectionError
 from barnabas.common.clock import FakeClock
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
-from broker import lifecycle as module
-from broker.lifecycle import Advertised, BrokerState, Lifecycle
-from broker.metadata_cache import MetadataCache
 
 
 class Controller:

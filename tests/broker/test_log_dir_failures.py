@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.log_dir_failures import LogDirFailures
+from barnabas.broker.storage.log_directory import LogDirectory
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
-from broker.log_dir_failures import LogDirFailures
-from broker.storage.log_directory import LogDirectory
 from tests.support.broker_room import BrokerRoom, Waiting, batch, fetch, produce, state
 
 TPS = [TopicPartition("flights", index) for index in range(4)]

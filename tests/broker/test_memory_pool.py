@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.broker.connection import Connection
+from barnabas.broker.memory_pool import MemoryGate, MemoryPool
 from barnabas.common.clock import FakeClock
-from broker.connection import Connection
-from broker.memory_pool import MemoryGate, MemoryPool
 from tests.support.connections import connection_over
 from tests.support.threads import at_once
 

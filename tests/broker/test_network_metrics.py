@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.network_metrics import IdleMeter, ProcessorMetrics
 from barnabas.common.clock import NS_PER_S, FakeClock
-from broker.network_metrics import IdleMeter, ProcessorMetrics
-from metrics import catalogue
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
+from barnabas.metrics import catalogue
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 
 
 def test_the_idle_share_is_of_the_last_time_and_counts_a_sleep_that_lasts() -> None:

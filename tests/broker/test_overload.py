@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker import processors
+from barnabas.broker.memory_pool import MemoryPool
+from barnabas.broker.purgatory import PURGE_INTERVAL
 from barnabas.common import open_files
+from barnabas.metrics import catalogue
+from barnabas.metrics.meters import Gauge
 from barnabas.protocol.errors import ErrorCode
-from broker import processors
-from broker.memory_pool import MemoryPool
-from broker.purgatory import PURGE_INTERVAL
-from metrics import catalogue
-from metrics.meters import Gauge
 from tests.support.broker_room import BrokerRoom, state
 from tests.support.broker_room import fetch as fetch_records
 from tests.support.network import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker import purgatory as purgatory_module
+from barnabas.broker.answers import NO_REPLY, NoReply
+from barnabas.broker.purgatory import Deferred, DelayedOperation, Outcome, Purgatory
 from barnabas.common.clock import FakeClock, SystemClock
-from broker import purgatory as purgatory_module
-from broker.answers import NO_REPLY, NoReply
-from broker.purgatory import Deferred, DelayedOperation, Outcome, Purgatory
 
 
 class Waiting(DelayedOperation):

@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.answers import NO_REPLY
+from barnabas.broker.connection import FrameReader
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_types import GroupState
+from barnabas.broker.coordinators.mailbox import Mailbox
+from barnabas.broker.purgatory import DelayedOperation, Outcome, Purgatory
+from barnabas.broker.request_channel import Request, RequestContext, RequestQueue, ResponseQueue
+from barnabas.broker.request_log import KEPT, FailedRequest, RequestLog, _keep
+from barnabas.broker.storage.log import FetchIsolation
+from barnabas.broker.storage.log_types import AppendOrigin
+from barnabas.broker.topic_stats import BrokerTopicStats
 from barnabas.common.clock import SystemClock
+from barnabas.metrics.meters import Counter
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
-from broker.answers import NO_REPLY
-from broker.connection import FrameReader
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_types import GroupState
-from broker.coordinators.mailbox import Mailbox
-from broker.purgatory import DelayedOperation, Outcome, Purgatory
-from broker.request_channel import Request, RequestContext, RequestQueue, ResponseQueue
-from broker.request_log import KEPT, FailedRequest, RequestLog, _keep
-from broker.storage.log import FetchIsolation
-from broker.storage.log_types import AppendOrigin
-from broker.topic_stats import BrokerTopicStats
-from metrics.meters import Counter
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
 from tests.support.storage_bench import Bench
 from tests.support.threads import at_once
 

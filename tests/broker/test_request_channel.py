@@ -8,9 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.common.clock import FakeClock
-from broker import request_channel
-from broker.request_channel import (
+from barnabas.broker import request_channel
+from barnabas.broker.request_channel import (
     SHED_NS,
     STALL_NS,
     QueueClosed,
@@ -20,6 +19,7 @@ from broker.request_channel import (
     RequestQueue,
     ResponseQueue,
 )
+from barnabas.common.clock import FakeClock
 from tests.support.waiting import eventually
 
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "10.0.0.1", 4711, "a-b-0-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.broker.request_json import HIDDEN, camel, message_json
 from barnabas.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.messages.k01_fetch import FetchRequest
 from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
@@ -10,7 +11,6 @@ from barnabas.protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from broker.request_json import HIDDEN, camel, message_json
 
 TOPIC_ID = bytes(range(16))
 

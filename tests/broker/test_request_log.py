@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.answers import NO_REPLY
+from barnabas.broker.apis.api import Api
+from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.broker.request_log import RequestLog, error_name
 from barnabas.common import logs
+from barnabas.metrics import catalogue
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from broker.answers import NO_REPLY
-from broker.apis.api import Api
-from broker.request_channel import Request, RequestContext
-from broker.request_log import RequestLog, error_name
-from metrics import catalogue
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
 
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")
 HEARTBEAT = Api(12, "Heartbeat", (0, 4), lambda *_: NO_REPLY)

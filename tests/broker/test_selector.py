@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from broker.selector import HUNG_UP, READABLE, WRITABLE, EdgeSelector
+from barnabas.broker.selector import HUNG_UP, READABLE, WRITABLE, EdgeSelector
 
 
 def test_changes_are_told_once() -> None:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.answers import NO_REPLY
+from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.request_channel import Request, RequestContext, RequestQueue, ResponseQueue
+from barnabas.broker.slow_motion import UNDELAYED, SlowMotion
 from barnabas.common.clock import FakeClock
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k01_fetch import FetchRequest, ReplicaState
-from broker.answers import NO_REPLY
-from broker.apis.api import Api
-from broker.apis.table import TABLE
-from broker.request_channel import Request, RequestContext, RequestQueue, ResponseQueue
-from broker.slow_motion import UNDELAYED, SlowMotion
 from tests.support.network import FETCH, FETCH_VERSION, Network, fetch
 from tests.support.waiting import eventually
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.processors import INBOX_SIZE
+from barnabas.broker.request_channel import HAS_GLOBAL_LOCK
 from barnabas.common.net import AddressError
+from barnabas.metrics import catalogue
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatResponse
-from broker.processors import INBOX_SIZE
-from broker.request_channel import HAS_GLOBAL_LOCK
-from metrics import catalogue
 from tests.support.network import (
     FETCH,
     FETCH_VERSION,

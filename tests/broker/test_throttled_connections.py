@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.connection import Connection
-from broker.throttled_connections import ThrottledConnections
+from barnabas.broker.connection import Connection
+from barnabas.broker.throttled_connections import ThrottledConnections
 from tests.support.connections import connection_over
 
 

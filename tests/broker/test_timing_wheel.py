@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from barnabas.broker.timing_wheel import CallbackTask, Timer
 from barnabas.common.clock import FakeClock, SystemClock
-from broker.timing_wheel import CallbackTask, Timer
 
 
 class Recorder:

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.dynamic_config import ResourceType
+from barnabas.broker.storage.log import FetchIsolation, Log
+from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.config.errors import ConfigError
 from barnabas.config.keys import TOPIC_KEYS
@@ -22,9 +25,6 @@ from barnabas.config.topic import check_topic
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import Record, SimpleRecord, TimestampType, build_batch, iter_headers, iter_records
 from barnabas.protocol.records.compression import CompressionType
-from broker.dynamic_config import ResourceType
-from broker.storage.log import FetchIsolation, Log
-from broker.storage.log_cleaner import LogCleaner
 from tests.support.broker_room import BrokerRoom, produce, state
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "configs.tsv"

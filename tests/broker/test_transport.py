@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.transport import TURN_BYTES, Anonymous, PlainTransport
+from barnabas.broker.transport import TURN_BYTES, Anonymous, PlainTransport
 from tests.support.network import Region
 
 

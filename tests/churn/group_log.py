@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, TopicPartition
 
-from broker.coordinators import offset_records
-from broker.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.broker.coordinators import offset_records
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC
 from tests.churn.assignment import assigned_partitions
 from tests.churn.history import GroupHistory
 from tests.churn.members import TOPIC

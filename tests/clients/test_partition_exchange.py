@@ -15,14 +15,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from barnabas.broker.storage import checkpoints
+from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.names import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
 from barnabas.common.clock import SystemClock
 from barnabas.common.files import OsFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.records.batch import ControlType, end_txn_marker, iter_headers, iter_records
 from barnabas.protocol.records.compression import CompressionType
-from broker.storage import checkpoints
-from broker.storage.log import AppendOrigin, FetchIsolation, Log
-from broker.storage.names import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
 from tests.clients.test_dump_log import COMPLAINTS
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.clients import list_offsets

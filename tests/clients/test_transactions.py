@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.broker.coordinators.transaction import TxnState
 from barnabas.common.clock import SystemClock
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from broker.coordinators.transaction import TxnState
 from tests.support.cluster import BarnabasCluster, Target
 from tests.support.kafka_tools import KafkaTools
 from tests.support.waiting import eventually

@@ -109,7 +109,7 @@ def load_goes_on_beside(compose: ComposeCluster, topic: str) -> Iterator[set[str
 def test_processes(compose: ComposeCluster, node: str) -> None:
     assert compose.execute(node, "id", "--user").strip() != "0"
     first = compose.execute(node, "cat", "/proc/1/cmdline").split("\0")
-    assert "controller.main" in first if node == "controller" else "broker.main" in first
+    assert "barnabas.controller.main" in first if node == "controller" else "barnabas.broker.main" in first
 
 
 def test_a_killed_broker(compose: ComposeCluster) -> None:

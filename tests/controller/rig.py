@@ -6,10 +6,19 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.broker.features import SUPPORTED_FEATURES
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.common.files import FileSystem
 from barnabas.config.config import Config
+from barnabas.controller.broker_registry import HeartbeatReply
+from barnabas.controller.controller_metrics import ControllerMetrics
+from barnabas.controller.decision import Decision, View
+from barnabas.controller.image import Partition
+from barnabas.controller.metadata_log import MetadataLog
+from barnabas.controller.quorum_controller import QuorumController
+from barnabas.controller.topics import create_topics
+from barnabas.metrics.registry import Registry
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k62_broker_registration as registration_wire
@@ -17,15 +26,6 @@ from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrResponse
 from barnabas.protocol.messages.k05_stop_replica import StopReplicaResponse
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataResponse
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from broker.features import SUPPORTED_FEATURES
-from controller.broker_registry import HeartbeatReply
-from controller.controller_metrics import ControllerMetrics
-from controller.decision import Decision, View
-from controller.image import Partition
-from controller.metadata_log import MetadataLog
-from controller.quorum_controller import QuorumController
-from controller.topics import create_topics
-from metrics.registry import Registry
 
 CLUSTER_ID = "h3zYrOmsQJqmHD2y0yjFEg"
 DIRECTORY = "/meta"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from barnabas.common.ids import random_uuid
+from barnabas.controller.alter_partition import alter_partition
+from barnabas.controller.image import RECOVERED, RECOVERING
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k56_alter_partition as wire
-from controller.alter_partition import alter_partition
-from controller.image import RECOVERED, RECOVERING
 from tests.controller.rig import Rig
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.controller.broker_registry import BrokerState
+from barnabas.controller.image import NO_LEADER
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import Feature
-from controller.broker_registry import BrokerState
-from controller.image import NO_LEADER
 from tests.controller.rig import Rig, registration
 
 SESSION_MS = 9_000

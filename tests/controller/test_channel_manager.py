@@ -6,9 +6,7 @@ import queue
 import threading
 from typing import Any
 
-from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
-from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
-from controller.channel_manager import (
+from barnabas.controller.channel_manager import (
     BACKOFF_MAX_MS,
     BACKOFF_MIN_MS,
     HEAD_START_MS,
@@ -16,8 +14,10 @@ from controller.channel_manager import (
     BrokerChannel,
     ChannelManager,
 )
-from controller.image import Broker, Endpoint, Image, PartitionKey
-from controller.push import FULL, INCREMENTAL, Pending, Sender
+from barnabas.controller.image import Broker, Endpoint, Image, PartitionKey
+from barnabas.controller.push import FULL, INCREMENTAL, Pending, Sender
+from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
+from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
 from tests.controller.rig import RESPONSES
 
 WAIT_S = 10

@@ -4,10 +4,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import k33_alter_configs as legacy_wire
-from barnabas.protocol.messages import k44_incremental_alter_configs as wire
-from controller.configs import (
+from barnabas.controller.configs import (
     APPEND,
     DELETE,
     SET,
@@ -16,7 +13,10 @@ from controller.configs import (
     effective_topic_configs,
     incremental_alter_configs,
 )
-from controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from barnabas.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import k33_alter_configs as legacy_wire
+from barnabas.protocol.messages import k44_incremental_alter_configs as wire
 from tests.controller.rig import Rig
 
 Outcome = tuple[ErrorCode, str | None]

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
+from barnabas.controller.alter_partition import alter_partition
+from barnabas.controller.directories import assign_replicas_to_dirs
+from barnabas.controller.image import NO_LEADER, UNASSIGNED_DIRECTORY, Image, ImageEditor
+from barnabas.controller.leader_requests import UNCLEAN, elect_leaders
+from barnabas.controller.snapshot import image_records
+from barnabas.controller.topics import usable_brokers
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k43_elect_leaders as elect_wire
 from barnabas.protocol.messages import k56_alter_partition as alter_wire
 from barnabas.protocol.messages import k73_assign_replicas_to_dirs as wire
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from controller.alter_partition import alter_partition
-from controller.directories import assign_replicas_to_dirs
-from controller.image import NO_LEADER, UNASSIGNED_DIRECTORY, Image, ImageEditor
-from controller.leader_requests import UNCLEAN, elect_leaders
-from controller.snapshot import image_records
-from controller.topics import usable_brokers
 from tests.controller.rig import Rig, registration
 
 A, B, C = (letter * 16 for letter in (b"a", b"b", b"c"))

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.common.faulty_files import MemoryFileSystem
-from controller.durable_end import DurableEnd
-from controller.image import Image
-from controller.metadata_directory import DirectoryError, MetadataDirectory
+from barnabas.controller.durable_end import DurableEnd
+from barnabas.controller.image import Image
+from barnabas.controller.metadata_directory import DirectoryError, MetadataDirectory
 from tests.controller.rig import Rig
 from tests.controller.test_quorum_controller import contents
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.common.ids import random_uuid
-from controller.elections import Election, Target, elect, next_partition
-from controller.image import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, Partition, PartitionKey
+from barnabas.controller.elections import Election, Target, elect, next_partition
+from barnabas.controller.image import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, Partition, PartitionKey
 
 KEY = PartitionKey(random_uuid(), 0)
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.controller.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update_features
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k57_update_features as wire
-from controller.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, update_features
 from tests.controller.rig import Rig
 
 TRANSACTIONS = "transaction.version"

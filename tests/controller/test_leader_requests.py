@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.controller.leader_requests import PREFERRED, UNCLEAN, elect_leaders
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k43_elect_leaders as wire
-from controller.leader_requests import PREFERRED, UNCLEAN, elect_leaders
 from tests.controller.rig import Rig
 
 

@@ -10,11 +10,11 @@ import pytest
 from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import SystemClock
 from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.controller.decision import Decision
+from barnabas.controller.event_loop import Event
+from barnabas.controller.live import ControllerView
+from barnabas.controller.main import ControllerServer
 from barnabas.protocol.messages.k19_create_topics import CreateTopicsRequest
-from controller.decision import Decision
-from controller.event_loop import Event
-from controller.live import ControllerView
-from controller.main import ControllerServer
 from tests.controller.rig import CLUSTER_ID, make_config, registration, topic
 from tests.support.waiting import eventually
 

@@ -14,9 +14,13 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.forwarding import encode_principal
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.common.clock import SystemClock
 from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.controller import main
+from barnabas.controller.apis.table import TABLE
+from barnabas.controller.main import ControllerServer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import response_class
@@ -32,10 +36,6 @@ from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterReque
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
-from broker.forwarding import encode_principal
-from controller import main
-from controller.apis.table import TABLE
-from controller.main import ControllerServer
 from tests.controller.rig import CLUSTER_ID, make_config, manual_topic, registration, topic
 
 
@@ -204,7 +204,7 @@ def properties(directory: Path, **more: str) -> Path:
 
 
 def test_the_process_starts_says_so_and_stops(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "controller.main", str(properties(tmp_path))]
+    command = [sys.executable, "-P", "-m", "barnabas.controller.main", str(properties(tmp_path))]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
         lines = []
@@ -254,7 +254,7 @@ def test_a_missing_file_and_a_directory_in_use(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_directory_of_another_cluster_or_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from barnabas.common.files import OsFileSystem
-    from controller.metadata_directory import MetadataDirectory
+    from barnabas.controller.metadata_directory import MetadataDirectory
 
     MetadataDirectory.open(OsFileSystem(), str(tmp_path / "data"), 100, "first").close()
     file = str(properties(tmp_path))

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from barnabas.controller.placement import UsableBroker, place_replicas
 from barnabas.protocol.errors import ApiError, ErrorCode
-from controller.placement import UsableBroker, place_replicas
 
 
 def brokers(*ids: int, rack: str | None = None, fenced: tuple[int, ...] = ()) -> list[UsableBroker]:

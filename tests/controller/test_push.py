@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.controller.configs import incremental_alter_configs
+from barnabas.controller.push import FULL, INCREMENTAL, LEADER_DURING_DELETE, TAG_OFFSET, TAG_RECORDS
+from barnabas.controller.quorum_controller import BOOTSTRAP_FEATURES
+from barnabas.controller.topics import delete_topics
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
 from barnabas.protocol.messages import k44_incremental_alter_configs as config_wire
 from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
@@ -16,10 +20,6 @@ from barnabas.protocol.metadata_records import (
     decode_record,
 )
 from barnabas.protocol.primitives import read_uvarint
-from controller.configs import incremental_alter_configs
-from controller.push import FULL, INCREMENTAL, LEADER_DURING_DELETE, TAG_OFFSET, TAG_RECORDS
-from controller.quorum_controller import BOOTSTRAP_FEATURES
-from controller.topics import delete_topics
 from tests.controller.rig import Rig
 
 
@@ -237,8 +237,8 @@ def test_a_removed_replica_is_stopped() -> None:
     rig = settled(0, 1)
     rig.create("t", [[0, 1]])
     rig.push()
+    from barnabas.controller.reassignment import alter_reassignments
     from barnabas.protocol.messages import k45_alter_partition_reassignments as wire
-    from controller.reassignment import alter_reassignments
 
     request = wire.AlterPartitionReassignmentsRequest(
         topics=[

@@ -8,12 +8,12 @@ import pytest
 
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.controller.image import NO_LEADER, Image
+from barnabas.controller.producer_ids import allocate_producer_ids
+from barnabas.controller.topics import create_topics, delete_topics
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
-from controller.image import NO_LEADER, Image
-from controller.producer_ids import allocate_producer_ids
-from controller.topics import create_topics, delete_topics
 from tests.controller.rig import Rig, manual_topic
 from tests.controller.test_push import set_config
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from barnabas.controller.alter_partition import alter_partition
+from barnabas.controller.decision import Decision
+from barnabas.controller.reassignment import alter_reassignments, list_reassignments
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k45_alter_partition_reassignments as alter_wire
 from barnabas.protocol.messages import k46_list_partition_reassignments as list_wire
 from barnabas.protocol.messages import k56_alter_partition as isr_wire
-from controller.alter_partition import alter_partition
-from controller.decision import Decision
-from controller.reassignment import alter_reassignments, list_reassignments
 from tests.controller.rig import Rig
 
 

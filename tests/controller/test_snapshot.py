@@ -6,9 +6,9 @@ import pytest
 
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.controller.image import Image, with_records
+from barnabas.controller.snapshot import image_records, list_snapshots, newest_snapshot, write_snapshot
 from barnabas.protocol.errors import ApiError
-from controller.image import Image, with_records
-from controller.snapshot import image_records, list_snapshots, newest_snapshot, write_snapshot
 from tests.controller.rig import Rig
 from tests.controller.test_quorum_controller import allocate, contents
 

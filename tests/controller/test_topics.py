@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from barnabas.common.ids import ZERO_UUID, random_uuid
+from barnabas.controller.topics import create_partitions, create_topics, delete_topics
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
 from barnabas.protocol.messages import k37_create_partitions as grow_wire
-from controller.topics import create_partitions, create_topics, delete_topics
 from tests.controller.rig import Rig, manual_topic, topic
 
 

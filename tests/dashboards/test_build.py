@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from barnabas.metrics.catalogue import METRICS
+from barnabas.metrics.names import family_names
 from dashboards import build
-from metrics.catalogue import METRICS
-from metrics.names import family_names
 from tests.support.compose_cluster import BROKERS, NODES, compose_file, dashboards
 from tests.support.images import PYTHON_IMAGE, ROOT
 

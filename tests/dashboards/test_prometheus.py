@@ -9,9 +9,9 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from metrics import absent
-from metrics.catalogue import METRICS
-from metrics.names import family_names
+from barnabas.metrics import absent
+from barnabas.metrics.catalogue import METRICS
+from barnabas.metrics.names import family_names
 from tests.dashboards.conftest import GROUP, LAGGING_GROUP, PARTITIONS, TIMEOUT_MS, TOPIC, Prometheus
 from tests.support.cluster import BarnabasCluster
 from tests.support.compose_cluster import dashboards

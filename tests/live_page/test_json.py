@@ -15,7 +15,7 @@ import pytest
 
 from barnabas.cluster import CONTROLLER_ID
 from barnabas.common import live_shape
-from metrics.live import POLICY
+from barnabas.metrics.live import POLICY
 from tests.live_page.conftest import CLIENT, LEADER, STALLED, TOPIC, Stalled
 from tests.support.waiting import eventually
 

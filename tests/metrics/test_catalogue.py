@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from metrics import absent, catalogue
-from metrics.catalogue import METRICS, Kind, Metric
-from metrics.names import family_names
+from barnabas.metrics import absent, catalogue
+from barnabas.metrics.catalogue import METRICS, Kind, Metric
+from barnabas.metrics.names import family_names
 
 ROOT = Path(__file__).resolve().parents[2]
 

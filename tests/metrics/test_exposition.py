@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.common.clock import FakeClock
-from metrics import catalogue as c
-from metrics.exposition import render
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
+from barnabas.metrics import catalogue as c
+from barnabas.metrics.exposition import render
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "dashboard-metrics.txt"
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from metrics import catalogue as c
-from metrics import http
-from metrics.http import MetricsServer, Page
-from metrics.registry import Registry
+from barnabas.metrics import catalogue as c
+from barnabas.metrics import http
+from barnabas.metrics.http import MetricsServer, Page
+from barnabas.metrics.registry import Registry
 
 LARGE = bytes(range(256)) * 40_000
 

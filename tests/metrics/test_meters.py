@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from barnabas.common.clock import FakeClock
-from metrics.histograms import BOUNDS, QUANTILES, Histogram, Timer, bucket_of
-from metrics.meters import AvgMax, Counter, Meter, Sensor, Window
+from barnabas.metrics.histograms import BOUNDS, QUANTILES, Histogram, Timer, bucket_of
+from barnabas.metrics.meters import AvgMax, Counter, Meter, Sensor, Window
 from tests.support.threads import at_once
 
 

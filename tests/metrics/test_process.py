@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.process_collector import ProcessCollector
 
-from metrics import catalogue as c
-from metrics import process
-from metrics.exposition import render
-from metrics.registry import Registry
+from barnabas.metrics import catalogue as c
+from barnabas.metrics import process
+from barnabas.metrics.exposition import render
+from barnabas.metrics.registry import Registry
 
 #: Of a process whose name is meant to confuse: 2.5 s of CPU, started 100 s after the machine, 1000 pages resident.
 STAT = "7 (a) R 9) (b) S 1 7 7 0 -1 4194304 90 0 0 0 {utime} {stime} 0 0 20 0 9 0 {start} 123456789 1000 999\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from metrics import catalogue as c
-from metrics.meters import Meter
-from metrics.registry import Registry
+from barnabas.metrics import catalogue as c
+from barnabas.metrics.meters import Meter
+from barnabas.metrics.registry import Registry
 
 
 def labels_of(registry: Registry, row: c.Metric) -> list[tuple[str, ...]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.common.clock import FakeClock
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 
 NS_PER_MS = 1_000_000
 

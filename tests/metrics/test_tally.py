@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.histograms import BOUNDS, BOUNDS_NS, Histogram
-from metrics.tally import PythonTally, Tally
+from barnabas.metrics.histograms import BOUNDS, BOUNDS_NS, Histogram
+from barnabas.metrics.tally import PythonTally, Tally
 
 if TYPE_CHECKING:
     TallyType = Callable[[Sequence[Sequence[float]]], Tally]

@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
+from barnabas.broker.processors import RUN_MAX
 from barnabas.common.clock import SystemClock
-from broker.processors import RUN_MAX
 from tests.support.cluster import BarnabasCluster
 from tests.support.waiting import eventually
 

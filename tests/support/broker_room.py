@@ -9,10 +9,33 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from barnabas.broker.answers import Close, NoReply, Park, Reply
+from barnabas.broker.apis.services import Purgatories, Services
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.auto_topic_creation import AutoTopicCreation
+from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+from barnabas.broker.coordinators.transaction_markers import MarkerWriter
+from barnabas.broker.coordinators.transaction_shard import Completion
+from barnabas.broker.coordinators.transaction_verification import TransactionVerification
+from barnabas.broker.dynamic_config import DynamicConfig, keep_logs_configured, keep_throttled
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.metadata_cache import MetadataCache
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.purgatory import DelayedOperation, Purgatory
+from barnabas.broker.replication.high_watermarks import HighWatermarks
+from barnabas.broker.replication.leadership import Leadership
+from barnabas.broker.replication.log_dir_moves import COPY_RATE, LogDirMoves
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.role import IsrProposal
+from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.config import Config
+from barnabas.metrics.registry import Registry
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import k00_produce as produce_wire
 from barnabas.protocol.messages import k01_fetch as fetch_wire
@@ -23,29 +46,6 @@ from barnabas.protocol.metadata_records import BrokerEndpoint, RegisterBrokerRec
 from barnabas.protocol.primitives import encode_uvarint
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.schema import Message
-from broker.answers import Close, NoReply, Park, Reply
-from broker.apis.services import Purgatories, Services
-from broker.apis.table import TABLE
-from broker.auto_topic_creation import AutoTopicCreation
-from broker.coordinators.transaction_coordinator import TransactionCoordinator
-from broker.coordinators.transaction_markers import MarkerWriter
-from broker.coordinators.transaction_shard import Completion
-from broker.coordinators.transaction_verification import TransactionVerification
-from broker.dynamic_config import DynamicConfig, keep_logs_configured, keep_throttled
-from broker.fetch_sessions import FetchSessions
-from broker.metadata_cache import MetadataCache
-from broker.producer_ids import ProducerIds
-from broker.purgatory import DelayedOperation, Purgatory
-from broker.replication.high_watermarks import HighWatermarks
-from broker.replication.leadership import Leadership
-from broker.replication.log_dir_moves import COPY_RATE, LogDirMoves
-from broker.replication.partition import Partition
-from broker.replication.replica_manager import ReplicaManager
-from broker.replication.role import IsrProposal
-from broker.request_channel import Request, RequestContext
-from broker.storage.log_manager import LogManager
-from broker.storage.scheduler import ManualScheduler
-from metrics.registry import Registry
 
 BROKER_ID = 1
 CLUSTER_ID = "h3zYrOmsQJqmHD2y0yjFEg"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.broker.storage.cleaner import Cleaner, CleanerStats
+from barnabas.broker.storage.cleaner_manager import cleanable_offsets, log_to_clean
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.offset_map import OffsetMap
+from barnabas.broker.storage.throttler import Throttler
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
-from broker.storage.cleaner import Cleaner, CleanerStats
-from broker.storage.cleaner_manager import cleanable_offsets, log_to_clean
-from broker.storage.log import Log
-from broker.storage.offset_map import OffsetMap
-from broker.storage.throttler import Throttler
 from tests.support.storage_bench import Bench
 
 NO_LIMIT = 1e300

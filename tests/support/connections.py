@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from broker.connection import Connection
-from broker.request_channel import RequestContext
-from broker.transport import Anonymous, PlainTransport
+from barnabas.broker.connection import Connection
+from barnabas.broker.request_channel import RequestContext
+from barnabas.broker.transport import Anonymous, PlainTransport
 
 CONTEXT = RequestContext("L", "PLAINTEXT", "127.0.0.1", 1, "id")
 FRAME_SIZE_MAX = 10_000

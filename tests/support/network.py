@@ -12,22 +12,22 @@ import threading
 import types
 from typing import Any, NamedTuple
 
+from barnabas.broker.answers import NO_REPLY, Answer, Close, NoReply, Park, Reply
+from barnabas.broker.apis import k18_api_versions as api_versions
+from barnabas.broker.apis.api import Api, make_table
+from barnabas.broker.connection import Connection
+from barnabas.broker.features import FinalizedFeatures
+from barnabas.broker.handlers import HandlerPool
+from barnabas.broker.purgatory import Deferred, Purgatory
+from barnabas.broker.request_channel import Request, RequestChannel
+from barnabas.broker.request_log import RequestLog
+from barnabas.broker.socket_server import SocketServer
 from barnabas.common.clock import Clock, SystemClock
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol import headers
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k01_fetch, k12_heartbeat, k18_api_versions, response_class
-from broker.answers import NO_REPLY, Answer, Close, NoReply, Park, Reply
-from broker.apis import k18_api_versions as api_versions
-from broker.apis.api import Api, make_table
-from broker.connection import Connection
-from broker.features import FinalizedFeatures
-from broker.handlers import HandlerPool
-from broker.purgatory import Deferred, Purgatory
-from broker.request_channel import Request, RequestChannel
-from broker.request_log import RequestLog
-from broker.socket_server import SocketServer
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
 
 UNLIMITED = 2**31 - 1
 TIMEOUT_S = 20

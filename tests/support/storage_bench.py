@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.broker.storage.log import FetchIsolation, Log
+from barnabas.broker.storage.recovery import LogLoader
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records, verify_crc
-from broker.storage.log import FetchIsolation, Log
-from broker.storage.recovery import LogLoader
-from broker.storage.scheduler import ManualScheduler
 
 LONG_MAX = 2**63 - 1
 TP = TopicPartition("flights", 0)

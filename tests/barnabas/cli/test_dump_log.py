@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.common.files import OsFileSystem
-from barnabas.common.ids import uuid_from_string
-from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.metadata_records import TopicRecord, encode_record
-from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from barnabas.protocol.records.compression import CompressionType
-from broker.storage.checkpoints import (
+from barnabas.broker.storage.checkpoints import (
     OffsetCheckpoint,
     write_epochs,
     write_meta_properties,
     write_partition_metadata,
     write_txn_checksums,
 )
-from broker.storage.producer_state import BatchMetadata, ProducerEntry, format_snapshot
-from broker.storage.txn_index import AbortedTxn, TransactionIndex
+from barnabas.broker.storage.producer_state import BatchMetadata, ProducerEntry, format_snapshot
+from barnabas.broker.storage.txn_index import AbortedTxn, TransactionIndex
+from barnabas.common.files import OsFileSystem
+from barnabas.common.ids import uuid_from_string
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.metadata_records import TopicRecord, encode_record
+from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from barnabas.protocol.records.compression import CompressionType
 from tests.barnabas.cli.conftest import Barnabas
 
 FS = OsFileSystem()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.storage.log import FetchIsolation
 from barnabas.common.files import OsFileSystem
 from barnabas.common.open_files import LIMIT_MIN, OpenFiles, limit_of_process, raise_limit
-from broker.storage.log import FetchIsolation
 from tests.support.storage_bench import Bench, contents
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.features import SUPPORTED_FEATURES
 from barnabas.faults.versions import MAXIMA, RELEASES, highest_version, release_has_feature
 from barnabas.protocol.api_keys import ROWS, ApiKey, supported_versions
-from broker.apis.table import TABLE
-from broker.features import SUPPORTED_FEATURES
 
 
 def test_every_api_that_is_listed_has_its_row() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api
+from barnabas.broker.dynamic_config import DynamicConfig
+from barnabas.broker.metadata_cache import MetadataSnapshot, Node, TopicInfo
+from barnabas.broker.request_channel import Request, RequestContext
 from barnabas.config import Config
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.metadata_records import ConfigRecord
 from barnabas.protocol.schema import Message
-from broker.answers import Reply
-from broker.apis.api import Api
-from broker.dynamic_config import DynamicConfig
-from broker.metadata_cache import MetadataSnapshot, Node, TopicInfo
-from broker.request_channel import Request, RequestContext
 
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "c")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from barnabas.broker.answers import Park, Reply
+from barnabas.broker.metadata_cache import BrokerInfo, Endpoint
+from barnabas.broker.request_channel import Request, RequestContext
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.schema import Message
-from broker.answers import Park, Reply
-from broker.metadata_cache import BrokerInfo, Endpoint
-from broker.request_channel import Request, RequestContext
 from tests.broker.coordinators.fake_log import World, snapshot
 
 CONTEXT = RequestContext("CLIENT", "PLAINTEXT", "10.0.0.9", 5555, "c-0")
@@ -56,7 +56,7 @@ class Rig:
         request = Request.for_message(RequestHeader(key, version, 1, "client"), decoded, context)
         answer = api.API.handle(self.services, request)
         if isinstance(answer, Reply):
-            from broker.purgatory import Deferred
+            from barnabas.broker.purgatory import Deferred
 
             deferred = Deferred()
             deferred.complete(answer)

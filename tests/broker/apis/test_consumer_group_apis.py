@@ -7,6 +7,19 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.apis import (
+    k09_offset_fetch,
+    k15_describe_groups,
+    k16_list_groups,
+    k42_delete_groups,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
+    not_built,
+)
+from barnabas.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.broker.apis.k18_api_versions import api_keys
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.features import FinalizedFeatures
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k09_offset_fetch import (
@@ -19,19 +32,6 @@ from barnabas.protocol.messages.k16_list_groups import ListGroupsRequest
 from barnabas.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from barnabas.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
-from broker.apis import (
-    k09_offset_fetch,
-    k15_describe_groups,
-    k16_list_groups,
-    k42_delete_groups,
-    k68_consumer_group_heartbeat,
-    k69_consumer_group_describe,
-    not_built,
-)
-from broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
-from broker.apis.k18_api_versions import api_keys
-from broker.apis.table import TABLE
-from broker.features import FinalizedFeatures
 from tests.broker.apis.group_rig import Rig
 from tests.broker.apis.test_offset_apis import commit
 

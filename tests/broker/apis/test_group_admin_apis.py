@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.apis import k10_find_coordinator, k15_describe_groups, k16_list_groups, k42_delete_groups
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.k14_sync_group import SyncGroupRequestAssignment
 from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.k16_list_groups import ListGroupsRequest
 from barnabas.protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from broker.apis import k10_find_coordinator, k15_describe_groups, k16_list_groups, k42_delete_groups
 from tests.broker.apis.group_rig import CONSUMER, Rig, SimpleSnapshot
 from tests.broker.apis.test_group_membership_apis import join, joined, sync
 from tests.broker.apis.test_offset_apis import commit

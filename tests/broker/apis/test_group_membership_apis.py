@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.apis import k11_join_group, k12_heartbeat, k13_leave_group, k14_sync_group
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from broker.apis import k11_join_group, k12_heartbeat, k13_leave_group, k14_sync_group
 from tests.broker.apis.group_rig import CONSUMER, Pending, Rig
 
 JOIN_VERSIONS = range(10)

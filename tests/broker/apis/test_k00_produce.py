@@ -8,13 +8,13 @@ import weakref
 
 import pytest
 
+from barnabas.broker.answers import Close, NoReply, Park
+from barnabas.broker.apis.table import TABLE
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_request
 from barnabas.protocol.messages.k00_produce import ProduceRequest
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.records.compression import CompressionType
-from broker.answers import Close, NoReply, Park
-from broker.apis.table import TABLE
 from tests.support.broker_room import BrokerRoom, batch, produce, state, topic_id
 
 

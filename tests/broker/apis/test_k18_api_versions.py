@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.answers import Reply
+from barnabas.broker.apis.api import Api, make_table
+from barnabas.broker.apis.k18_api_versions import answer
+from barnabas.broker.features import FinalizedFeatures
+from barnabas.broker.request_channel import Request, RequestContext
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from broker.answers import Reply
-from broker.apis.api import Api, make_table
-from broker.apis.k18_api_versions import answer
-from broker.features import FinalizedFeatures
-from broker.request_channel import Request, RequestContext
 
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.apis.k32_describe_configs import API
+from barnabas.broker.dynamic_config import ResourceType
 from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, OWN_KEYS, REQUIRED, TOPIC_KEYS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from broker.apis.k32_describe_configs import API
-from broker.dynamic_config import ResourceType
 from tests.broker.apis.config_room import answer_of, make_services, set_configs
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.k33_alter_configs import API
+from barnabas.broker.dynamic_config import ResourceType
 from barnabas.protocol.messages.k33_alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from broker.answers import Park
-from broker.apis.k33_alter_configs import API
-from broker.dynamic_config import ResourceType
 from tests.broker.apis.config_room import answer_of, make_request, make_services
 
 

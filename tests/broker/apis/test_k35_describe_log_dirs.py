@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.apis.k35_describe_log_dirs import API
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from broker.apis.k35_describe_log_dirs import API
 from tests.broker.apis.config_room import answer_of
 
 

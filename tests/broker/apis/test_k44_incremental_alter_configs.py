@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.answers import Park
+from barnabas.broker.apis.k44_incremental_alter_configs import API
+from barnabas.broker.dynamic_config import ResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages.k44_incremental_alter_configs import (
@@ -17,9 +20,6 @@ from barnabas.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
-from broker.answers import Park
-from broker.apis.k44_incremental_alter_configs import API
-from broker.dynamic_config import ResourceType
 from tests.broker.apis.config_room import answer_of, make_request, make_services, set_configs
 
 SET, DELETE, APPEND, SUBTRACT = range(4)

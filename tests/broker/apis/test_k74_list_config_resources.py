@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.broker.apis.k74_list_config_resources import API
+from barnabas.broker.dynamic_config import ResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
-from broker.apis.k74_list_config_resources import API
-from broker.dynamic_config import ResourceType
 from tests.broker.apis.config_room import answer_of, make_services, set_configs
 
 

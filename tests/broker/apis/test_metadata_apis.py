@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.apis.k03_metadata import handle
+from barnabas.broker.known_answers import BYTES_MAX, KEY_BYTES_MAX, KnownAnswers
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
@@ -12,8 +14,6 @@ from barnabas.protocol.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from broker.apis.k03_metadata import handle
-from broker.known_answers import BYTES_MAX, KEY_BYTES_MAX, KnownAnswers
 from tests.support.broker_room import CLUSTER_ID, BrokerRoom, registration, state, topic_id
 
 

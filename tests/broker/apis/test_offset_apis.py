@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.apis import k08_offset_commit, k09_offset_fetch, k47_offset_delete
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -23,7 +24,6 @@ from barnabas.protocol.messages.k47_offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from broker.apis import k08_offset_commit, k09_offset_fetch, k47_offset_delete
 from tests.broker.apis.group_rig import Rig
 
 T_ID, U_ID, NO_ID = b"t" * 16, b"u" * 16, b"?" * 16

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.answers import NoReply, Park, Reply
+from barnabas.broker.apis.verified import Continuation, produce_error, producer_of
+from barnabas.broker.coordinators.transaction import Producer
+from barnabas.broker.coordinators.transaction_verification import Operation, Question
+from barnabas.broker.purgatory import Deferred
+from barnabas.broker.storage.log_types import AppendOrigin
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
-from broker.answers import NoReply, Park, Reply
-from broker.apis.verified import Continuation, produce_error, producer_of
-from broker.coordinators.transaction import Producer
-from broker.coordinators.transaction_verification import Operation, Question
-from broker.purgatory import Deferred
-from broker.storage.log_types import AppendOrigin
 from tests.support.broker_room import BrokerRoom, Waiting, batch, produce, state
 
 T0 = TopicPartition("t", 0)

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from barnabas.broker.coordinators import offset_records
+from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
+from barnabas.broker.features import FinalizedFeatures
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC, MetadataSnapshot, PartitionInfo, TopicInfo
+from barnabas.broker.storage.log_types import FetchIsolation
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.metrics.catalogue import Metric
+from barnabas.metrics.meters import Gauge
+from barnabas.metrics.registry import Registry
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, end_txn_marker, iter_headers, iter_records
-from broker.coordinators import offset_records
-from broker.coordinators.group_coordinator import GroupCoordinator
-from broker.features import FinalizedFeatures
-from broker.metadata_cache import GROUP_METADATA_TOPIC, MetadataSnapshot, PartitionInfo, TopicInfo
-from broker.storage.log_types import FetchIsolation
-from metrics.catalogue import Metric
-from metrics.meters import Gauge
-from metrics.registry import Registry
 
 
 class FakeLog:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.group_events import GroupSettings, TimerKey
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupSettings, TimerKey
 
 RANGE = (("range", b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"),)
 ROUND_ROBIN_TOO = (*RANGE, ("roundrobin", b"rr"))

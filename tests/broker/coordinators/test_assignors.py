@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.coordinators.assignor_types import MemberSpec, Specs, is_homogeneous
-from broker.coordinators.assignors import ASSIGNORS, assign_range, assign_uniform
-from broker.coordinators.consumer_group_types import Assignment, partitions_of
+from barnabas.broker.coordinators.assignor_types import MemberSpec, Specs, is_homogeneous
+from barnabas.broker.coordinators.assignors import ASSIGNORS, assign_range, assign_uniform
+from barnabas.broker.coordinators.consumer_group_types import Assignment, partitions_of
 
 A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 SEEDS = range(150)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordinators import consumer_group_types as t
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_classic import ClassicTurn
+from barnabas.broker.coordinators.consumer_group_situation import ConsumerGroupSettings, GroupTimes, Situation
+from barnabas.broker.coordinators.consumer_group_types import GroupState, Heartbeat, Member, MemberState
+from barnabas.broker.coordinators.metadata_watch import Picture
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators import consumer_group_types as t
-from broker.coordinators import group_events as ev
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_classic import ClassicTurn
-from broker.coordinators.consumer_group_situation import ConsumerGroupSettings, GroupTimes, Situation
-from broker.coordinators.consumer_group_types import GroupState, Heartbeat, Member, MemberState
-from broker.coordinators.metadata_watch import Picture
 from tests.broker.coordinators.fake_log import snapshot
 
 EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD = GroupState

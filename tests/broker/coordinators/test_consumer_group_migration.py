@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_migration import (
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_migration import (
     check_upgrade,
     may_downgrade,
     to_classic_group,
     to_consumer_group,
 )
-from broker.coordinators.consumer_group_situation import ConsumerGroupSettings
-from broker.coordinators.consumer_group_types import (
+from barnabas.broker.coordinators.consumer_group_situation import ConsumerGroupSettings
+from barnabas.broker.coordinators.consumer_group_types import (
     ClassicPart,
     GroupState,
     Heartbeat,
@@ -25,9 +24,10 @@ from broker.coordinators.consumer_group_types import (
     MemberMetadata,
     TargetAssignment,
 )
-from broker.coordinators.consumer_protocol import read_assignment, write_assignment
-from broker.coordinators.group import Group
-from broker.coordinators.members import Member as ClassicMember
+from barnabas.broker.coordinators.consumer_protocol import read_assignment, write_assignment
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.members import Member as ClassicMember
+from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.broker.coordinators.fake_log import World, snapshot
 from tests.broker.coordinators.group_room import RANGE
 

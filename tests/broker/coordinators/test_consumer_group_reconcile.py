@@ -6,9 +6,8 @@ import itertools
 
 import pytest
 
-from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators.consumer_group_reconcile import STEPS, Aim, reconcile
-from broker.coordinators.consumer_group_types import (
+from barnabas.broker.coordinators.consumer_group_reconcile import STEPS, Aim, reconcile
+from barnabas.broker.coordinators.consumer_group_types import (
     Assignment,
     Member,
     MemberState,
@@ -17,6 +16,7 @@ from broker.coordinators.consumer_group_types import (
     with_epochs,
     without_epochs,
 )
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 STABLE, UNREVOKED, UNRELEASED, UNKNOWN = MemberState
 T, U = b"t" * 16, b"u" * 16

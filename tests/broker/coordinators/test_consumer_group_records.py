@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordinators import consumer_group_types as t
+from barnabas.broker.coordinators import offset_records
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_records import CLASSES, ConsumerGroupRecord, encode
+from barnabas.broker.coordinators.consumer_group_types import Member, MemberState, partitions_of
 from barnabas.protocol.coordinator_records import consumer_groups as wire
 from barnabas.protocol.coordinator_records.record import encode_versioned, read_prefix
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import iter_headers
-from broker.coordinators import consumer_group_types as t
-from broker.coordinators import offset_records
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_records import CLASSES, ConsumerGroupRecord, encode
-from broker.coordinators.consumer_group_types import Member, MemberState, partitions_of
 from tests.broker.coordinators.fake_log import FakeLog, World, snapshot
 
 T, U = b"t" * 16, b"u" * 16

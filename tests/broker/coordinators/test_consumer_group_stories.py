@@ -30,15 +30,15 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_types import Heartbeat, HeartbeatResult, Owned, partitions_of
+from barnabas.broker.coordinators.consumer_protocol import read_assignment, write_assignment
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.offsets import CommittedOffset
+from barnabas.broker.coordinators.shard import Committer, OffsetCommit
+from barnabas.metrics import catalogue
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_types import Heartbeat, HeartbeatResult, Owned, partitions_of
-from broker.coordinators.consumer_protocol import read_assignment, write_assignment
-from broker.coordinators.group import Group
-from broker.coordinators.offsets import CommittedOffset
-from broker.coordinators.shard import Committer, OffsetCommit
-from metrics import catalogue
 from tests.broker.coordinators.fake_log import World, snapshot
 
 STORIES = sorted((Path(__file__).parent / "consumer_stories").glob("*.txt"))

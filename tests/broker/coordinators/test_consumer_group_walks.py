@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_types import GroupState, Heartbeat, HeartbeatResult
+from barnabas.broker.coordinators.consumer_protocol import read_assignment, write_assignment
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_types import GroupState, Heartbeat, HeartbeatResult
-from broker.coordinators.consumer_protocol import read_assignment, write_assignment
 from tests.broker.coordinators.fake_log import World, snapshot
 
 STEPS = 150

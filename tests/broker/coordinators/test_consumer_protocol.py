@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from barnabas.protocol.errors import MalformedMessageError
-from broker.coordinators.consumer_protocol import (
+from barnabas.broker.coordinators.consumer_protocol import (
     ConsumerAssignment,
     Subscription,
     answer_version,
@@ -15,6 +14,7 @@ from broker.coordinators.consumer_protocol import (
     version_of,
     write_assignment,
 )
+from barnabas.protocol.errors import MalformedMessageError
 
 OWNED = {"t": frozenset({0, 2}), "u": frozenset({1})}
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.group import REJOINS, STEPS, Group
+from barnabas.broker.coordinators.group_events import GroupSettings, GroupState, LeavingMember
+from barnabas.broker.coordinators.group_phases import TRANSITIONS
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.group import REJOINS, STEPS, Group
-from broker.coordinators.group_events import GroupSettings, GroupState, LeavingMember
-from broker.coordinators.group_phases import TRANSITIONS
 from tests.broker.coordinators.group_room import RANGE, ROUND_ROBIN_TOO, Room
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators import offset_records as records
+from barnabas.broker.coordinators.group_coordinator import java_hash, partition_for
+from barnabas.broker.coordinators.group_events import GroupState
+from barnabas.broker.coordinators.offsets import CommittedOffset, TopicWanted
+from barnabas.broker.coordinators.shard import Committer, OffsetCommit
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.metrics import catalogue
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker, iter_headers
 from barnabas.protocol.records.compression import CompressionType
-from broker.coordinators import group_events as ev
-from broker.coordinators import offset_records as records
-from broker.coordinators.group_coordinator import java_hash, partition_for
-from broker.coordinators.group_events import GroupState
-from broker.coordinators.offsets import CommittedOffset, TopicWanted
-from broker.coordinators.shard import Committer, OffsetCommit
-from metrics import catalogue
 from tests.broker.coordinators.fake_log import World, transactional_batch
 from tests.broker.coordinators.group_room import RANGE
 

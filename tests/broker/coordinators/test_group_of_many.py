@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.group_events import GroupSettings, GroupState
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupSettings, GroupState
 from tests.broker.coordinators.group_room import RANGE
 
 

@@ -28,11 +28,11 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordinators import group_events as ev
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.offsets import CommittedOffset, TopicWanted
+from barnabas.broker.coordinators.shard import Committer, OffsetCommit
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators import group_events as ev
-from broker.coordinators.group import Group
-from broker.coordinators.offsets import CommittedOffset, TopicWanted
-from broker.coordinators.shard import Committer, OffsetCommit
 from tests.broker.coordinators.fake_log import World
 from tests.broker.coordinators.group_room import RANGE
 

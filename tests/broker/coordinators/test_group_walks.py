@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordinators.group_events import GroupSettings, GroupState, LeavingMember
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators.group_events import GroupSettings, GroupState, LeavingMember
 from tests.broker.coordinators.group_room import RANGE, ROUND_ROBIN_TOO, Room
 
 STEPS = 120

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from broker.coordinators.mailbox import Mailbox
+from barnabas.broker.coordinators.mailbox import Mailbox
 
 
 def test_a_letter_posted_by_the_holder_is_read_after_release() -> None:

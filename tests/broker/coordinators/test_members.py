@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinators.members import subscribed_topics
+from barnabas.broker.coordinators.members import subscribed_topics
 
 
 def test_subscription_of_any_version_begins_like_version_0() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from broker.coordinators.metadata_watch import MetadataWatch, metadata_hash
+from barnabas.broker.coordinators.metadata_watch import MetadataWatch, metadata_hash
 from tests.broker.coordinators.fake_log import snapshot
 
 

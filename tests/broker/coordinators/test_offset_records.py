@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinators import offset_records as records
-from broker.coordinators.group_events import GroupState
-from broker.coordinators.offsets import CommittedOffset
+from barnabas.broker.coordinators import offset_records as records
+from barnabas.broker.coordinators.group_events import GroupState
+from barnabas.broker.coordinators.offsets import CommittedOffset
 from tests.broker.coordinators.group_room import Room
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.coordinators.group import Group
+from barnabas.broker.coordinators.group_events import GroupState
+from barnabas.broker.coordinators.members import Member
+from barnabas.broker.coordinators.offsets import CommittedOffset, FetchedPartition, OffsetStore, TopicWanted
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators.group import Group
-from broker.coordinators.group_events import GroupState
-from broker.coordinators.members import Member
-from broker.coordinators.offsets import CommittedOffset, FetchedPartition, OffsetStore, TopicWanted
 from tests.broker.coordinators.group_room import RANGE
 
 NO_ID = bytes(16)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordinators import re2
-from broker.coordinators.re2 import RegexError, compile_regex
-from broker.coordinators.topic_regexes import resolve
+from barnabas.broker.coordinators import re2
+from barnabas.broker.coordinators.re2 import RegexError, compile_regex
+from barnabas.broker.coordinators.topic_regexes import resolve
 
 RECORDED = json.loads((Path(__file__).parents[2] / "data" / "re2j-answers.json").read_text())
 

@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators.transaction import (
+from barnabas.broker.coordinators.transaction import (
     EPOCH_MAX,
     LAST_EPOCH,
     MAY_FOLLOW,
@@ -19,6 +17,8 @@ from broker.coordinators.transaction import (
     TxnData,
     TxnState,
 )
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PRODUCER_ID, EPOCH, NEXT_ID = 7, 5, 99

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordinators.group_coordinator import partition_for
+from barnabas.broker.coordinators.transaction import Producer, TxnState
+from barnabas.broker.coordinators.transaction_coordinator import Filters, TransactionCoordinator
+from barnabas.broker.coordinators.transaction_shard import Given
+from barnabas.broker.metadata_cache import TRANSACTION_STATE_TOPIC
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
-from broker.coordinators.group_coordinator import partition_for
-from broker.coordinators.transaction import Producer, TxnState
-from broker.coordinators.transaction_coordinator import Filters, TransactionCoordinator
-from broker.coordinators.transaction_shard import Given
-from broker.metadata_cache import TRANSACTION_STATE_TOPIC
 from tests.support.broker_room import BrokerRoom, state
 
 T0 = TopicPartition("t", 0)

@@ -8,6 +8,24 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordinators.transaction_marker import Marker
+from barnabas.broker.coordinators.transaction_markers import (
+    LOOKS_UNTIL_DELETED,
+    NO_LEADER_DESTINATION,
+    Consignment,
+    MarkerSender,
+    MarkerWriter,
+)
+from barnabas.broker.coordinators.transaction_shard import Completion
+from barnabas.broker.metadata_cache import (
+    GROUP_METADATA_TOPIC,
+    BrokerInfo,
+    Endpoint,
+    MetadataCache,
+    MetadataSnapshot,
+    PartitionInfo,
+    TopicInfo,
+)
 from barnabas.client.connection import NodeConnectionError
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
@@ -20,24 +38,6 @@ from barnabas.protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from barnabas.protocol.records.batch import ControlType, iter_records, parse_end_txn_marker
-from broker.coordinators.transaction_marker import Marker
-from broker.coordinators.transaction_markers import (
-    LOOKS_UNTIL_DELETED,
-    NO_LEADER_DESTINATION,
-    Consignment,
-    MarkerSender,
-    MarkerWriter,
-)
-from broker.coordinators.transaction_shard import Completion
-from broker.metadata_cache import (
-    GROUP_METADATA_TOPIC,
-    BrokerInfo,
-    Endpoint,
-    MetadataCache,
-    MetadataSnapshot,
-    PartitionInfo,
-    TopicInfo,
-)
 
 T0, T1, T2, GONE = (TopicPartition(name, index) for name, index in (("t", 0), ("t", 1), ("t", 2), ("gone", 0)))
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 3)

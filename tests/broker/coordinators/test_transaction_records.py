@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.coordinators import transaction_records as records
+from barnabas.broker.coordinators.transaction import TxnData, TxnState
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.coordinator_records.record import decode_versioned, read_prefix
 from barnabas.protocol.coordinator_records.transactions import TransactionLogValue
 from barnabas.protocol.errors import MalformedMessageError
-from broker.coordinators import transaction_records as records
-from broker.coordinators.transaction import TxnData, TxnState
 
 DATA = TxnData(
     7, 3, 60_000, TxnState.PREPARE_ABORT, frozenset({TopicPartition("u", 0), TopicPartition("t", 1)}), 100, 200, 2, 6, 9

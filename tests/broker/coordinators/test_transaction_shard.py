@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordinators.shard_core import ShardState
+from barnabas.broker.coordinators.transaction import Producer, TxnState
+from barnabas.broker.coordinators.transaction_shard import Given
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.coordinators.shard_core import ShardState
-from broker.coordinators.transaction import Producer, TxnState
-from broker.coordinators.transaction_shard import Given
 from tests.broker.coordinators.transaction_room import T0, T1, TP, Room
 
 NONE, BUSY, AWAY = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.coordinators.transaction import Producer
+from barnabas.broker.coordinators.transaction_verification import Operation, Question, TransactionVerification
+from barnabas.broker.metadata_cache import MetadataCache
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.client.connection import NodeConnectionError
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
@@ -18,10 +22,6 @@ from barnabas.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from broker.coordinators.transaction import Producer
-from broker.coordinators.transaction_verification import Operation, Question, TransactionVerification
-from broker.metadata_cache import MetadataCache
-from broker.storage.scheduler import ManualScheduler
 from tests.broker.coordinators.test_transaction_markers import snapshot
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -16,9 +16,9 @@ import random
 
 import pytest
 
+from barnabas.broker.coordinators.transaction import MAY_FOLLOW, PREPARED, Producer, TxnData, TxnState
+from barnabas.broker.coordinators.transaction_shard import Given
 from barnabas.protocol.errors import ErrorCode
-from broker.coordinators.transaction import MAY_FOLLOW, PREPARED, Producer, TxnData, TxnState
-from broker.coordinators.transaction_shard import Given
 from tests.broker.coordinators.transaction_room import T0, T1, TP, Room
 
 STEPS = 150

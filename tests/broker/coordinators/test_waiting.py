@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.coordinators.consumer_group import ConsumerGroup
-from broker.coordinators.consumer_group_types import Member, MemberState
-from broker.coordinators.group_events import GroupSettings
-from broker.coordinators.waiting import classic_sentence, consumer_sentence, join_reasons, sync_reasons
+from barnabas.broker.coordinators.consumer_group import ConsumerGroup
+from barnabas.broker.coordinators.consumer_group_types import Member, MemberState
+from barnabas.broker.coordinators.group_events import GroupSettings
+from barnabas.broker.coordinators.waiting import classic_sentence, consumer_sentence, join_reasons, sync_reasons
 from tests.broker.coordinators.group_room import Room
 
 INITIAL_MS = 3000

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from barnabas.broker.coordinators import transaction_records
+from barnabas.broker.coordinators.transaction import Producer, TxnData
+from barnabas.broker.coordinators.transaction_loader import load
+from barnabas.broker.coordinators.transaction_shard import Completion, Given, TransactionContext, TransactionShard
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import iter_records
-from broker.coordinators import transaction_records
-from broker.coordinators.transaction import Producer, TxnData
-from broker.coordinators.transaction_loader import load
-from broker.coordinators.transaction_shard import Completion, Given, TransactionContext, TransactionShard
 from tests.broker.coordinators.fake_log import FakeLog, FakeReplicaManager
 
 TP = TopicPartition("__transaction_state", 0)

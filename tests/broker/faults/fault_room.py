@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.faults.armed import Armed
+from barnabas.broker.faults.disk import FaultableFileSystem
+from barnabas.broker.faults.engine import FaultEngine
+from barnabas.broker.faults.links import Links
+from barnabas.broker.faults.recorder import Recorder
+from barnabas.broker.faults.skewed_clock import SkewedClock
+from barnabas.broker.handlers import Dispatcher
+from barnabas.broker.request_channel import Action, Request, RequestContext, ResponseQueue
+from barnabas.broker.request_log import RequestLog
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.faults.definition import Fault
+from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.schema import Message
-from broker.apis.table import TABLE
-from broker.faults.armed import Armed
-from broker.faults.disk import FaultableFileSystem
-from broker.faults.engine import FaultEngine
-from broker.faults.links import Links
-from broker.faults.recorder import Recorder
-from broker.faults.skewed_clock import SkewedClock
-from broker.handlers import Dispatcher
-from broker.request_channel import Action, Request, RequestContext, ResponseQueue
-from broker.request_log import RequestLog
-from broker.storage.scheduler import ManualScheduler
-from metrics.request_metrics import RequestMetrics
 from tests.support.broker_room import BROKER_ID, LISTENER, BrokerRoom
 
 CLOSED, SILENT, PENDING = "closed", "silent", "pending"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.faults.armed import Armed
+from barnabas.broker.faults.disk import OPERATIONS_OF, FaultableFileSystem
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.faults.definition import Fault
-from broker.faults.armed import Armed
-from broker.faults.disk import OPERATIONS_OF, FaultableFileSystem
 
 
 @pytest.fixture

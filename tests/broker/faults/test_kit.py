@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.faults.kit import FaultKit
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.config import Config
 from barnabas.config.errors import ConfigError
 from barnabas.faults.definition import Fault
-from broker.apis.table import TABLE
-from broker.faults.kit import FaultKit
 from tests.support.broker_room import DATA
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.faults.armed import Armed
+from barnabas.broker.faults.links import Links
+from barnabas.broker.faults.matching import sending_node
+from barnabas.broker.request_channel import Request, RequestContext
 from barnabas.client.connection import NodeConnectionError
 from barnabas.common.clock import FakeClock, SystemClock
 from barnabas.faults.definition import Fault
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from broker.faults.armed import Armed
-from broker.faults.links import Links
-from broker.faults.matching import sending_node
-from broker.request_channel import Request, RequestContext
 from tests.broker.faults.fault_room import CLOSED, PENDING, FaultRoom
 from tests.support.broker_room import fetch, state
 from tests.support.network import Network

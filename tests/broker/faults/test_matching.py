@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.faults.matching import groups_of
 from barnabas.protocol.messages import k09_offset_fetch as fetch_wire
 from barnabas.protocol.messages.k08_offset_commit import OffsetCommitRequest
 from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
-from broker.faults.matching import groups_of
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.faults.pages import add_pages
 from barnabas.faults import Fault, FaultError, Faults, FaultsUnavailableError, FaultTimeoutError
-from broker.faults.pages import add_pages
-from metrics.http import MetricsServer
+from barnabas.metrics.http import MetricsServer
 from tests.broker.faults.fault_room import FaultRoom, errors_of
 from tests.support.broker_room import batch, produce, state
 

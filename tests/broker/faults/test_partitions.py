@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.faults import partitions
 from barnabas.faults.shapes import SHAPES, Place, place_of_answer, places_asked, shapes_of
 from barnabas.protocol.api_keys import ROWS, ApiKey
 from barnabas.protocol.error_responses import Items
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.schema import Struct
-from broker.faults import partitions
 
 TOPICS = ("a", "b")
 IDS = {name: name.encode() * 16 for name in TOPICS}

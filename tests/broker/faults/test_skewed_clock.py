@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+from barnabas.broker.faults.armed import Armed
+from barnabas.broker.faults.skewed_clock import SkewedClock
 from barnabas.common.clock import FakeClock, SystemClock
 from barnabas.faults.definition import Fault
-from broker.faults.armed import Armed
-from broker.faults.skewed_clock import SkewedClock
 
 HOUR_MS = 3_600_000
 NEAR_MS = 60_000

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.faults.triggers import ARMED, SPENT, WAITING, Trigger
 from barnabas.faults.definition import Fault
-from broker.faults.triggers import ARMED, SPENT, WAITING, Trigger
 
 
 def fires(calls: int = 8, **when: Any) -> list[int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.apis.table import TABLE
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.faults.definition import Fault, FaultError
 from barnabas.faults.versions import highest_version
@@ -18,7 +19,6 @@ from barnabas.protocol.messages import k03_metadata as metadata_wire
 from barnabas.protocol.messages import k18_api_versions as versions_wire
 from barnabas.protocol.messages import k22_init_producer_id as init_wire
 from barnabas.protocol.records.batch import CorruptBatchError, read_header, verify_crc
-from broker.apis.table import TABLE
 from tests.broker.faults.fault_room import CLOSED, PENDING, SILENT, FaultRoom, errors_of
 from tests.support.broker_room import batch, fetch, produce, state, topic_id
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.live import elsewhere
+from barnabas.broker.live.elsewhere import Elsewhere
 from barnabas.protocol.messages.k08_offset_commit import OffsetCommitRequest
 from barnabas.protocol.messages.k11_join_group import JoinGroupRequest
 from barnabas.protocol.messages.k14_sync_group import SyncGroupRequest
@@ -16,9 +19,6 @@ from barnabas.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from barnabas.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
-from broker.apis.table import TABLE
-from broker.live import elsewhere
-from broker.live.elsewhere import Elsewhere
 from tests.broker.coordinators.group_room import Room
 
 COMMITTED = "for its records in __consumer_offsets-7 to be on all in-sync replicas"

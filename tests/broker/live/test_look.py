@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from barnabas.broker.live.look import Look, json_page, told
+from barnabas.broker.live.peers import peers
 from barnabas.common.clock import FakeClock
 from barnabas.config.config import BROKER, Config
 from barnabas.config.errors import ConfigError
-from broker.live.look import Look, json_page, told
-from broker.live.peers import peers
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from barnabas.broker.live import network as view
+from barnabas.broker.live.look import Look
+from barnabas.broker.live.network import Rooms
+from barnabas.broker.live.requests import RequestViews
+from barnabas.broker.live.waiting import parked
 from barnabas.common.clock import SystemClock
-from broker.live import network as view
-from broker.live.look import Look
-from broker.live.network import Rooms
-from broker.live.requests import RequestViews
-from broker.live.waiting import parked
 from tests.support.network import HEARTBEAT, HEARTBEAT_VERSION, Client, Network, fetch, heartbeat
 from tests.support.waiting import eventually
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.live.look import Look
-from broker.live.partitions import partitions
+from barnabas.broker.live.look import Look
+from barnabas.broker.live.partitions import partitions
 from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
 
 

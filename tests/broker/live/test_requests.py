@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.live.look import Look
+from barnabas.broker.live.requests import REMEMBERED, RequestViews, follower_of, subject, words_of
+from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.broker.request_log import FailedRequest, RequestLog
 from barnabas.common.clock import FakeClock
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k01_fetch import FetchRequest, ReplicaState
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest
-from broker.apis.table import TABLE
-from broker.live.look import Look
-from broker.live.requests import REMEMBERED, RequestViews, follower_of, subject, words_of
-from broker.request_channel import Request, RequestContext
-from broker.request_log import FailedRequest, RequestLog
-from metrics.registry import Registry
-from metrics.request_metrics import RequestMetrics
 
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")
 MS = 1_000_000

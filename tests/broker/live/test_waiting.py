@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.live.look import Look
+from barnabas.broker.live.requests import RequestViews
+from barnabas.broker.live.waiting import in_purgatory, parked, purgatories, sentence
+from barnabas.broker.purgatory import Deferred
+from barnabas.broker.replication.reading import FetchItem, FetchParams
+from barnabas.broker.replication.waiting import fetch_reasons
+from barnabas.broker.request_log import RequestLog
+from barnabas.broker.storage.log_types import FetchIsolation
 from barnabas.common.live_shape import Waiting
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from barnabas.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
-from broker.apis.table import TABLE
-from broker.live.look import Look
-from broker.live.requests import RequestViews
-from broker.live.waiting import in_purgatory, parked, purgatories, sentence
-from broker.purgatory import Deferred
-from broker.replication.reading import FetchItem, FetchParams
-from broker.replication.waiting import fetch_reasons
-from broker.request_log import RequestLog
-from broker.storage.log_types import FetchIsolation
-from metrics.request_metrics import RequestMetrics
 from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
 
 

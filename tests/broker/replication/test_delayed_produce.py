@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from barnabas.broker.answers import NO_REPLY
+from barnabas.broker.purgatory import Outcome
+from barnabas.broker.replication.delayed_produce import DelayedProduce, Errors
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from broker.answers import NO_REPLY
-from broker.purgatory import Outcome
-from broker.replication.delayed_produce import DelayedProduce, Errors
 from tests.support.broker_room import BrokerRoom
 
 TP = TopicPartition("unknown-here", 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.replication.fetch_state import ClientSession, Wanted, truncation_offset
+from barnabas.broker.replication.role import EpochEnd
 from barnabas.common.topic_partition import TopicPartition
-from broker.replication.fetch_state import ClientSession, Wanted, truncation_offset
-from broker.replication.role import EpochEnd
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 ID_A, ID_B = b"a" * 16, b"b" * 16

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.replication.fetcher import ReplicaFetcher
+from barnabas.broker.replication.fetchers import ReplicaFetchers
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k01_fetch as fetch_wire
 from barnabas.protocol.messages import k02_list_offsets as list_wire
-from broker.replication.fetcher import ReplicaFetcher
-from broker.replication.fetchers import ReplicaFetchers
 from tests.support.broker_room import BrokerRoom, batch, state, topic_id
 
 TP = TopicPartition("t", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.isr import (
+from barnabas.broker.replication.isr import (
     ReplicaState,
     effective_min_isr,
     is_expandable,

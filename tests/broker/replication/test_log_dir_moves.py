@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.dynamic_config import ResourceType
+from barnabas.broker.replication import log_dir_moves
+from barnabas.broker.replication.log_dir_moves import COPY_RATE, IDLE_MS
+from barnabas.broker.storage.log import Log
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k34_alter_replica_log_dirs as wire
 from barnabas.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
-from broker.dynamic_config import ResourceType
-from broker.replication import log_dir_moves
-from broker.replication.log_dir_moves import COPY_RATE, IDLE_MS
-from broker.storage.log import Log
 from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state, topic_id
 
 TP = TopicPartition("t", 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.replication.role import IsrOutcome
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
-from broker.replication.role import IsrOutcome
 from tests.support.broker_room import BrokerRoom, batch, fetch, produce, registration, state
 
 TP = TopicPartition("t", 0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.replication.replica_selector import ReplicaView, rack_aware
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.config.checks import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 from barnabas.config.errors import ConfigError
 from barnabas.protocol.errors import ErrorCode
-from broker.replication.replica_selector import ReplicaView, rack_aware
 from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
 
 TP = TopicPartition("t", 0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.dynamic_config import ResourceType
+from barnabas.broker.replication.replication_quota import UNLIMITED, Rate, ReplicationQuota
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.metadata_records import ConfigRecord
-from broker.dynamic_config import ResourceType
-from broker.replication.replication_quota import UNLIMITED, Rate, ReplicationQuota
 from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
 
 TP = TopicPartition("t", 0)

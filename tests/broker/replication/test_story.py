@@ -23,11 +23,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.replication.fetch_state import truncation_offset
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.role import EpochEnd, IsrOutcome
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from broker.replication.fetch_state import truncation_offset
-from broker.replication.partition import Partition
-from broker.replication.role import EpochEnd, IsrOutcome
 from tests.support.broker_room import BrokerRoom, Waiting, batch, fetch, produce, state
 
 TRANSCRIPT = Path(__file__).with_name("leo_hw_isr.txt")

@@ -13,6 +13,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from barnabas.broker.replication.high_watermarks import HighWatermarks
+from barnabas.broker.storage.checkpoints import OffsetCheckpoint, format_partition_metadata
+from barnabas.broker.storage.cleaner_manager import LogCleanerManager
+from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.log_manager import LogDirectoryError
+from barnabas.broker.storage.names import HIGH_WATERMARK_FILE
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
@@ -23,12 +29,6 @@ from barnabas.protocol.records.batch import (
     end_txn_marker,
     iter_headers,
 )
-from broker.replication.high_watermarks import HighWatermarks
-from broker.storage.checkpoints import OffsetCheckpoint, format_partition_metadata
-from broker.storage.cleaner_manager import LogCleanerManager
-from broker.storage.log import AppendOrigin, FetchIsolation, Log
-from broker.storage.log_manager import LogDirectoryError
-from broker.storage.names import HIGH_WATERMARK_FILE
 from tests.broker.storage.test_log_manager import TOPIC_ID, Node
 from tests.support.storage_bench import Settings, consumed
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.broker.storage import checkpoints
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError, MirroredCheckpoint, OffsetCheckpoint
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
-from broker.storage import checkpoints
-from broker.storage.checkpoints import CorruptCheckpointError, MirroredCheckpoint, OffsetCheckpoint
 
 FLIGHTS, DELAYS = TopicPartition("flights", 0), TopicPartition("delays", 12)
 TOPIC_ID = bytes(range(16))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.storage.cleaner import CleaningAbortedError, group_segments
+from barnabas.broker.storage.cleaner_manager import cleanable_offsets, log_to_clean
+from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.offset_map import OffsetMapFullError
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import (
     HEADER_SIZE,
@@ -16,10 +20,6 @@ from barnabas.protocol.records.batch import (
     iter_records,
 )
 from barnabas.protocol.records.compression import CompressionType
-from broker.storage.cleaner import CleaningAbortedError, group_segments
-from broker.storage.cleaner_manager import cleanable_offsets, log_to_clean
-from broker.storage.log import AppendOrigin, FetchIsolation, Log
-from broker.storage.offset_map import OffsetMapFullError
 from tests.support.compaction import append_keyed, compact, keyed_contents, segment_bytes
 from tests.support.storage_bench import Bench
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.broker.storage.cleaner import CleaningAbortedError
+from barnabas.broker.storage.log import AppendOrigin, Log
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import FileSystem
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
-from broker.storage.cleaner import CleaningAbortedError
-from broker.storage.log import AppendOrigin, Log
-from broker.storage.retention import delete_old_segments
 from tests.support.compaction import append_keyed, compact, keyed_contents
 from tests.support.storage_bench import Bench
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.storage.cleaner_manager import (
+    LogCleanerManager,
+    cleanable_offsets,
+    compaction_delay_ms,
+    log_to_clean,
+)
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.seals import seal_entries
 from barnabas.common.topic_partition import TopicPartition
-from broker.storage.cleaner_manager import LogCleanerManager, cleanable_offsets, compaction_delay_ms, log_to_clean
-from broker.storage.log import Log
-from broker.storage.seals import seal_entries
 from tests.support.compaction import append_keyed
 from tests.support.storage_bench import Bench
 

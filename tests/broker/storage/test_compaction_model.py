@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from barnabas.broker.storage.cleaner_manager import cleanable_offsets, log_to_clean
+from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
 from barnabas.protocol.records.compression import CompressionType
-from broker.storage.cleaner_manager import cleanable_offsets, log_to_clean
-from broker.storage.log import AppendOrigin, FetchIsolation, Log
-from broker.storage.retention import delete_old_segments
 from tests.support.compaction import append_keyed, cleaner, keyed_contents
 from tests.support.storage_bench import Bench
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
+from barnabas.broker.storage.cleaner import CleaningAbortedError
+from barnabas.broker.storage.courtesy import PAUSE_MS, SLICE_NS, Courtesy, no_traffic
 from barnabas.common.clock import FakeClock
-from broker.storage.cleaner import CleaningAbortedError
-from broker.storage.courtesy import PAUSE_MS, SLICE_NS, Courtesy, no_traffic
 from tests.broker.storage.test_log_cleaner import Room, values
 
 SLICE_MS = 1  # a fake clock counts whole milliseconds

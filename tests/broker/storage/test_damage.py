@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.producer_state import CorruptSnapshotError, read_snapshot
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.protocol.errors import ApiError, MalformedMessageError
 from barnabas.protocol.records.batch import ControlType, end_txn_marker, iter_headers, verify_crc
-from broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
-from broker.storage.log import AppendOrigin, FetchIsolation, Log
-from broker.storage.producer_state import CorruptSnapshotError, read_snapshot
-from broker.storage.retention import delete_old_segments
 from tests.support.storage_bench import TP, Bench, contents
 
 SETTINGS = {"segment_bytes": 3000, "index_interval_bytes": 150}

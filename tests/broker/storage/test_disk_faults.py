@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log_copying import catch_up
+from barnabas.broker.storage.log_directory import LogDirectoryError
+from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from broker.storage.log import Log
-from broker.storage.log_copying import catch_up
-from broker.storage.log_directory import LogDirectoryError
-from broker.storage.log_manager import LogManager
-from broker.storage.scheduler import ManualScheduler
 from tests.broker.storage.test_log_manager import BrokerSettings
 from tests.support.storage_bench import Settings, contents
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.storage.log import AppendOrigin
 from barnabas.common.files import OsFileSystem
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
 from barnabas.protocol.records.compression import CompressionType
-from broker.storage.log import AppendOrigin
 from tests.support.kafka_tools import KafkaTools
 from tests.support.storage_bench import Bench
 

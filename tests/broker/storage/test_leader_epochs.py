@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.storage.leader_epochs import LeaderEpochCache
+from barnabas.broker.storage.seals import seal_entries
 from barnabas.common.faulty_files import MemoryFileSystem
-from broker.storage.leader_epochs import LeaderEpochCache
-from broker.storage.seals import seal_entries
 
 PATH = "/d/leader-epoch-checkpoint"
 

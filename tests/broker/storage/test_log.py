@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.storage.log import (
+    AppendOrigin,
+    FetchIsolation,
+    Log,
+    LogOffsetMetadata,
+    UnexpectedAppendOffsetError,
+)
+from barnabas.broker.storage.log_types import AbortedTransaction, TimestampOffset
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import OsFileSystem
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -15,8 +23,6 @@ from barnabas.protocol.records.batch import (
     read_header,
     verify_crc,
 )
-from broker.storage.log import AppendOrigin, FetchIsolation, Log, LogOffsetMetadata, UnexpectedAppendOffsetError
-from broker.storage.log_types import AbortedTransaction, TimestampOffset
 from tests.support.storage_bench import Bench, contents
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.storage.courtesy import no_traffic
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log_cleaner import LogCleaner
+from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.storage.scheduler import ManualScheduler
+from barnabas.broker.storage.seals import unseal_entries
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import FileSystem, OsFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.config.errors import ConfigError
-from broker.storage.courtesy import no_traffic
-from broker.storage.log import Log
-from broker.storage.log_cleaner import LogCleaner
-from broker.storage.log_manager import LogManager
-from broker.storage.scheduler import ManualScheduler
-from broker.storage.seals import unseal_entries
-from metrics import catalogue
-from metrics.registry import Registry
+from barnabas.metrics import catalogue
+from barnabas.metrics.registry import Registry
 from tests.support.compaction import NO_LIMIT, append_keyed, keyed_contents
 from tests.support.storage_bench import LONG_MAX, Bench, Settings
 from tests.support.waiting import eventually

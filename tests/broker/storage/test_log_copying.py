@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from broker.storage.log import Log
-from broker.storage.log_copying import catch_up
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log_copying import catch_up
 from tests.support.storage_bench import Bench, contents
 
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from barnabas.broker.storage.log import FetchIsolation, Log
+from barnabas.broker.storage.log_manager import LogDirectoryError, LogManager
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import Buffer, Entry, FileHandle, FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from broker.storage.log import FetchIsolation, Log
-from broker.storage.log_manager import LogDirectoryError, LogManager
-from broker.storage.scheduler import ManualScheduler
 from tests.support.storage_bench import LONG_MAX, Settings, contents
 
 TPS = [TopicPartition("flights", n) for n in range(4)]

@@ -11,9 +11,9 @@ import random
 
 import pytest
 
+from barnabas.broker.storage.log import FetchIsolation, Log
+from barnabas.broker.storage.retention import delete_old_segments
 from barnabas.common.faulty_files import MemoryFileSystem
-from broker.storage.log import FetchIsolation, Log
-from broker.storage.retention import delete_old_segments
 from tests.support.storage_bench import Bench, contents
 
 SEEDS = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(int(os.environ.get("SEEDS", "60"))))

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.storage.index import TAIL_ENTRIES_MAX
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log_manager import LogManager
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import SystemClock
 from barnabas.common.files import OsFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from broker.storage.index import TAIL_ENTRIES_MAX
-from broker.storage.log import Log
-from broker.storage.log_manager import LogManager
-from broker.storage.scheduler import ManualScheduler
 from tests.broker.storage.test_log_manager import TOPIC_ID, BrokerSettings
 from tests.support.storage_bench import Settings, contents
 

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from barnabas.broker.storage.index import TAIL_ENTRIES_MAX, CorruptIndexError
+from barnabas.broker.storage.offset_index import OffsetIndex
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import OsFileSystem
-from broker.storage.index import TAIL_ENTRIES_MAX, CorruptIndexError
-from broker.storage.offset_index import OffsetIndex
 
 PATH = "/d/00000000000000000100.index"
 

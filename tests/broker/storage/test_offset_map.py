@@ -6,9 +6,17 @@ import random
 
 import pytest
 
+from barnabas.broker.storage.offset_map import (
+    DEAD,
+    SLOTS_MIN,
+    TOMBSTONE,
+    VALUE,
+    OffsetMap,
+    OffsetMapFullError,
+    key_of_record,
+)
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import SimpleRecord, encode_record
-from broker.storage.offset_map import DEAD, SLOTS_MIN, TOMBSTONE, VALUE, OffsetMap, OffsetMapFullError, key_of_record
 
 MEMORY = 1 << 20
 

@@ -7,13 +7,8 @@ import struct
 import crc32c
 import pytest
 
-from barnabas.common.clock import FakeClock
-from barnabas.common.faulty_files import MemoryFileSystem
-from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.records.batch import ControlType, EndTxnMarker, SimpleRecord, build_batch, read_header
-from broker.storage.log_types import AppendOrigin
-from broker.storage.producer_state import (
+from barnabas.broker.storage.log_types import AppendOrigin
+from barnabas.broker.storage.producer_state import (
     BatchMetadata,
     CorruptSnapshotError,
     ProducerEntry,
@@ -21,6 +16,11 @@ from broker.storage.producer_state import (
     format_snapshot,
     read_snapshot,
 )
+from barnabas.common.clock import FakeClock
+from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.records.batch import ControlType, EndTxnMarker, SimpleRecord, build_batch, read_header
 
 CLOCK = FakeClock()
 

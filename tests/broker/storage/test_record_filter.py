@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
+from barnabas.broker.storage.record_filter import rebased, retained_records
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import SimpleRecord, encode_record
-from broker.storage.record_filter import rebased, retained_records
 
 DELTAS = (0, -70_000, 5, 2**40)
 RECORDS = [

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.seals import seal_entries
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.files import OsFileSystem
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.records.batch import HEADER_SIZE
-from broker.storage.log import Log
-from broker.storage.seals import seal_entries
 from tests.support.storage_bench import Bench, contents
 
 SETTINGS = {"segment_bytes": 500, "index_interval_bytes": 60}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.storage.log import Log
-from broker.storage.retention import delete_old_segments
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.retention import delete_old_segments
 from tests.support.storage_bench import Bench, contents
 
 SIZE = len(Bench().batch("v0"))

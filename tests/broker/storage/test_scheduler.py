@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from barnabas.broker.storage.scheduler import ManualScheduler, Scheduler
 from barnabas.common.clock import FakeClock, SystemClock
-from broker.storage.scheduler import ManualScheduler, Scheduler
 from tests.support.waiting import eventually
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.storage import seals
-from broker.storage.checkpoints import CorruptCheckpointError, parse_checkpoint
-from broker.storage.seals import BrokenSealError
+from barnabas.broker.storage import seals
+from barnabas.broker.storage.checkpoints import CorruptCheckpointError, parse_checkpoint
+from barnabas.broker.storage.seals import BrokenSealError
 
 Transform = Callable[[bytes], bytes]
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from barnabas.broker.storage.segment import LogSegment
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from broker.storage.segment import LogSegment
 from tests.support.storage_bench import Bench, Settings, contents
 
 DAY_MS = 86_400_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from barnabas.broker.storage.throttler import Throttler
 from barnabas.common.clock import FakeClock
-from broker.storage.throttler import Throttler
 
 
 def test_who_is_ahead_of_the_rate_waits() -> None:

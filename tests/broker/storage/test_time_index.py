@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.storage.index import CorruptIndexError
+from barnabas.broker.storage.time_index import TimeIndex
 from barnabas.common.faulty_files import MemoryFileSystem
-from broker.storage.index import CorruptIndexError
-from broker.storage.time_index import TimeIndex
 
 PATH = "/d/00000000000000000100.timeindex"
 

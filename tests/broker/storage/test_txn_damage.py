@@ -16,12 +16,12 @@ from functools import cache
 
 import pytest
 
+from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.names import TXN_INDEX_FILE
+from barnabas.broker.storage.txn_index import ENTRY_SIZE, AbortedTxn, TransactionIndex
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker, iter_headers
-from broker.storage.log import AppendOrigin, FetchIsolation, Log
-from broker.storage.names import TXN_INDEX_FILE
-from broker.storage.txn_index import ENTRY_SIZE, AbortedTxn, TransactionIndex
 from tests.support.compaction import compact, keyed_contents
 from tests.support.storage_bench import Bench, consumed
 

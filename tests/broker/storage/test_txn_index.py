@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.storage.index import CorruptIndexError
+from barnabas.broker.storage.txn_index import AbortedTxn, TransactionIndex
 from barnabas.common.faulty_files import MemoryFileSystem
-from broker.storage.index import CorruptIndexError
-from broker.storage.txn_index import AbortedTxn, TransactionIndex
 
 PATH = "/d/00000000000000000000.txnindex"
 ENTRIES = [AbortedTxn(1, 0, 10, 11), AbortedTxn(2, 5, 15, 13), AbortedTxn(1, 18, 35, 25), AbortedTxn(3, 32, 50, 40)]

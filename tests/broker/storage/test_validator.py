@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.storage.log_types import AppendOrigin, RecordValidationError
+from barnabas.broker.storage.validator import ValidBatch, validate_for_leader
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import (
@@ -27,8 +29,6 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.walk import VALUE_END, record_spans
-from broker.storage.log_types import AppendOrigin, RecordValidationError
-from broker.storage.validator import ValidBatch, validate_for_leader
 from tests.support.storage_bench import Settings
 
 NOW = 1_700_000_000_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log_types import AppendOrigin, LogAppendInfo
+from barnabas.broker.storage.verification import Verification, VerificationGuard
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
-from broker.storage.log import Log
-from broker.storage.log_types import AppendOrigin, LogAppendInfo
-from broker.storage.verification import Verification, VerificationGuard
 from tests.support.broker_room import BrokerRoom, batch, state
 
 TP = TopicPartition("t", 0)

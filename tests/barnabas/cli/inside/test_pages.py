@@ -12,9 +12,9 @@ from barnabas.cli.errors import UserError
 from barnabas.cli.inside import pages
 from barnabas.cli.inside.pages import HOST_KEY, PEERS_KEY, PORT_KEY, Page, Unanswered, find_pages, read_page, read_pages
 from barnabas.common.ports import free_ports
-from metrics.http import MetricsServer
-from metrics.http import Page as HttpPage
-from metrics.registry import Registry
+from barnabas.metrics.http import MetricsServer
+from barnabas.metrics.http import Page as HttpPage
+from barnabas.metrics.registry import Registry
 from tests.barnabas.cli.inside.lives import broker
 from tests.support.cluster import BarnabasCluster
 
