@@ -6,7 +6,7 @@ Source: Kafka 4.3, KafkaConfig.validateValues, with its words.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from barnabas.config.errors import ConfigError
@@ -182,10 +182,24 @@ def _check_role(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     controllers = {name.upper() for name in state["controller_listener_names"]}
     voters = parse_voters(state["controller_quorum_voters"])
     parse_addresses("controller.quorum.bootstrap.servers", state["controller_quorum_bootstrap_servers"])
+    _check_one_controller("controller.quorum.voters", set(state["controller_quorum_voters"]))
+    _check_one_controller("controller.quorum.bootstrap.servers", set(state["controller_quorum_bootstrap_servers"]))
     if role == "controller":
         _check_controller(state, names, controllers, voters)
     else:
         _check_broker(state, names, controllers, voters)
+
+
+def _check_one_controller(key: str, controllers: Collection[str]) -> None:
+    """Refuse several controllers: each would be active alone, and brokers that change to another would find no topics.
+
+    A quorum takes this check away.
+    """
+    _require(
+        len(controllers) <= 1,
+        f"{key} names {len(controllers)} controllers ({', '.join(sorted(controllers))}), but there is no quorum of "
+        "controllers yet: each would rule alone, without the others' topics. Name one",
+    )
 
 
 def _check_controller(

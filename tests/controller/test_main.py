@@ -223,6 +223,7 @@ def test_the_process_starts_says_so_and_stops(tmp_path: Path) -> None:
     ("more", "override", "message"),
     [
         ({"node_id": "x"}, [], "node.id"),
+        ({"controller_quorum_voters": "100@a:1,101@b:1,102@c:1"}, [], "there is no quorum of controllers yet"),
         ({"listeners": "CONTROLLER://256.0.0.1:0"}, [], "cannot listen on 256.0.0.1:0"),
         ({}, ["--override", "nonsense"], "--override wants KEY=VALUE, not 'nonsense'"),
         ({"log_dirs": "/proc/nowhere"}, [], "cannot use /proc/nowhere"),

@@ -128,6 +128,8 @@ def test_an_authorizer_that_denies_nothing_is_a_warning(caplog: pytest.LogCaptur
         ({"controller.quorum.bootstrap.servers": ""}, "must name the controller"),
         ({"controller.quorum.voters": "localhost:9093"}, "expected id@host:port"),
         ({"controller.quorum.voters": "1@localhost:9093"}, "must not be included in the set of voters"),
+        ({"controller.quorum.voters": "7@a:1,8@b:1,9@c:1"}, "controller.quorum.voters names 3 controllers (7@a:1, 8@b"),
+        ({"controller.quorum.bootstrap.servers": "a:1,b:1"}, "bootstrap.servers names 2 controllers (a:1, b:1), but"),
         (
             {"process.roles": "broker,controller"},
             "process.roles=broker,controller, but this process is started as a broker",
