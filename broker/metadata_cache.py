@@ -24,6 +24,7 @@ from barnabas.broker.features import FinalizedFeatures
 from barnabas.broker.known_answers import KnownAnswers
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.push_tags import FULL
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
-UPDATE_TYPE_FULL = 2
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -215,7 +215,7 @@ class MetadataCache:
         """
         with self._lock:
             old = self.snapshot
-            full = request.type == UPDATE_TYPE_FULL
+            full = request.type == FULL
             topics: dict[str, TopicInfo] = {} if full else dict(old.topics)
             changed = set(old.topics) if full else set()
             for state in request.topic_states:

@@ -9,14 +9,6 @@ must not go on waiting for it, and judges by them); StopReplica for topics that 
 LeaderAndIsr; UpdateMetadata; StopReplica for the rest. LeaderAndIsr, or else UpdateMetadata, carries configs and
 features in tag 10000; UpdateMetadata, which is always there, carries registrations in it, and tag 10001.
 
-Format of the two tags (our extension; Kafka's own brokers would skip them):
-
-    10000   sequence of: unsigned varint length, metadata record in its frame (version 1, type, version, payload):
-            ConfigRecord (value null = removed) and FeatureLevelRecord; in a FULL push they are all there are. And
-            RegisterBrokerRecords, of all registered brokers or of none: they tell what Kafka's push does not, who is
-            fenced, who is shutting down, and the brokers' epochs.
-    10001   int64, big endian: metadata offset, inclusive, up to which this push tells everything
-
 Threads: none; `Pending` belongs to whoever holds the sender's lock, `build` is pure.
 
 Source: ControllerChannelManager, AbstractControllerBrokerRequestBatch (Kafka 3.9).
@@ -37,19 +29,12 @@ from barnabas.protocol.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
     RegisterBrokerRecord,
-    encode_record,
 )
-from barnabas.protocol.primitives import encode_uvarint
+from barnabas.protocol.push_tags import FULL, INCREMENTAL, TAG_PARTIAL, set_offset, set_records, set_tag
 
 LEADER_AND_ISR_VERSION: Final = 7
 UPDATE_METADATA_VERSION: Final = 8
 STOP_REPLICA_VERSION: Final = 4
-
-INCREMENTAL: Final = 1
-FULL: Final = 2
-
-TAG_RECORDS: Final = 10000
-TAG_OFFSET: Final = 10001
 
 LEADER_DURING_DELETE: Final = -2
 EPOCH_DURING_DELETE: Final = -2
@@ -191,12 +176,10 @@ def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Req
     records = _config_records(image, pending)
     registrations = _registrations(image) if pending.has_brokers or pending.is_full else []
     if leader_and_isr is not None:
-        _attach(leader_and_isr, records)
-        _attach(update_metadata, registrations)
+        set_records(leader_and_isr, records)
+        set_records(update_metadata, registrations)
     else:
-        _attach(update_metadata, [*registrations, *records])
-    offset = (TAG_OFFSET, image.offset.to_bytes(8, "big", signed=True))
-    update_metadata.unknown_tagged_fields = (*update_metadata.unknown_tagged_fields, offset)
+        set_records(update_metadata, [*registrations, *records])
     again = {
         key: stop
         for key, stop in pending.stops.items()
@@ -206,14 +189,18 @@ def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Req
     live_brokers = None
     if leader_and_isr is not None and pending.has_brokers and not pending.is_full:
         live_brokers = _update_metadata(sender, broker, image, Pending())
-        _attach(live_brokers, registrations)
-    return Requests(
+        set_records(live_brokers, registrations)
+        set_tag(live_brokers, TAG_PARTIAL, b"")
+    requests = Requests(
         live_brokers,
         _stop_replica(sender, broker, image, again),
         leader_and_isr,
         update_metadata,
         _stop_replica(sender, broker, image, rest),
     )
+    for message, _ in requests.in_order():
+        set_offset(message, image.offset)
+    return requests
 
 
 def endpoint_of(broker: Broker, listener_name: str | None) -> Endpoint:
@@ -417,14 +404,6 @@ def _registrations(image: Image) -> list[Any]:
         )
         for b in image.brokers.values()
     ]
-
-
-def _attach(message: Any, records: Iterable[Any]) -> None:
-    """Have the message carry these records in tag 10000."""
-    frames = [encode_record(record) for record in records]
-    if frames:
-        data = b"".join(encode_uvarint(len(frame)) + frame for frame in frames)
-        message.unknown_tagged_fields = ((TAG_RECORDS, data),)
 
 
 def _by_topic(image: Image, keys: Iterable[PartitionKey]) -> Iterator[tuple[Topic, list[tuple[int, Partition]]]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.answers import Answer, Reply
 from barnabas.broker.apis.api import Api
 from barnabas.broker.apis.push import apply_records
-from barnabas.broker.replication.leadership import TYPE_FULL, PartitionErrors, TopicState
+from barnabas.broker.replication.leadership import PartitionErrors, TopicState
 from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -25,6 +25,7 @@ from barnabas.protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
+from barnabas.protocol.push_tags import FULL
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -43,7 +44,7 @@ def handle(services: Services, request: Request) -> Answer:
     apply_records(services, message)
     topics = _topics(message, request.version)
     leaders = {leader.broker_id: (leader.host_name, leader.port) for leader in message.live_leaders}
-    errors = services.leadership.apply(topics, is_full=message.type == TYPE_FULL, leaders=leaders)
+    errors = services.leadership.apply(topics, is_full=message.type == FULL, leaders=leaders)
     return Reply(_response(topics, errors, request.version))
 
 

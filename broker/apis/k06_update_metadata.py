@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.answers import Answer, Reply
 from barnabas.broker.apis.api import Api
-from barnabas.broker.apis.push import apply_records, metadata_offset
+from barnabas.broker.apis.push import apply_records
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from barnabas.protocol.push_tags import TAG_PARTIAL, offset_of, tag_of
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -31,8 +32,8 @@ def handle(services: Services, request: Request) -> Answer:
         return Reply(UpdateMetadataResponse(error_code=error))
     registrations = apply_records(services, message)
     changed = services.metadata_cache.apply_update_metadata(message, registrations)
-    offset = metadata_offset(message)
-    if offset is not None:
+    offset = offset_of(message)
+    if offset is not None and tag_of(message, TAG_PARTIAL) is None:
         services.metadata_cache.note_offset(offset)
         services.lifecycle.wake()
     gone = changed - services.metadata_cache.snapshot.topics.keys()

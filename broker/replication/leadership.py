@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.state-change")
 
-TYPE_FULL = 2
-
 TopicState = tuple[str, bytes, Sequence[Any]]  # name, id, LeaderAndIsrPartitionStates
 PartitionErrors = dict[TopicPartition, ErrorCode]
 

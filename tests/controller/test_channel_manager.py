@@ -15,9 +15,10 @@ from barnabas.controller.channel_manager import (
     ChannelManager,
 )
 from barnabas.controller.image import Broker, Endpoint, Image, PartitionKey
-from barnabas.controller.push import FULL, INCREMENTAL, Pending, Sender
+from barnabas.controller.push import Pending, Sender
 from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
+from barnabas.protocol.push_tags import FULL, INCREMENTAL
 from tests.controller.rig import RESPONSES
 
 WAIT_S = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.controller.configs import incremental_alter_configs
-from barnabas.controller.push import FULL, INCREMENTAL, LEADER_DURING_DELETE, TAG_OFFSET, TAG_RECORDS
+from barnabas.controller.push import LEADER_DURING_DELETE
 from barnabas.controller.quorum_controller import BOOTSTRAP_FEATURES
 from barnabas.controller.topics import delete_topics
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
@@ -17,27 +17,9 @@ from barnabas.protocol.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
     RegisterBrokerRecord,
-    decode_record,
 )
-from barnabas.protocol.primitives import read_uvarint
+from barnabas.protocol.push_tags import FULL, INCREMENTAL, TAG_PARTIAL, offset_of, records_of, tag_of
 from tests.controller.rig import Rig
-
-
-def tag(message: Any, wanted: int) -> bytes | None:
-    return dict(message.unknown_tagged_fields).get(wanted)
-
-
-def records_of(message: Any) -> list[Any]:
-    data, position, found = tag(message, TAG_RECORDS) or b"", 0, []
-    while position < len(data):
-        size, position = read_uvarint(data, position)
-        found.append(decode_record(data[position : position + size]))
-        position += size
-    return found
-
-
-def offset_of(message: UpdateMetadataRequest) -> int:
-    return int.from_bytes(tag(message, TAG_OFFSET) or b"", "big", signed=True)
 
 
 def kinds(messages: list[Any]) -> list[type]:
@@ -217,7 +199,9 @@ def test_a_leader_hears_of_a_dead_follower_before_its_new_isr() -> None:
     rig.push()
     live, leader_and_isr, update = rig.brokers[0].take()
     assert isinstance(live, UpdateMetadataRequest)
-    assert ([b.id for b in live.live_brokers], live.topic_states, tag(live, TAG_OFFSET)) == ([0], [], None)
+    assert ([b.id for b in live.live_brokers], live.topic_states) == ([0], [])
+    assert tag_of(live, TAG_PARTIAL) is not None
+    assert {offset_of(message) for message in (live, leader_and_isr, update)} == {rig.controller.image.offset}
     assert leader_and_isr.topic_states[0].partition_states[0].isr == [0]
     assert update.topic_states[0].partition_states[0].isr == [0]
 
