@@ -9,6 +9,7 @@ Threads: values, made by one handler thread and read by the same; plain classes,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -46,12 +47,16 @@ class NoReply:
 
 
 class Close:
-    """Close the connection: the only way to tell a client of an error where no answer may be sent."""
+    """Close the connection: the only way to tell a client of an error where no answer may be sent.
 
-    __slots__ = ("reason",)
+    `level` is that of the line in the log (of `logging`).
+    """
 
-    def __init__(self, reason: str = "") -> None:
+    __slots__ = ("level", "reason")
+
+    def __init__(self, reason: str = "", level: int = logging.INFO) -> None:
         self.reason = reason
+        self.level = level
 
 
 class Park:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.broker import broker_metrics
 from barnabas.broker.affinity import REVIEW_INTERVAL_MS, RequestAffinity
+from barnabas.broker.apis.at_start import served_at_start
 from barnabas.broker.apis.services import Purgatories, Services
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.auto_topic_creation import AutoTopicCreation
@@ -71,7 +72,6 @@ log = logging.getLogger("barnabas.broker")
 
 CLUSTER_ID_RETRY_MS = 100
 CONTROLLERS = 2  # DescribeCluster's endpoint type
-SERVED_FROM_THE_START = (4, 5, 6, 18)  # the controller's push and ApiVersions
 PENDING_SHUTDOWN_MS = 30_000
 ISR_CHECKS_PER_LAG = 2  # a follower is noticed at most half the lag allowed too late
 
@@ -137,10 +137,9 @@ class BrokerServer:
             self.sockets.shutdown()
             raise
         # Why not the whole TABLE at once: until the controller has told this broker what there is, it would tell
-        # clients that
-        # there is nothing. Their connections are closed instead, as if the broker were not up yet.
+        # clients that there is nothing. Their connections are closed instead, as if the broker were not up yet.
         table = TABLE if self.faults is None else self.faults.wrap(TABLE)
-        self._served = {key: table[key] for key in SERVED_FROM_THE_START}  # grows once, to the whole table
+        self._served = served_at_start(table)  # replaced row by row once, by the whole table
         self.slow_motion = SlowMotion(config, self.channel.requests, self._served, clock)
         self.metadata_cache.on_caught_up = lambda: self.slow_motion.serve(table)
         self.handlers: HandlerPool = HandlerPool(

@@ -230,7 +230,8 @@ class Dispatcher:
             request.api_throttle_ms = answer.throttle_time_ms
         else:
             request.action = Action.CLOSE
-            log.info(
+            log.log(
+                answer.level,
                 "closing connection %s instead of answering %s: %s",
                 request.context.connection_id,
                 request.api.name if request.api is not None else "a request",

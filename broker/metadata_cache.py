@@ -167,8 +167,14 @@ class MetadataSnapshot:
         found = (broker.node(listener_name) for broker in fenced)
         return [node for node in found if node is not None]
 
-    def random_broker_id(self) -> int:
-        """A live broker to name as "controller" to clients, as KRaft brokers do; -1 if none is alive."""
+    def controller_for_clients(self, own_id: int) -> int:
+        """The live broker that broker `own_id` names as "controller" to clients; -1 if none is alive.
+
+        A broker names itself: any broker forwards admin requests, and the one that answers is certainly up. Another
+        one may have died a moment ago, and a client would wait for it (KRaft brokers name a random live one).
+        """
+        if own_id in self.brokers:
+            return own_id
         return random.choice(list(self.brokers)) if self.brokers else -1
 
 

@@ -7,7 +7,8 @@ Behaviour
   names a topic that is not there, which may have to be created.
 - A topic that does not exist is created if client and broker (auto.create.topics.enable) agree; until it is there the
   client is told UNKNOWN_TOPIC_OR_PARTITION and asks again.
-- The controller's id is that of some live broker: clients send admin requests to any broker, which forwards them.
+- The controller's id is this broker's own while it is alive, else some live broker's: clients may send admin requests
+  to any broker, which forwards them.
 
 Version notes
 - v0: an empty topic list means all topics; a broker of a partition that is gone makes it REPLICA_NOT_AVAILABLE.
@@ -52,7 +53,7 @@ CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 def handle(services: Services, request: Request) -> Answer:
     """Answer from one snapshot of the cache."""
     snapshot = services.metadata_cache.snapshot
-    controller_id = snapshot.random_broker_id()
+    controller_id = snapshot.controller_for_clients(services.broker_id)
     key = _key(request, controller_id)
     known = snapshot.answers.get(key) if key is not None else None
     if known is None:

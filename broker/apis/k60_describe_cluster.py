@@ -1,7 +1,7 @@
 """DescribeCluster: v0-v2
 
-Behaviour: the cluster's id, its live brokers as the request's listener knows them, and some live broker as
-"controller".
+Behaviour: the cluster's id, its live brokers as the request's listener knows them, and as "controller" this broker
+while it is alive, else some live one.
 
 Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): brokers that are
 registered but fenced may be asked for too.
@@ -40,7 +40,7 @@ def handle(services: Services, request: Request) -> Answer:
     told = [(node, False) for node in nodes]
     if message.include_fenced_brokers:
         told += [(node, True) for node in snapshot.fenced_nodes(request.listener_name)]
-    controller_id = snapshot.random_broker_id()
+    controller_id = snapshot.controller_for_clients(services.broker_id)
     return Reply(
         DescribeClusterResponse(
             cluster_id=services.cluster_id,

@@ -71,7 +71,11 @@ def load_directory(directory: LogDirectory, load: Callable[[Found], None], threa
             )
         elif tp is None:
             log.warning("%s/%s is no partition's directory, it is left alone", directory.path, name)
-    log.info("Loading %d logs of %s after %s stop", len(jobs), directory.path, "a clean" if is_clean else "an unclean")
+    if jobs:
+        stop = "a clean" if is_clean else "an unclean"
+        log.info("Loading %d logs of %s after %s stop", len(jobs), directory.path, stop)
+    else:  # Why apart: a new directory has no stop behind it
+        log.info("%s holds no logs", directory.path)
     in_threads(f"log-recovery-{directory.path}", jobs, load, thread_count)
 
 

@@ -75,6 +75,15 @@ def await_ends(descriptors: list[int]) -> None:
         assert ended
 
 
+def test_a_first_start_logs_nothing_that_alarms(tmp_path: Path) -> None:
+    with up("--data-dir", str(tmp_path)) as process:
+        ready(process)
+        text = "".join(path.read_text() for path in tmp_path.glob("*/process.log"))
+        assert "holds no logs" in text
+        assert not [line for line in text.splitlines() if "unclean" in line or "closing" in line]
+        assert end(process, signal.SIGTERM) == (0, "", "")
+
+
 def test_a_directory_is_kept_and_reused_with_its_data(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     with up("--data-dir", str(directory), "--config", "barnabas.metrics.port=-1") as process:

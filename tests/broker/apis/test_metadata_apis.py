@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.broker.apis.k03_metadata import handle
 from barnabas.broker.known_answers import BYTES_MAX, KEY_BYTES_MAX, KnownAnswers
+from barnabas.broker.metadata_cache import MetadataSnapshot
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
@@ -36,13 +37,21 @@ def test_brokers_and_topics(room):
     assert [(b.node_id, b.host, b.port, b.rack) for b in response.brokers] == [
         (i, f"b{i}", 9092, f"r{i}") for i in (1, 2, 3)
     ]
-    assert (response.cluster_id, response.controller_id in (1, 2, 3)) == (CLUSTER_ID, True)
+    assert (response.cluster_id, response.controller_id) == (CLUSTER_ID, 1)
     topic = next(t for t in response.topics if t.name == "t")
     assert (topic.topic_id, topic.is_internal) == (topic_id("t"), False)
     led, leaderless = topic.partitions
     assert (led.error_code, led.leader_id, led.replica_nodes, led.offline_replicas) == (0, 1, [1, 2], [])
     assert (leaderless.error_code, leaderless.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     assert (leaderless.replica_nodes, leaderless.offline_replicas) == ([9, 2], [9])
+
+
+def test_a_broker_names_itself_as_controller_for_it_is_certainly_up(room):
+    for _ in range(8):
+        assert ask(room, 12).controller_id == room.answer(DescribeClusterRequest(endpoint_type=1), 1).controller_id == 1
+    snapshot = room.cache.snapshot
+    assert snapshot.controller_for_clients(7) in (1, 2, 3)  # one that is fenced names a live one
+    assert MetadataSnapshot().controller_for_clients(7) == -1
 
 
 @pytest.mark.parametrize(("version", "names", "count"), [(0, [], 2), (1, [], 0), (1, None, 2), (1, ["t"], 1)])
