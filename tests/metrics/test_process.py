@@ -94,8 +94,8 @@ def samples(page: str) -> dict[str, float]:
 def test_the_first_scrape_imports_nothing() -> None:
     """It was the slowest by far when it did."""
     code = (
-        "import sys, broker.main, controller.main\n"
-        "from metrics import catalogue, process, registry, exposition, request_metrics\n"
+        "import sys, barnabas.broker.main, barnabas.controller.main\n"
+        "from barnabas.metrics import catalogue, process, registry, exposition, request_metrics\n"
         "instruments = registry.Registry()\n"
         "process.register(instruments)\n"
         "request_metrics.RequestMetrics(instruments)\n"

@@ -27,7 +27,8 @@ def config(**settings: str) -> Config:
 
 
 def test_a_process_without_faults_loads_nothing_of_them() -> None:
-    script = "import sys, broker.main, controller.main; print([name for name in sys.modules if 'faults' in name])"
+    servers = "barnabas.broker.main, barnabas.controller.main"
+    script = f"import sys, {servers}; print([name for name in sys.modules if 'faults' in name])"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert loaded.stdout == "[]\n"
 
