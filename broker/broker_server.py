@@ -61,6 +61,7 @@ from barnabas.metrics.live import add_live_page
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from barnabas.protocol.registration_tags import Applied
 
 if TYPE_CHECKING:
     from barnabas.broker.faults.kit import FaultKit
@@ -426,6 +427,7 @@ class BrokerServer:
             config=self.config,
             clock=self._clock,
             metadata_cache=self.metadata_cache,
+            applied=lambda: Applied(self.metadata_cache.offset),
             on_registered=self._registered,
             on_refused=self._on_fatal,
             offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline and d.directory_id],

@@ -8,7 +8,15 @@ Rules
 1. The broker's incarnation id is drawn once in the life of the process; registering again with it gives the same epoch.
 2. A heartbeat carries how far the pushes have told us the metadata log (`current_metadata_offset`); the controller
    unfences a broker that knows of its own registration.
-3. A controlled shutdown goes on heartbeating, wanting to shut down, until the controller has moved our leaders away,
+3. A registration says how far this broker has come in the metadata of its cluster, in any of its lives. A controller
+   whose log does not hold that is a wrong or an old one: nothing that it says is obeyed. The broker goes on as it is
+   (one that leads goes on serving, as while a controller is down; one that starts waits), says so every
+   `REMINDER_MS`, and tries again: the right controller may come back, and `barnabas controller recover` asks brokers
+   that live.
+4. Another process with this broker's id or address: a broker that was registered in this life has been replaced, and
+   ends. One that starts waits for the other's session to end, initial.broker.registration.timeout.ms at most.
+5. A controller of another cluster ends a broker that starts; one that was registered goes on, as under rule 3.
+6. A controlled shutdown goes on heartbeating, wanting to shut down, until the controller has moved our leaders away,
    or has been away itself for too long.
 
 Threads: `broker-<id>-lifecycle-manager-event-handler` talks to the controller; others `wake` it or wait for a state.
@@ -30,6 +38,7 @@ from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k62_broker_registration as registration_wire
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.registration_tags import Applied, reason_of, set_applied
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata_cache import MetadataCache
@@ -38,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.lifecycle")
 
 RETRY_MS = 100
+REFUSED_RETRY_MS = 1_000
+REMINDER_MS = 60_000
 SHUTDOWN_HEARTBEAT_MS = 50
 CONTROLLER_GONE_MS = 2_000
 REGISTRATION_VERSION = 4
@@ -49,6 +60,8 @@ SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SS
 UNREGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 # No use in trying again.
 HOPELESS = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REGISTRATION})
+# The controller's log is not the one that this broker's topics are in (rules 3 and 5).
+WRONG_LOG = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.INCONSISTENT_CLUSTER_ID})
 
 
 class BrokerState(IntEnum):
@@ -88,6 +101,7 @@ class Lifecycle:
         config: Any,
         clock: Clock,
         metadata_cache: MetadataCache,
+        applied: Callable[[], Applied],
         on_registered: Callable[[int], None],
         on_refused: Callable[[str], None],
         offline_log_dirs: Callable[[], Sequence[bytes]],
@@ -102,6 +116,7 @@ class Lifecycle:
         self._config = config
         self._clock = clock
         self._metadata_cache = metadata_cache
+        self._applied = applied  # how far this broker has come, in any of its lives
         self._on_registered = on_registered
         self._on_refused = on_refused
         self._offline_log_dirs = offline_log_dirs
@@ -116,6 +131,9 @@ class Lifecycle:
         self.is_fenced = True
         self._told_cordoned: list[bytes] = []  # the cordoned directories that the controller knows of
         self._unreached_since_ms: int | None = None  # monotonic; None while the controller answers
+        self._was_registered = False  # in this life
+        self._refused_since_ms: int | None = None  # monotonic; None after a registration
+        self._reminded_ms: int | None = None  # monotonic; when a person was told of the refusal
         # Guarded by: _condition.
         self._condition = threading.Condition()
         self.state = BrokerState.NOT_RUNNING
@@ -223,14 +241,43 @@ class Lifecycle:
         if error == ErrorCode.NONE:
             self._metadata_cache.forget_offset()
             self.epoch = response.broker_epoch
+            self._was_registered = True
+            self._refused_since_ms = self._reminded_ms = None
             log.info("registered broker %d with epoch %d", self._broker_id, self.epoch)
             self._set_state(BrokerState.RECOVERY)
             self._on_registered(self.epoch)
             return 0
-        if error in HOPELESS:
-            self._on_refused(f"the controller refuses this broker: {error.name}: {error.message}")
-        log.warning("registration failed: %s", error.name)
-        return RETRY_MS
+        self._refused(error, reason_of(response) or error.message)
+        return REFUSED_RETRY_MS if error in WRONG_LOG else RETRY_MS
+
+    def _refused(self, error: ErrorCode, reason: str) -> None:
+        """Rules 3 to 5."""
+        now_ms = self._clock.monotonic_ms()
+        if self._refused_since_ms is None:
+            self._refused_since_ms = now_ms
+        if error == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            patience_ms = int(self._config.initial_broker_registration_timeout_ms)
+            if self._was_registered:
+                self._on_refused(f"another process has taken the place of this broker: {reason}")
+            elif now_ms - self._refused_since_ms >= patience_ms:
+                self._on_refused(f"the controller refuses this broker since {patience_ms} ms: {reason}")
+            self._remind(f"The controller refuses this broker for now: {reason}")
+        elif error == ErrorCode.OFFSET_OUT_OF_RANGE or (error in WRONG_LOG and self._was_registered):
+            self._remind(
+                f"The controller is not the one that this broker knows: {reason}. This broker keeps all its data and "
+                "obeys nothing. Start the controller with its own metadata log, or rebuild that with: barnabas "
+                "controller recover FILE --from-brokers HOST:PORT,..."
+            )
+        elif error in HOPELESS:
+            self._on_refused(f"the controller refuses this broker: {error.name}: {reason}")
+        else:
+            log.warning("registration failed: %s: %s", error.name, reason)
+
+    def _remind(self, line: str) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._reminded_ms is None or now_ms - self._reminded_ms >= REMINDER_MS:
+            self._reminded_ms = now_ms
+            log.error("%s", line)
 
     def _heartbeat(self) -> int:
         offset = self._metadata_cache.offset
@@ -279,7 +326,7 @@ class Lifecycle:
 
     def _registration(self) -> registration_wire.BrokerRegistrationRequest:
         offline = self._offline_log_dirs()
-        return registration_wire.BrokerRegistrationRequest(
+        request = registration_wire.BrokerRegistrationRequest(
             broker_id=self._broker_id,
             cluster_id=self._cluster_id,
             incarnation_id=self._incarnation_id,
@@ -296,6 +343,8 @@ class Lifecycle:
             rack=self._advertised.rack,
             log_dirs=[directory for directory in self._advertised.log_dirs if directory not in offline],
         )
+        set_applied(request, self._applied())
+        return request
 
     def _send(self, message: Any, version: int) -> Any:
         connection = self._connection

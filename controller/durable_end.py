@@ -1,7 +1,8 @@
 """How far the metadata log was durable, so that a start can tell a torn tail from damage.
 
 A torn tail was never acknowledged and is cut. But whatever else is lost of the log takes topics with it, and the
-brokers would delete these as strays: so a start that does not find, whole and in order, what was once durable, refuses.
+brokers would take their logs for strays: so a start that does not find, whole and in order, what was once durable,
+refuses.
 
 Format: `recovery-point-offset-checkpoint` in the controller's directory, Kafka's name and format, sealed
 (storage/seals.py). It is written after every commit, without an fsync of its own: it never says more than is durable,
@@ -23,6 +24,9 @@ from barnabas.controller.metadata_directory import DirectoryError
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import iter_headers, verify_crc
 
+REBUILD: Final = (
+    "move it away (do not delete it) and rebuild it: barnabas controller recover FILE --from-brokers HOST:PORT,..."
+)
 TOPIC_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 
 
@@ -51,14 +55,14 @@ class DurableEnd:
         if bases and bases[0] > start:
             raise DirectoryError(
                 f"{log_directory} is damaged: it begins at offset {bases[0]}, but its last whole snapshot ends at "
-                f"{start}: restore its .checkpoint file from a copy"
+                f"{start}: restore its .checkpoint file from a copy, or {REBUILD}"
             )
         end, reason = _end_of(self._fs, log_directory, bases, start)
         durable = self.read()
         if end < durable:
             raise DirectoryError(
                 f"{log_directory} is damaged at offset {end} ({reason}), and all up to offset {durable} was in use: "
-                f"restore it from a copy, or remove {self._path} to go on without what is lost"
+                f"restore it from a copy, or {REBUILD}"
             )
 
 

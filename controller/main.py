@@ -66,6 +66,7 @@ class ControllerServer:
         self.config = config
         self.faults = faults  # fixed before start; the clock and the files are its own, then
         self.registry = Registry(clock)
+        self.endings: queue.SimpleQueue[int | str] = queue.SimpleQueue()  # a signal, or why the process must end
         self._directory = MetadataDirectory.open(fs, str(config.metadata_log_dir), int(config.node_id), cluster_id)
         try:
             self._build(clock, fs)
@@ -89,6 +90,7 @@ class ControllerServer:
                 host, port, timeout_ms=PUSH_TIMEOUT_MS, client_id=str(config.node_id), clock=clock, traffic=traffic
             ),
             metrics=self.metrics,
+            on_hopeless=self.endings.put,
         )
         channel = RequestChannel(config.queued_max_requests)
         request_log = self.request_log = RequestLog(
@@ -207,13 +209,12 @@ def make_server(config: Config, cluster_id: str | None) -> ControllerServer:
 
 def run(server: ControllerServer) -> int:
     """Start, wait for a signal or a fatal error, stop."""
-    signals: queue.SimpleQueue[int] = queue.SimpleQueue()  # Why: a signal handler may put without deadlock
     threads.set_fatal_handler(end_at_once)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _: signals.put(got))
+        signal.signal(number, lambda got, _: server.endings.put(got))
     try:
         server.start()
-    except (OSError, ApiError) as error:
+    except (DirectoryError, OSError, ApiError) as error:
         print(f"controller: {error}", file=sys.stderr)
         server.stop()
         return EXIT_USER_ERROR
@@ -221,9 +222,12 @@ def run(server: ControllerServer) -> int:
         "Controller %d is ready on port %d, cluster id %s, metrics on port %d",
         server.controller.node_id, server.port, server.cluster_id, server.page.port,
     )  # fmt: skip
-    take_signalled(signals)
+    ending = take_signalled(server.endings)
     log.info("Controller %d is shutting down", server.controller.node_id)
     server.stop()
+    if isinstance(ending, str):
+        print(f"controller: {ending}", file=sys.stderr)
+        return EXIT_USER_ERROR
     return 0
 
 

@@ -106,6 +106,18 @@ class MetadataLog:
         assert found.slice is not None, "there are records below the log's end"
         return memoryview(found.slice.read())
 
+    def holds(self, offset: int, epoch: int) -> bool:
+        """Whether this log has, or a snapshot took the place of, the record at `offset` as epoch `epoch` knew it.
+
+        Another log may be as long; but it reached that offset in another epoch. Epoch -1: only the offset counts.
+        """
+        if offset >= self._log.log_end_offset or epoch > self.epoch:
+            return False
+        if epoch < 0 or offset < self._log.log_start_offset:
+            return True
+        found, end_offset = self._log.end_offset_for_epoch(epoch)
+        return found == epoch and offset < end_offset
+
     def open_epoch(self) -> None:
         """Begin a new epoch; the first append after it makes it durable."""
         self.epoch = max(self.epoch, 0) + 1

@@ -24,11 +24,9 @@ from typing import Any, Final, TypeVar
 from barnabas.common.clock import Clock
 from barnabas.controller.broker_registry import (
     HeartbeatReply,
-    Sessions,
+    fence_lagging_broker,
     fence_stale_broker,
     process_heartbeat,
-    register_broker,
-    unregister_broker,
 )
 from barnabas.controller.channel_manager import ChannelManager, Connect
 from barnabas.controller.controller_metrics import ControllerMetrics
@@ -43,10 +41,12 @@ from barnabas.controller.event_loop import Event, EventLoop, Timer
 from barnabas.controller.image import Delta, Image, ImageEditor
 from barnabas.controller.metadata_log import MetadataLog
 from barnabas.controller.push import Sender
+from barnabas.controller.registration import Known, MissingMetadataError, register_broker, unregister_broker
+from barnabas.controller.sessions import Sessions
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.metadata_records import FeatureLevelRecord, NoOpRecord
+from barnabas.protocol.metadata_records import FeatureLevelRecord, NoOpRecord, UnregisterBrokerRecord
 
 log = logging.getLogger("barnabas.controller")
 
@@ -55,6 +55,11 @@ R = TypeVar("R")
 MAX_ELECTIONS_PER_ROUND: Final = 1_000
 UNCLEAN_CHECK_INTERVAL_MS: Final = 300_000
 UNCLEAN_ELECTION_KEY: Final = "unclean.leader.election.enable"
+
+HOW_TO_GO_ON: Final = (
+    "Nothing is lost: the brokers keep their data. Give this controller its own metadata log back, or stop it and "
+    "rebuild the log with: barnabas controller recover FILE --from-brokers HOST:PORT,..."
+)
 
 #: What a new cluster is formatted with.
 BOOTSTRAP_FEATURES: Final = {"group.version": 1, "metadata.version": 25, "transaction.version": 2}
@@ -74,8 +79,10 @@ class QuorumController:
         metrics: ControllerMetrics,
         rng: random.Random | None = None,
         start_threads: bool = True,
+        on_hopeless: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.config = config  # fixed before start
+        self._on_hopeless = on_hopeless  # fixed before start; told why this process must end
         self.cluster_id = cluster_id  # fixed before start
         self.node_id = int(config.node_id)  # fixed before start
         self._log = metadata_log  # owner: event thread
@@ -85,7 +92,9 @@ class QuorumController:
         self.image = Image()  # owner: event thread; replaced whole
         self.committed_image = self.image  # replaced whole by the event thread, after each commit
         self._deltas: list[Delta] = []  # owner: event thread; appended but not committed
-        self.sessions = Sessions(int(config.broker_session_timeout_ms))  # owner: event thread
+        self.sessions = Sessions(  # owner: event thread
+            int(config.broker_session_timeout_ms), int(config.barnabas_metadata_lag_max_ms)
+        )
         self._last_check_ms: dict[str, int] = {}  # owner: event thread
         self._connect = connect  # fixed before start
         self._start_threads = start_threads  # fixed before start
@@ -106,8 +115,8 @@ class QuorumController:
         for base_offset, records in self._log.replay():
             editor.apply_all(records, base_offset)
         self.image = self.committed_image = editor.image()
-        now_ms = self._clock.monotonic_ms()
-        self.sessions.start(self.image, now_ms)
+        self.sessions.told_offset = self.image.offset
+        self.sessions.start(self.image, self._clock.monotonic_ms())
         self._log.open_epoch()
         self.append(self._first_records())
         sender = Sender(self.node_id, self._log.epoch, inter_broker_listener(self.config))
@@ -169,6 +178,8 @@ class QuorumController:
         self._metrics.flushed(self._clock.monotonic_ns() - started_ns)
         self.committed_image = self.image
         deltas, self._deltas = self._deltas, []
+        if any(deltas):
+            self.sessions.told_offset = self.committed_image.offset
         if self.channels is not None:
             self.channels.publish(self.committed_image, deltas)
         self._metrics.committed(deltas, self.committed_image)
@@ -201,19 +212,37 @@ class QuorumController:
         """Decide a registration and open its session."""
         now_ms = self._clock.monotonic_ms()
         existing = view.image.brokers.get(request.broker_id)
-        is_valid = existing is not None and self.sessions.is_valid(existing, now_ms)
-        decision = register_broker(view, request, cluster_id=self.cluster_id, has_valid_session=is_valid)
+        known = Known(
+            cluster_id=self.cluster_id,
+            has_valid_session=lambda broker: self.sessions.is_valid(broker, now_ms),
+            uses_address=lambda broker_id: self.sessions.uses_address(broker_id, now_ms),
+            holds=lambda applied: self._log.holds(applied.offset, applied.epoch),
+        )
+        try:
+            decision = register_broker(view, request, known)
+        except MissingMetadataError as error:
+            log.error("Refused: %s. %s", error, HOW_TO_GO_ON)
+            if not view.image.brokers and not view.image.topics:
+                self._on_hopeless(f"this controller's metadata log is empty, but {error}. {HOW_TO_GO_ON}")
+            raise
         is_new = existing is None or existing.incarnation_id != request.incarnation_id
         self.sessions.open(request.broker_id, now_ms, is_new_incarnation=is_new)
+        for record in decision.records:
+            if isinstance(record, UnregisterBrokerRecord):
+                self.sessions.close(record.broker_id)
         return decision
 
     def heartbeat(self, view: View, request: BrokerHeartbeatRequest) -> Decision[HeartbeatReply]:
         """Decide a heartbeat; what all brokers acknowledged to the senders counts as reported."""
         check_broker_epoch(view.image, request.broker_id, request.broker_epoch)
-        if self.channels is not None:
-            for broker in view.image.brokers.values():
-                self.sessions.note_applied(broker.id, self.channels.applied_offset(broker))
+        self._note_applied()
         return process_heartbeat(view, self.sessions, request, self._clock.monotonic_ms())
+
+    def _note_applied(self) -> None:
+        """Take in what brokers acknowledged to the senders."""
+        if self.channels is not None:
+            for broker in self.image.brokers.values():
+                self.sessions.note_applied(broker.id, self.channels.applied_offset(broker))
 
     def unregister(self, view: View, broker_id: int) -> Decision[None]:
         """Decide an unregistration and close the session."""
@@ -272,7 +301,9 @@ class QuorumController:
         decision = fence_stale_broker(self.view(), self.sessions, now_ms)
         if decision.response is not None:
             self._metrics.session_timed_out()
-        return decision
+            return decision
+        self._note_applied()
+        return fence_lagging_broker(self.view(), self.sessions, now_ms)
 
     def _has_imbalance(self) -> bool:
         return any(True for _ in imbalanced_partitions(self.image))

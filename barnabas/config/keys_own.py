@@ -57,6 +57,10 @@ OWN_ROWS: tuple[Key, ...] = (
         "A request that takes longer is logged with its six times (but for the time that a fetch or a member of a "
         "group waits on purpose); -1 logs none.",
         honoured=True),
+    Key("barnabas.metadata.lag.max.ms", INT, 18_000, MEDIUM, at_least(1),
+        "For a controller: it fences a broker that reports but has not applied for so long what the controller pushes, "
+        "and others have (a link that is cut in one direction); it returns when it has applied what it missed.",
+        honoured=True),
     Key("barnabas.metrics.host", STRING, "127.0.0.1", MEDIUM, None,
         "Address that the /metrics page listens on.",
         honoured=True),

@@ -19,6 +19,13 @@ On BrokerRegistration:
 
     10003   int64, big endian: the highest metadata offset that the broker has obeyed in this cluster, in any of its
             lives; -1 if none
+    10005   int32, big endian: the controller epoch under which it was told of that offset
+
+On the response to it:
+
+    10006   UTF-8: why the registration is refused, for a person
+
+(registration_tags.py reads and writes the three.)
 
 What cannot be read raises MalformedMessageError.
 """
@@ -43,6 +50,8 @@ TAG_OFFSET: Final = 10001
 TAG_RECEIVER: Final = 10002
 TAG_OBEYED_OFFSET: Final = 10003
 TAG_PARTIAL: Final = 10004
+TAG_OBEYED_EPOCH: Final = 10005
+TAG_REASON: Final = 10006
 
 _INT64: Final = struct.Struct(">q")
 _RECEIVER: Final = struct.Struct(">16si")

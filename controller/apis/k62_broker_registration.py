@@ -4,7 +4,10 @@ Behaviour: makes a broker known, fenced, under a new epoch; its sender begins to
 incarnation may register again, to amend what it said.
 
 Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION,
-BROKER_ID_NOT_REGISTERED (a broker of the ZooKeeper days).
+OFFSET_OUT_OF_RANGE (this log lacks what the broker has applied), BROKER_ID_NOT_REGISTERED (a broker of the ZooKeeper
+days).
+
+Different from Apache Kafka: tagged fields say how far a broker has come, and why it is refused (registration_tags.py).
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from barnabas.broker.request_channel import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationResponse
+from barnabas.protocol.registration_tags import set_reason
+from barnabas.protocol.schema import Message
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
@@ -30,4 +35,20 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(62, "BrokerRegistration", (0, 4), handle, operation="CLUSTER_ACTION", resource="CLUSTER")
+def refusal(_: Message, __: int, code: int, reason: str | None) -> BrokerRegistrationResponse:
+    """The response to a broker that is not registered."""
+    response = BrokerRegistrationResponse(error_code=code)
+    if reason:
+        set_reason(response, reason)
+    return response
+
+
+API = Api(
+    62,
+    "BrokerRegistration",
+    (0, 4),
+    handle,
+    operation="CLUSTER_ACTION",
+    resource="CLUSTER",
+    error_response=refusal,
+)

@@ -15,6 +15,7 @@ from barnabas.common.clock import FakeClock
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
+from barnabas.protocol.registration_tags import Applied, applied_of, set_reason
 
 
 class Controller:
@@ -62,10 +63,14 @@ def room(controller):
         addresses=[("c1", 1), ("c2", 2)],
         advertised=Advertised([("PLAINTEXT", "h", 9092, "PLAINTEXT")], [bytes(16)], "r"),
         config=SimpleNamespace(
-            broker_heartbeat_interval_ms=2000, broker_session_timeout_ms=9000, log_dir_failure_timeout_ms=30_000
+            broker_heartbeat_interval_ms=2000,
+            broker_session_timeout_ms=9000,
+            log_dir_failure_timeout_ms=30_000,
+            initial_broker_registration_timeout_ms=60_000,
         ),
         clock=clock,
         metadata_cache=cache,
+        applied=lambda: Applied(cache.offset, 3),
         on_registered=told.append,
         on_refused=told.append,
         offline_log_dirs=list,
@@ -114,6 +119,55 @@ def test_a_refusal_is_final_or_tried_again(room, controller):
     assert room.told == []
     room.life._step()
     assert "INCONSISTENT_CLUSTER_ID" in room.told[0]
+
+
+def refusal(error, reason=""):
+    response = BrokerRegistrationResponse(error_code=error)
+    set_reason(response, reason)
+    return response
+
+
+def test_a_registration_says_how_far_the_broker_has_come(room, controller):
+    room.cache.note_offset(77)
+    controller.answers = [registered(5)]
+    room.life._step()
+    assert applied_of(controller.asked[0]) == Applied(77, 3)
+
+
+def test_a_broker_that_was_replaced_ends(room, controller):
+    duplicate = refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "broker 2 advertises h:9092 already")
+    controller.answers = [registered(5), beat(), beat(error_code=ErrorCode.STALE_BROKER_EPOCH), duplicate]
+    for _ in range(4):
+        room.life._step()
+    assert room.told[1:] == ["another process has taken the place of this broker: broker 2 advertises h:9092 already"]
+
+
+def test_a_broker_that_starts_waits_for_its_id_and_gives_up_in_the_end(room, controller, caplog):
+    controller.answers = [refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "somebody has that id")] * 600
+    for _ in range(599):
+        room.life._step()
+        room.clock.advance_ms(100)
+    assert room.told == []
+    assert caplog.text.count("somebody has that id") == 1, "it is said once"
+    room.clock.advance_ms(100)
+    room.life._step()
+    assert room.told == ["the controller refuses this broker since 60000 ms: somebody has that id"]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.INCONSISTENT_CLUSTER_ID])
+def test_a_controller_that_lost_its_log_is_not_obeyed_and_ends_nobody(room, controller, caplog, error):
+    controller.answers = [registered(5), beat(), beat(error_code=ErrorCode.STALE_BROKER_EPOCH)]
+    controller.answers += [refusal(error, "the log ends at 3")] * 100 + [registered(8)]
+    for _ in range(3):
+        room.life._step()
+    for _ in range(100):
+        room.clock.advance_ms(room.life._step())
+    assert room.told == [5]
+    assert room.life.state is BrokerState.RUNNING
+    assert caplog.text.count("the log ends at 3. This broker keeps all its data and obeys nothing") == 2, "1 a minute"
+    assert "barnabas controller recover" in caplog.text
+    room.life._step()
+    assert room.life.epoch == 8
 
 
 def test_heartbeats_tell_of_cordoned_directories_and_a_change_wakes_them(room, controller):

@@ -233,3 +233,30 @@ def test_a_failed_log_directory_is_struck_off() -> None:
     )
     rig.decide(lambda view: rig.controller.heartbeat(view, beat))
     assert rig.image.brokers[0].log_dirs == (b"a" * 16,)
+
+
+def test_a_heartbeat_that_unfences_and_reports_a_failed_directory_elects_nobody_onto_it() -> None:
+    from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+    from tests.controller.test_directories import assign
+
+    rig = Rig()
+    dirs = [b"a" * 16, b"b" * 16]
+    rig.decide(lambda view: rig.controller.register(view, registration(0, log_dirs=dirs)))
+    rig.join(1)
+    rig.heartbeat(0)
+    assign(rig, 0, dirs[0], rig.create("here", [[0]]), 0)
+    assign(rig, 0, dirs[1], rig.create("there", [[0, 1]]), 0)
+    rig.heartbeat(1, want_fence=True)
+    rig.heartbeat(0, want_fence=True)
+    assert [rig.partition(name).leader for name in ("here", "there")] == [NO_LEADER] * 2
+    beat = BrokerHeartbeatRequest(
+        broker_id=0,
+        broker_epoch=rig.image.brokers[0].epoch,
+        current_metadata_offset=rig.image.offset,
+        offline_log_dirs=[dirs[1]],
+    )
+    assert rig.decide(lambda view: rig.controller.heartbeat(view, beat)).state is BrokerState.UNFENCED
+    assert rig.image.brokers[0].log_dirs == (dirs[0],)
+    assert rig.partition("here").leader == 0
+    assert rig.partition("there").leader == NO_LEADER
+    assert rig.partition("there").isr == (0,), "only it has every record"

@@ -82,6 +82,7 @@ def test_a_damaged_log_is_refused(fs: MemoryFileSystem, image: Image) -> None:
     lines = refusals(fs, path, flips(content), image) + refusals(fs, path, cuts(content), image)
     assert len(lines) > len(content)
     assert all("is damaged at offset" in line and "restore it from a copy" in line for line in lines)
+    assert all("barnabas controller recover" in line and "remove" not in line for line in lines), "no log is given up"
 
 
 def test_a_damaged_snapshot_is_refused() -> None:

@@ -1,0 +1,149 @@
+"""Registrations that would give a broker a wrong picture, or somebody else's place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Listener
+from barnabas.protocol.push_tags import TAG_OBEYED_OFFSET
+from barnabas.protocol.registration_tags import Applied, set_applied
+from tests.controller.rig import Rig, registration
+from tests.controller.test_broker_registry import SESSION_MS, refused
+
+
+def register(rig: Rig, request: BrokerRegistrationRequest) -> int:
+    epoch: int = rig.decide(lambda view: rig.controller.register(view, request))
+    return epoch
+
+
+def at(port: int, host: str = "127.0.0.1") -> dict[str, Any]:
+    return {"listeners": [Listener(name="PLAINTEXT", host=host, port=port, security_protocol=0)]}
+
+
+def with_applied(broker_id: int, offset: int, epoch: int = -1, **more: Any) -> BrokerRegistrationRequest:
+    request = registration(broker_id, **more)
+    set_applied(request, Applied(offset, epoch))
+    return request
+
+
+# -- addresses
+
+
+def test_two_brokers_that_are_alive_cannot_have_one_address() -> None:
+    rig = Rig()
+    rig.join(0)
+    for broker_id in (1, 2):
+        request = registration(broker_id, **at(9000))
+        message = refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION, lambda r=request: register(rig, r))
+        assert message.startswith("broker 0 advertises 127.0.0.1:9000 already; give broker")
+    assert set(rig.image.brokers) == {0}
+
+
+def test_any_listener_counts_and_names_are_compared_as_dns_does() -> None:
+    rig = Rig()
+    listeners = [
+        Listener(name="PLAINTEXT", host="a", port=1, security_protocol=0),
+        Listener(name="INSIDE", host="Host", port=7, security_protocol=0),
+    ]
+    register(rig, registration(0, listeners=listeners))
+    refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION, lambda: register(rig, registration(1, **at(7, "hOST"))))
+    register(rig, registration(1, **at(8, "host")))
+
+
+def test_a_broker_that_starts_is_alive_though_it_is_fenced() -> None:
+    rig = Rig()
+    rig.register(0)
+    refused(ErrorCode.DUPLICATE_BROKER_REGISTRATION, lambda: register(rig, registration(1, **at(9000))))
+
+
+def test_an_address_that_nobody_uses_any_more_passes_on() -> None:
+    rig = Rig()
+    rig.join(0, 1, 2)
+    rig.create("t", [[0, 1, 2]])
+    rig.tick(SESSION_MS - 1)
+    rig.heartbeat(1)
+    rig.heartbeat(2)
+    rig.tick(2)
+    assert rig.image.brokers[0].is_fenced
+    register(rig, registration(3, **at(9000)))
+    assert set(rig.image.brokers) == {1, 2, 3}, "the sender for 0 would push to 3"
+    assert 0 in rig.partition("t").replicas
+    refused(ErrorCode.STALE_BROKER_EPOCH, lambda: rig.heartbeat(0, epoch=1))
+    register(rig, registration(0, incarnation=1, **at(9100)))
+    rig.heartbeat(0)
+
+
+def test_a_broker_that_was_let_go_leaves_its_address_at_once() -> None:
+    rig = Rig()
+    rig.join(0, 1)
+    rig.heartbeat(0, want_shut_down=True)
+    assert rig.image.brokers[0].is_fenced
+    register(rig, registration(4, **at(9000)))
+
+
+# -- metadata that the controller does not have
+
+
+def test_who_knows_more_than_the_controller_is_refused_and_the_controller_goes_on() -> None:
+    rig = Rig()
+    rig.join(0)
+    endings: list[str] = []
+    rig.controller._on_hopeless = endings.append
+    for offset in (rig.image.offset + 1, 2**63 - 1):
+        message = refused(ErrorCode.OFFSET_OUT_OF_RANGE, lambda o=offset: register(rig, with_applied(1, o)))
+        assert "has applied metadata offset" in message
+    register(rig, with_applied(1, rig.image.offset, rig.controller.epoch))
+    assert endings == []
+
+
+def test_an_empty_controller_ends_with_advice() -> None:
+    rig = Rig()
+    endings: list[str] = []
+    rig.controller._on_hopeless = endings.append
+    other = with_applied(1, 500, 1)
+    other.cluster_id = "other"
+    refused(ErrorCode.INCONSISTENT_CLUSTER_ID, lambda: register(rig, other))
+    assert endings == []
+    refused(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: register(rig, with_applied(1, 500, 1)))
+    (line,) = endings
+    assert "metadata log is empty, but broker 1 has applied metadata offset 500" in line
+    assert "barnabas controller recover" in line
+    assert "\n" not in line
+
+
+def test_a_log_that_only_grew_as_long_is_still_another_one() -> None:
+    rig = Rig()
+    told = Applied(rig.image.offset + 5, 1)
+    for _ in range(10):
+        rig = rig.restart()
+    assert rig.image.offset > told.offset
+    assert rig.controller.epoch > told.epoch
+    refused(ErrorCode.OFFSET_OUT_OF_RANGE, lambda: register(rig, with_applied(1, *told)))
+
+
+def test_the_same_log_holds_what_it_told_across_restarts_and_snapshots() -> None:
+    rig = Rig()
+    rig.join(0)
+    told = [Applied(rig.image.offset, rig.controller.epoch)]
+    for round_ in range(3):
+        rig.controller._log._max_bytes = 100
+        rig.controller.loop.step()
+        rig = rig.restart()
+        told.append(Applied(rig.image.offset, rig.controller.epoch))
+        for number, applied in enumerate(told, 1 + 10 * round_):
+            register(rig, with_applied(number, *applied))
+
+
+def test_a_tag_of_a_wrong_size_is_an_invalid_registration() -> None:
+    rig = Rig()
+    request = registration(1)
+    request.unknown_tagged_fields = ((TAG_OBEYED_OFFSET, b"123"),)
+    refused(ErrorCode.INVALID_REGISTRATION, lambda: register(rig, request))
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63)])
+def test_who_has_applied_nothing_may_join(offset: int) -> None:
+    register(Rig(), with_applied(1, offset))
