@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.broker.dynamic_config import DynamicConfig, ResourceType, base_name, synonyms_of
+from barnabas.broker.dynamic_config import DynamicConfig, ResourceType, synonyms_of
 from barnabas.common import logs
 from barnabas.config.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
+from barnabas.config.listeners import base_name
 
 if TYPE_CHECKING:
     from barnabas.config.overridable import Overridable

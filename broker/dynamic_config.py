@@ -6,7 +6,9 @@ Rules
 2. A change is checked before it is accepted by AlterConfigs (`check_broker_change`), never here: what comes from the
    controller is decided. A value that cannot be used all the same is logged and passed over.
 3. Only keys that are `live` in THE table are applied; DescribeConfigs calls the others read-only.
-4. Listeners are called after the new values are in place, holding no lock.
+4. What is set and has no effect, unknown keys too, is accepted as Kafka does, and logged in one line a reason.
+   What is meant to protect and would not is refused.
+5. Listeners are called after the new values are in place, holding no lock.
 
 Threads: `apply_records` by the handler that runs the controller's push, one at a time; the rest by anyone.
 Source: DynamicBrokerConfig, ConfigRepository (Kafka 4.3).
@@ -20,8 +22,10 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from barnabas.config.effect import protects, warnings
 from barnabas.config.errors import ConfigError
-from barnabas.config.keys import BROKER_KEYS, BROKER_SYNONYMS, DYNAMIC_KEYS, TOPIC_KEYS, Key, Mode
+from barnabas.config.keys import BROKER_KEYS, BROKER_SYNONYMS, DYNAMIC_KEYS, TOPIC_KEYS, Key, Mode, Scope
+from barnabas.config.listeners import LISTENER_KEYS, base_name
 
 if TYPE_CHECKING:
     from barnabas.config import Config, GroupConfig, TopicConfig
@@ -29,8 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.config")
 
 ALL_BROKERS: Final = ""
-#: Keys that may be set for one listener (`listener.name.<listener>.<key>`) of all brokers.
-LISTENER_KEYS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 
 
 class ResourceType(IntEnum):
@@ -42,6 +44,13 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+_SCOPES: Final[Mapping[int, Scope]] = {
+    ResourceType.BROKER: Scope.BROKER,
+    ResourceType.TOPIC: Scope.TOPIC,
+    ResourceType.GROUP: Scope.GROUP,
+}
 
 
 class Resource(NamedTuple):
@@ -68,6 +77,7 @@ class HasLogs(Protocol):
 
 
 Listener = Callable[[Resource], None]
+Overrides = Mapping[Resource, Mapping[str, str]]
 Check = Callable[["Config"], None]
 
 
@@ -78,7 +88,7 @@ class DynamicConfig:
         self.config = config  # fixed before start; its values are replaced by apply_records
         self._file = config.with_overrides({})  # fixed before start
         self._lock = threading.Lock()
-        self._overrides: Mapping[Resource, Mapping[str, str]] = {}  # replaced whole under _lock
+        self._overrides: Overrides = {}  # replaced whole under _lock
         self._listeners: list[Listener] = []  # fixed before start
         self._checks: list[Check] = []  # fixed before start
 
@@ -157,9 +167,23 @@ class DynamicConfig:
             ]
             if any(self._concerns_broker(resource) for resource in changed):
                 self._refresh()
+        self._warn(before, changed)
         for resource in changed:
             for listener in self._listeners:
                 listener(resource)
+
+    def _warn(self, before: Overrides, changed: Iterable[Resource]) -> None:
+        """Say which of the settings that are new have no effect."""
+        found: dict[Scope, set[str]] = {}
+        for resource in changed:
+            scope = _SCOPES.get(resource.type)
+            if scope is None or (scope is Scope.BROKER and not self._concerns_broker(resource)):
+                continue
+            old, new = before.get(resource, {}), self._overrides.get(resource, {})
+            found.setdefault(scope, set()).update(name for name in new if new[name] != old.get(name))
+        for scope, names in found.items():
+            for line in warnings(scope, names):
+                log.warning("%s config: %s", scope.value, line)
 
     def check_broker_change(self, name: str, wanted: Mapping[str, str]) -> None:
         """Raise ConfigError unless the broker resource `name` ("" for all brokers) may have these settings."""
@@ -189,7 +213,9 @@ class DynamicConfig:
     @staticmethod
     def _check_key(key: Key | None, name: str, *, per_broker: bool) -> None:
         if key is None:
-            return  # as Kafka: a key that nobody knows may be meant for a plug-in
+            if protects(name) is None:
+                return  # as Kafka: a key that nobody knows may be meant for a plug-in
+            raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
         is_of_listener = name != key.name and key.name not in LISTENER_KEYS
         if not per_broker and (is_of_listener or key.mode is Mode.PER_BROKER):
             raise ConfigError(
@@ -197,11 +223,6 @@ class DynamicConfig:
             )
         if not key.live:
             raise ConfigError(f"Cannot update these configs dynamically: [{name}]")
-
-
-def base_name(name: str) -> str:
-    """Return the key behind `listener.name.<listener>.<key>`."""
-    return name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") >= 3 else name
 
 
 def _live(overrides: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results
 from barnabas.cli.cluster_nodes import ask_any
 from barnabas.cli.errors import RequestError, UserError
 from barnabas.cli.output import json_option, show
+from barnabas.cli.settings import explained
 from barnabas.cli.text import key_value
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -112,7 +113,9 @@ def set_config(
 ) -> None:
     """Change settings; they take effect at once and survive restarts."""
     pairs = list(map(key_value, settings))
-    _alter(bootstrap, topic, broker, group, [(key, value, AlterConfigOpType.SET) for key, value in pairs])
+    scope = "broker" if broker is not None else "topic" if topic is not None else "group"
+    with explained(scope, [key for key, _ in pairs]):
+        _alter(bootstrap, topic, broker, group, [(key, value, AlterConfigOpType.SET) for key, value in pairs])
     click.echo(f"set {', '.join(key for key, _ in pairs)}")
 
 

@@ -9,6 +9,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, complete_topics, results
 from barnabas.cli.errors import RequestError
 from barnabas.cli.output import json_option, show
+from barnabas.cli.settings import explained
 from barnabas.cli.text import key_value
 
 
@@ -33,10 +34,12 @@ def create(
     bootstrap: str,
 ) -> None:
     """Create the topic NAME."""
-    new_topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(map(key_value, configs)))
+    settings = dict(map(key_value, configs))
+    new_topic = NewTopic(name, partitions or -1, replication_factor or -1, config=settings)
     with admin(bootstrap) as client:
         try:
-            results(client.create_topics([new_topic]))
+            with explained("topic", list(settings)):
+                results(client.create_topics([new_topic]))
         except RequestError as error:
             if not (if_not_exists and error.codes == ("TOPIC_ALREADY_EXISTS",)):
                 raise

@@ -5,14 +5,12 @@ Source: Kafka 4.3, KafkaConfig.validateValues, with its words.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from barnabas.config.effect import check_protection
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import check_listeners, parse_addresses, parse_voters
-
-log = logging.getLogger("barnabas.config")
+from barnabas.config.listeners import PLAINTEXT, check_listeners, parse_addresses, parse_voters
 
 #: What replica.selector.class may be: Kafka's own classes, by whose names we know what is meant.
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
@@ -39,7 +37,6 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     _check_log(state)
     _check_coordinators(state)
     _check_network(state)
-    _check_authorizer(state)
     _check_listeners(state)
     selector = state["replica_selector_class"]
     _require(
@@ -49,6 +46,8 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     if state["node_id"] != state["broker_id"]:
         raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
     if state["role"] is not None:
+        check_protection(originals, allows_everyone=state["allow_everyone_if_no_acl_found"])
+        _check_protocols(state)
         _check_role(state, originals)
 
 
@@ -150,16 +149,17 @@ def _check_network(state: Mapping[str, Any]) -> None:
     )
 
 
-def _check_authorizer(state: Mapping[str, Any]) -> None:
-    name = state["authorizer_class_name"]
-    if not name:
-        return
-    _require(
-        state["allow_everyone_if_no_acl_found"],
-        f"authorizer.class.name={name} is not supported: nothing could be denied; "
-        "set allow.everyone.if.no.acl.found=true to start without authorization",
-    )
-    log.warning("authorizer.class.name=%s has no effect: everyone may do everything, there are no ACLs", name)
+def _check_protocols(state: Mapping[str, Any]) -> None:
+    """No process shall believe that it talks to another by TLS or SASL (its own listeners were checked before)."""
+    protocol = state["security_inter_broker_protocol"]
+    _require(protocol == PLAINTEXT, f"security.inter.broker.protocol={protocol} is not supported; use {PLAINTEXT}")
+    for name in (*state["controller_listener_names"], state["inter_broker_listener_name"]):
+        protocol = state["listener_protocols"].get(name.upper(), PLAINTEXT)
+        _require(
+            protocol == PLAINTEXT,
+            f"listener.security.protocol.map: listener {name} asks for {protocol}, which is not supported; "
+            f"use {PLAINTEXT}",
+        )
 
 
 def _check_listeners(state: Mapping[str, Any]) -> None:

@@ -8,7 +8,8 @@ thing, the attribute of the strongest holds the outcome: `log_dirs` (log.dirs, e
 Rules
 1. A change at run time builds a whole new state and puts it in place in one assignment: a reader sees the old values
    or the new ones, and takes no lock.
-2. An unknown key is a warning, once; a value that cannot be is a ConfigError of one line.
+2. Keys without effect, unknown ones too, are warned of once (`effect.py`). A value that cannot be, and a setting that
+   is meant to protect but would not, are a ConfigError of one line.
 
 Threads: read by all; `replace` by the one thread that applies the controller's pushes.
 """
@@ -16,14 +17,23 @@ Threads: read by all; `replace` by the one thread that applies the controller's 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.config import checks
+from barnabas.config.effect import warnings_of_file
 from barnabas.config.errors import ConfigError
 from barnabas.config.group import GroupConfig, check_group
 from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS
-from barnabas.config.listeners import Listener, parse_addresses, parse_listeners, parse_protocol_map, parse_voters
+from barnabas.config.listeners import (
+    LISTENER_KEYS,
+    Listener,
+    base_name,
+    parse_addresses,
+    parse_listeners,
+    parse_protocol_map,
+    parse_voters,
+)
 from barnabas.config.overridable import inherited, reject_nulls
 from barnabas.config.properties import from_environment, parse_properties
 from barnabas.config.topic import TopicConfig, check_topic
@@ -64,7 +74,7 @@ class Config:
     def from_properties(cls, properties: Mapping[str, object], role: str | None = None) -> Config:
         """Build a config from key: value; `role` (broker, controller) also asks for what that role needs."""
         config = cls({name: str(value) for name, value in properties.items()}, role)
-        warn_unknown(properties)
+        warn(config)
         return config
 
     @classmethod
@@ -142,13 +152,13 @@ class Config:
         return group
 
 
-def warn_unknown(names: Iterable[str]) -> None:
-    """Warn of keys that nobody knows, once each in a process."""
-    for name in names:
-        base = name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") >= 3 else name
-        if base not in BROKER_KEYS and name not in _warned:
-            _warned.add(name)
-            log.warning("unknown config key %s is ignored", name)
+def warn(config: Config) -> None:
+    """Say which settings of the file have no effect, once a line in a process."""
+    listeners = {listener.name for listener in config.listeners_parsed} | set(config.controller_listener_names)
+    for line in warnings_of_file(config.originals, listeners):
+        if line not in _warned:
+            _warned.add(line)
+            log.warning("%s", line)
 
 
 class _State:
@@ -199,11 +209,18 @@ class _State:
         return state
 
     def _parse(self) -> dict[str, Any]:
-        """Return the value of every broker key; required ones that are missing stay REQUIRED."""
+        """Return the value of every broker key; required ones that are missing stay REQUIRED.
+
+        Values for one listener are only checked: who has the listener reads them from `originals`.
+        """
         values = {}
         for name, key in BROKER_KEYS.items():
             text = self.originals.get(name)
             values[name] = key.default if text is None else key.parse(text)
+        for name, text in self.originals.items():
+            base = base_name(name)
+            if base != name and base in LISTENER_KEYS:
+                BROKER_KEYS[base]._replace(name=name).parse(text)
         return values
 
     def _fill_in(self) -> None:

@@ -37,6 +37,14 @@ _GROUP_BOUNDS = (
 )
 
 
+def bounds_of(name: str) -> tuple[str, ...]:
+    """Return the broker keys between which the value of a group key must lie."""
+    protocol = name.partition(".")[0]
+    return tuple(
+        f"group.{protocol}.{bound}" for key, low, high in _GROUP_BOUNDS if key == name for bound in (low, high) if bound
+    )
+
+
 def check_group(group: GroupConfig, broker_value: Callable[[str], Any]) -> None:
     """Raise ConfigError for values that the broker does not allow groups to have, or that contradict each other."""
     for name, low, high in _GROUP_BOUNDS:

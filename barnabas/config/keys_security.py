@@ -26,8 +26,7 @@ from barnabas.config.validators import NON_NULL, at_least, between, list_of, one
 
 SECURITY_ROWS: tuple[Key, ...] = (
     Key("authorizer.class.name", STRING, "", LOW, NON_NULL,
-        "Class that decides who may do what; accepted only while nothing could be denied.",
-        honoured=True),
+        "Class that decides who may do what; no such classes can be loaded here."),
     Key("connection.failed.authentication.delay.ms", INT, 100, LOW, at_least(0),
         "How long a connection that failed to authenticate stays open before it is closed."),
     Key("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, LOW, at_least(1),

@@ -16,7 +16,11 @@ from typing import Final, NamedTuple
 
 from barnabas.config.errors import ConfigError
 
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT: Final = "PLAINTEXT"
+PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+#: Keys that may be set for one listener: `listener.name.<listener in lower case>.<key>`.
+LISTENER_KEYS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 
 # Patterns are compiled at their first use, not at the start.
 _URI: Final = r"(.*)://\[?([0-9a-zA-Z\-._%:]*)\]?:(-?[0-9]+)"
@@ -36,6 +40,11 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
+def base_name(name: str) -> str:
+    """Return the key behind `listener.name.<listener>.<key>`; any other name is its own."""
+    return name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") >= 3 else name
+
+
 def parse_protocol_map(text: str, controller_names: Sequence[str], *, is_default: bool) -> dict[str, str]:
     """Return the security protocol of each listener name."""
     protocols = {}
@@ -49,7 +58,7 @@ def parse_protocol_map(text: str, controller_names: Sequence[str], *, is_default
         protocols[name.strip().upper()] = protocol
     if is_default:
         for name in controller_names:
-            protocols.setdefault(name.upper(), "PLAINTEXT")
+            protocols.setdefault(name.upper(), PLAINTEXT)
     return protocols
 
 
@@ -108,8 +117,8 @@ def _parse_uri(key: str, uri: str, protocols: Mapping[str, str]) -> Listener:
         raise ConfigError(
             f"{key}: No security protocol defined for listener {name}; name it in listener.security.protocol.map"
         )
-    if protocol != "PLAINTEXT":
-        raise ConfigError(f"{key}: listener {name} asks for {protocol}, which is not supported; use PLAINTEXT")
+    if protocol != PLAINTEXT:
+        raise ConfigError(f"{key}: listener {name} asks for {protocol}, which is not supported; use {PLAINTEXT}")
     return Listener(name, protocol, host, port)
 
 

@@ -84,6 +84,33 @@ def test_changes_are_checked_against_what_else_is_set(dynamic: DynamicConfig) ->
         dynamic.check_broker_change("1", {"listener.name.x.ssl.key.password": "x"})
 
 
+@pytest.mark.parametrize(
+    "name", ["ssl.keystore.location", "super.users", "listener.name.x.scram-sha-256.sasl.jaas.config"]
+)
+def test_what_is_meant_to_protect_is_refused(dynamic: DynamicConfig, name: str) -> None:
+    with pytest.raises(ConfigError, match="Cannot update these configs dynamically"):
+        dynamic.check_broker_change("1", {name: "x"})
+
+
+def test_what_has_no_effect_is_said_when_it_is_set(dynamic: DynamicConfig, caplog: pytest.LogCaptureFixture) -> None:
+    records = [
+        record(TOPIC, "a", "local.retention.ms", "1"),
+        record(TOPIC, "b", "local.retention.ms", "1"),
+        record(TOPIC, "b", "retention.ms", "1"),
+        record(GROUP, "g", "share.isolation.level", "read_committed"),
+        record(BROKER, "1", "num.io.thread", "4"),
+        record(BROKER, "2", "num.io.treads", "4"),
+    ]
+    for is_full in (True, False, True):
+        dynamic.apply_records(records, is_full=is_full)
+    dynamic.apply_records([record(TOPIC, "a", "local.retention.ms", None)], is_full=False)
+    assert [record.getMessage() for record in caplog.records] == [
+        "topic config: local.retention.ms has no effect: there is no tiered storage",
+        "group config: share.isolation.level has no effect: there are no share groups",
+        "broker config: unknown config key is ignored: num.io.thread (did you mean num.io.threads?)",
+    ]
+
+
 def test_logs_follow(dynamic: DynamicConfig) -> None:
     taken: list[tuple[TopicPartition, TopicConfig]] = []
 

@@ -194,6 +194,24 @@ def test_the_defaults_of_all_brokers_are_changed_and_taken_back(barnabas: Barnab
     assert refused.err.endswith(" (INVALID_CONFIG)\n") or refused.err.endswith(" (INVALID_REQUEST)\n")
 
 
+def test_settings_without_effect_are_one_warning(barnabas: Barnabas, topic: str) -> None:
+    accepted = barnabas("config", "set", "--broker", "0", "num.io.thread=4")
+    assert (accepted.code, accepted.out) == (0, "set num.io.thread\n")
+    hint = "unknown config key is ignored: num.io.thread (did you mean num.io.threads?)"
+    assert accepted.err == f"barnabas: warning: {hint}\n"
+    barnabas("config", "unset", "--broker", "0", "num.io.thread")
+    kept = barnabas("config", "set", "--topic", topic, "local.retention.ms=1000")
+    assert (kept.code, kept.out) == (0, "set local.retention.ms\n")
+    assert kept.err == "barnabas: warning: local.retention.ms has no effect: there is no tiered storage\n"
+    refused = barnabas("config", "set", "--topic", topic, "retention.mss=1000")
+    assert refused.code == 1
+    hint = "Unknown topic config name: retention.mss (INVALID_CONFIG); did you mean retention.ms?"
+    assert refused.err == f"barnabas: topic {topic}: {hint}\n"
+    protective = barnabas("config", "set", "--broker", "0", "super.users=User:me")
+    assert protective.code == 1
+    assert "Cannot update these configs dynamically: [super.users] (INVALID_REQUEST)" in protective.err
+
+
 def test_settings_that_cannot_be_are_one_line(barnabas: Barnabas, topic: str) -> None:
     wrong = barnabas("config", "set", "--topic", topic, "retention.ms=x")
     assert wrong.code == 1

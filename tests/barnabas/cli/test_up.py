@@ -192,4 +192,5 @@ def test_a_process_that_dies_is_left_dead_and_named(tmp_path: Path) -> None:
 def test_an_unknown_key_is_a_warning(tmp_path: Path) -> None:
     with up("--data-dir", str(tmp_path), "--config", "num.io.thraeds=3") as process:
         ready(process)
-        assert end(process, signal.SIGTERM) == (0, "", "barnabas: unknown config key num.io.thraeds is ignored\n")
+        line = "barnabas: unknown config key is ignored: num.io.thraeds (did you mean num.io.threads?)\n"
+        assert end(process, signal.SIGTERM) == (0, "", line)

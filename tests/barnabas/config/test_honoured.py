@@ -1,64 +1,76 @@
-"""A key that is called honoured is read by somebody."""
+"""A key is called honoured if, and only if, somebody reads it (`reads.py` finds where)."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, Key
+from barnabas.config.group import bounds_of
+from barnabas.config.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TABLE, TOPIC_KEYS, Key
+from barnabas.config.listeners import LISTENER_KEYS
+from tests.barnabas.config.reads import all_reads, reads
 
-ROOT = Path(__file__).resolve().parents[3]
+READ = all_reads()
+PATTERNS = [re.compile(found) for found in READ if ".*" in found]
 
-#: Read inside `barnabas.config` itself, which makes of them something that the rest of the code reads.
-READ_WITHIN = {
-    "advertised.listeners",
-    "controller.quorum.bootstrap.servers",
-    "listener.security.protocol.map",
-    "process.roles",
-    "allow.everyone.if.no.acl.found",
-    "authorizer.class.name",
-    "controller.quorum.voters",
-    "internal.segment.bytes",
-    # The bounds of what groups may set: `check_group`.
-    *(
-        f"group.consumer.{bound}.{what}.ms"
-        for bound in ("min", "max")
-        for what in ("assignment.interval", "heartbeat.interval", "session.timeout")
-    ),
+#: Keys that are read under another name than their own.
+ELSEWHERE = {
+    # logs read the `max_segment_ms` that follows from it
+    "segment.ms": "max_segment_ms",
+    # `Config.controller_bootstrap` and `listeners_parsed` are made of them
+    "listeners": "listeners_parsed",
+    "advertised.listeners": "advertised_listeners_parsed",
+    "broker.id": "node_id",
+    "log.dir": "log_dirs",
 }
+#: Keys that are acted upon by letting a start go on or not: (key, the module that asks for it).
+ASKED_AT_START = {"allow.everyone.if.no.acl.found", "process.roles"}
 
 
-def words() -> set[str]:
-    found: set[str] = set()
-    for package in ("barnabas", "broker", "controller"):
-        for path in (ROOT / package).rglob("*.py"):
-            if ROOT / "barnabas" / "config" not in path.parents:
-                found |= set(re.findall(r"[a-z_0-9]+", path.read_text()))
-    return found
+def is_read(key: Key) -> bool:
+    """Whether the sources read a key, of itself or by what it gives a default to."""
+    if {key.attribute, key.name, ELSEWHERE.get(key.name)} & READ or key.name in LISTENER_KEYS:
+        return True
+    if any(pattern.fullmatch(key.attribute) for pattern in PATTERNS):
+        return True
+    return BROKER_KEYS.get(key.name) is key and any(_is_behind(key, other) for other in OVERRIDABLE)
 
 
-WORDS = words()
-THROUGH_TOPICS = {
-    name
-    for key in TOPIC_KEYS.values()
-    for name, _ in key.synonyms
-    if key.attribute in WORDS or key.name == "segment.ms"  # logs read the max_segment_ms that follows from it
-}
-THROUGH_GROUPS = {name for key in GROUP_KEYS.values() for name, _ in key.synonyms if key.attribute in WORDS}
+OVERRIDABLE = [*TOPIC_KEYS.values(), *GROUP_KEYS.values()]
 
 
-@pytest.mark.parametrize("key", [key for key in BROKER_KEYS.values() if key.honoured], ids=lambda key: key.name)
-def test_honoured_broker_keys_are_read(key: Key) -> None:
-    assert key.attribute in WORDS or key.name in THROUGH_TOPICS | THROUGH_GROUPS | READ_WITHIN
+def _is_behind(key: Key, other: Key) -> bool:
+    """Whether the broker key gives a read topic or group key its default, or bounds it."""
+    is_default = any(name == key.name for name, _ in other.synonyms)
+    return (is_default or key.name in bounds_of(other.name)) and is_read(other)
 
 
-@pytest.mark.parametrize("key", [key for key in TOPIC_KEYS.values() if key.honoured], ids=lambda key: key.name)
-def test_honoured_topic_keys_are_read(key: Key) -> None:
-    assert key.attribute in WORDS or key.name == "segment.ms"
+@pytest.mark.parametrize("key", [*TABLE, *DYNAMIC_KEYS.values()], ids=lambda key: f"{key.scope.value}:{key.name}")
+def test_a_key_is_honoured_if_and_only_if_it_is_read(key: Key) -> None:
+    assert key.honoured == (key.name in ASKED_AT_START or is_read(key))
 
 
-@pytest.mark.parametrize("key", [key for key in GROUP_KEYS.values() if key.honoured], ids=lambda key: key.name)
-def test_honoured_group_keys_are_read(key: Key) -> None:
-    assert key.attribute in WORDS
+def test_only_what_is_honoured_is_applied_at_run_time() -> None:
+    assert [key.name for key in [*BROKER_KEYS.values(), *DYNAMIC_KEYS.values()] if key.live and not key.honoured] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("config.num_io_threads", {"num_io_threads"}),
+        ("self._config.num_io_threads", {"num_io_threads"}),
+        ("services.dynamic.topic_config(name).retention_ms", {"retention_ms"}),
+        ("config.num_io_threads = 3", set()),
+        ("record.broker_id", set()),
+        ("config.value('log.dirs')", {"value", "log.dirs"}),
+        ("KEY: Final = 'log.dirs'\ndynamic.broker_value(KEY)", {"log.dirs"}),
+        ("self.values['log.dirs']", {"log.dirs"}),
+        ("self.values['log.dirs'] = 1", set()),
+        ("'log.dirs'", set()),
+        ("# config.num_io_threads", set()),
+        ("getattr(config, f'compression_{kind}_level')", {"compression_.*_level"}),
+    ],
+)
+def test_what_counts_as_a_read(source: str, expected: set[str]) -> None:
+    assert set(reads(source)) == expected

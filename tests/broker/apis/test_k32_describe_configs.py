@@ -142,9 +142,11 @@ def test_keys_that_only_settings_have() -> None:
 
 
 def test_secrets_stay_secret() -> None:
-    config = one(make_services(ssl_key_password="s3cret"), ResourceType.BROKER, "1", "ssl.key.password")
+    services = make_services()
+    set_configs(services, ResourceType.BROKER, "1", ssl_key_password="s3cret")
+    config = one(services, ResourceType.BROKER, "1", "ssl.key.password")
     assert (config.value, config.is_sensitive) == (None, True)
-    assert places(config) == [("ssl.key.password", None, 4)]
+    assert places(config) == [("ssl.key.password", None, 2)]
 
 
 def test_groups_and_client_metrics() -> None:

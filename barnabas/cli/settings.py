@@ -1,0 +1,34 @@
+"""What commands say of the settings that they send: which have no effect here, and which key may have been meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+from barnabas.cli.errors import RequestError
+
+_REFUSED_FOR_A_KEY = {"INVALID_CONFIG", "INVALID_REQUEST"}
+
+
+@contextmanager
+def explained(scope: str, names: Sequence[str]) -> Iterator[None]:
+    """Send settings of a "broker", "topic" or "group" inside: warn of those that were accepted and have no effect.
+
+    Where they are refused, the error gains the key that may have been meant by one that nobody knows.
+    """
+    from barnabas.config.effect import is_known, suggestion, warnings  # Why here: other commands do not load the table
+    from barnabas.config.key import Scope
+
+    kind = Scope(scope)
+    try:
+        yield
+    except RequestError as error:
+        meant = [suggestion(kind, name) for name in names if not is_known(kind, name)]
+        hints = ", ".join(name for name in meant if name is not None)
+        if not hints or _REFUSED_FOR_A_KEY.isdisjoint(error.codes):
+            raise
+        raise RequestError(f"{error}; did you mean {hints}?", error.codes) from error
+    for line in warnings(kind, names):
+        click.echo(f"barnabas: warning: {line}", err=True)

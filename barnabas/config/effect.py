@@ -1,0 +1,222 @@
+"""Settings that change nothing here: which of them a process refuses, and what is said of the others.
+
+Rules
+1. A setting that is meant to protect, and would not, is an error at start and at run time: nobody shall believe that
+   they are protected. A value that is empty, or the default, asks for no protection.
+2. What has to do with authorization is accepted beside `allow.everyone.if.no.acl.found=true`, which says that nobody is
+   to be denied.
+3. Any other setting without effect is said in one line a reason, its keys sorted. So are unknown keys, with the known
+   key that may have been meant.
+4. Only names are shown, never values. Names may come from clients: what cannot be printed is escaped, and no line has
+   more than NAMES_MAX of them.
+
+Threads: any; pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from barnabas.config.errors import ConfigError
+from barnabas.config.key import Key, Scope
+from barnabas.config.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
+from barnabas.config.listeners import LISTENER_KEYS, base_name
+
+#: Most keys that one line names, and the longest name that is compared with the known ones.
+NAMES_MAX: Final = 20
+_COMPARED_LENGTH_MAX: Final = 100
+_LIKENESS_MIN: Final = 0.8
+
+
+class Missing(NamedTuple):
+    """Something that is not built: the keys, or beginnings of keys (with a dot at their end), that configure it."""
+
+    reason: str
+    keys: tuple[str, ...]
+
+    def has(self, name: str) -> bool:
+        """Whether a key, without its listener, is one of these."""
+        return any(name.startswith(key) if key.endswith(".") else name == key for key in self.keys)
+
+
+_AUTHORIZATION: Final = Missing(
+    "there is no authorization, and everyone may do everything", ("authorizer.class.name", "super.users")
+)
+#: What is meant to protect (rule 1).
+PROTECTIVE: Final = (
+    Missing("there is no TLS, and nothing would be encrypted", ("ssl.", "security.providers")),
+    Missing(
+        "there is no SASL, and nobody would have to say who they are",
+        ("sasl.", "principal.builder.class", "connections.max.reauth.ms"),
+    ),
+    Missing("there are no delegation tokens", ("delegation.token.",)),
+    _AUTHORIZATION,
+    Missing(
+        "no such classes can be loaded, and nothing would be refused or held back",
+        ("create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class"),
+    ),
+    Missing(
+        "no such classes can be loaded, and variables in values would stay as they are",
+        ("config.providers", "config.providers."),
+    ),
+)
+#: What else is not built.
+HARMLESS: Final = (
+    Missing("there are no share groups", ("group.share.", "share.")),
+    Missing("there are no streams groups", ("group.streams.", "streams.")),
+    Missing(
+        "there is no tiered storage",
+        (
+            "remote.",
+            "log.local.retention.bytes",
+            "log.local.retention.ms",
+            "local.retention.bytes",
+            "local.retention.ms",
+            "follower.fetch.last.tiered.offset.enable",
+        ),
+    ),
+    Missing("there is one controller", ("controller.quorum.",)),
+    Missing("metrics are read from the /metrics page", ("metric.reporters", "metrics.", "kafka.metrics.")),
+    Missing("clients have no quotas", ("quota.", "controller.quota.")),
+    Missing("metrics of clients are not collected", ("telemetry.",)),
+    Missing("nobody has to say who they are", ("connection.failed.authentication.delay.ms",)),
+)
+_ONE_LISTENER: Final = Missing(f"only {', '.join(LISTENER_KEYS)} can be set for one listener", ())
+_OTHER: Final = Missing("", ())
+
+
+# -- what stands in a file
+
+
+def check_protection(originals: Mapping[str, str], *, allows_everyone: bool) -> None:
+    """Raise ConfigError for settings that are meant to protect and would not (rules 1 and 2)."""
+    for missing in PROTECTIVE:
+        if missing is _AUTHORIZATION and allows_everyone:
+            continue
+        names = [name for name, text in originals.items() if missing.has(_bare(name)) and _asks(name, text)]
+        if names:
+            hint = "; allow.everyone.if.no.acl.found=true accepts that" if missing is _AUTHORIZATION else ""
+            raise ConfigError(f"{_listed(names)} {_be(names)} not supported: {missing.reason}{hint}")
+
+
+def warnings_of_file(names: Iterable[str], listeners: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each reason for which keys of a file have no effect.
+
+    `listeners`: the names of those that the process has or uses.
+    """
+    prefixes = tuple(f"listener.name.{name.lower()}." for name in listeners)
+    stray = {name for name in names if base_name(name) in LISTENER_KEYS and not _is_plain_or_of(name, prefixes)}
+    if stray:
+        yield f"{_no_effect(stray)}: there is no such listener"
+    yield from warnings(Scope.BROKER, [name for name in names if name not in stray])
+
+
+# -- what is set at run time, and everywhere
+
+
+def protects(name: str) -> Missing | None:
+    """Return what a broker key would protect with, were that built."""
+    bare = _bare(name)
+    return next((missing for missing in PROTECTIVE if missing.has(bare)), None)
+
+
+def warnings(scope: Scope, names: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each reason for which keys of brokers, topics or groups have no effect."""
+    reasons: dict[Missing, list[str]] = {}
+    unknown = []
+    for name in names:
+        key = _ROWS[scope](name)
+        missing = _reason(name) if key is None or not key.honoured else None
+        if key is None and missing is _OTHER:
+            unknown.append(name)
+        elif missing is not None:
+            reasons.setdefault(missing, []).append(name)
+        elif base_name(name) != name and base_name(name) not in LISTENER_KEYS:
+            reasons.setdefault(_ONE_LISTENER, []).append(name)
+    if unknown:
+        keys = "key" if len(unknown) == 1 else "keys"
+        yield f"unknown config {keys} {_be(unknown)} ignored: {_listed(unknown, partial(_with_suggestion, scope))}"
+    for missing, found in sorted(reasons.items(), key=lambda item: item[0].reason):
+        yield f"{_no_effect(found)}{': ' if missing.reason else ''}{missing.reason}"
+
+
+def is_known(scope: Scope, name: str) -> bool:
+    """Whether the table has a key, for one listener perhaps."""
+    return _ROWS[scope](name) is not None
+
+
+def suggestion(scope: Scope, name: str) -> str | None:
+    """Return the known key that may have been meant."""
+    from difflib import get_close_matches  # Why here: hardly any start needs it
+
+    if len(name) > _COMPARED_LENGTH_MAX:
+        return None
+    return next(iter(get_close_matches(name, _NAMES[scope], 1, _LIKENESS_MIN)), None)
+
+
+def _broker_row(name: str) -> Key | None:
+    return DYNAMIC_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
+
+
+_ROWS: Final[Mapping[Scope, Callable[[str], Key | None]]] = {
+    Scope.BROKER: _broker_row,
+    Scope.TOPIC: TOPIC_KEYS.get,
+    Scope.GROUP: GROUP_KEYS.get,
+}
+_NAMES: Final[Mapping[Scope, Collection[str]]] = {
+    Scope.BROKER: (*BROKER_KEYS, *DYNAMIC_KEYS),
+    Scope.TOPIC: TOPIC_KEYS.keys(),
+    Scope.GROUP: GROUP_KEYS.keys(),
+}
+
+
+def _reason(name: str) -> Missing:
+    bare = _bare(name)
+    return next((missing for missing in (*PROTECTIVE, *HARMLESS) if missing.has(bare)), _OTHER)
+
+
+def _bare(name: str) -> str:
+    """Return the key without its listener and SASL mechanism: `listener.name.<listener>.[<mechanism>.]<key>`."""
+    base = base_name(name)
+    if base != name and base not in BROKER_KEYS:
+        without_mechanism = base.partition(".")[2]
+        return without_mechanism if without_mechanism in BROKER_KEYS else base
+    return base
+
+
+def _is_plain_or_of(name: str, prefixes: tuple[str, ...]) -> bool:
+    return base_name(name) == name or name.startswith(prefixes)
+
+
+def _asks(name: str, text: str) -> bool:
+    """Whether a value asks for protection (rule 1)."""
+    key = BROKER_KEYS.get(_bare(name))
+    return bool(text.strip()) and (key is None or key.parse(text) != key.default)
+
+
+def _be(names: Collection[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _no_effect(names: Collection[str]) -> str:
+    return f"{_listed(names)} {'has' if len(names) == 1 else 'have'} no effect"
+
+
+def _with_suggestion(scope: Scope, name: str) -> str:
+    meant = suggestion(scope, name)
+    return _shown(name) if meant is None else f"{_shown(name)} (did you mean {meant}?)"
+
+
+def _shown(name: str) -> str:
+    """Return a name that fits into a line."""
+    cut = name if len(name) <= _COMPARED_LENGTH_MAX else f"{name[:_COMPARED_LENGTH_MAX]}..."
+    return cut if cut.isprintable() else ascii(cut)
+
+
+def _listed(names: Collection[str], show: Callable[[str], str] = _shown) -> str:
+    """Return the names, sorted, up to NAMES_MAX of them."""
+    rest = len(names) - NAMES_MAX
+    listed = ", ".join(map(show, sorted(names)[:NAMES_MAX]))
+    return f"{listed} and {rest} more" if rest > 0 else listed

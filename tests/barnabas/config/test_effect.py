@@ -1,0 +1,163 @@
+"""Settings without effect: what is meant to protect is refused, all else is said in one line a reason."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from barnabas.config import Config, ConfigError
+from barnabas.config.effect import HARMLESS, NAMES_MAX, PROTECTIVE, protects, warnings
+from barnabas.config.keys import BROKER_KEYS, TABLE, Scope
+from barnabas.config.properties import from_environment
+
+SMALL = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1"}
+
+
+def start(settings: dict[str, str], role: str = "broker") -> Config:
+    return Config.from_properties({**SMALL, **settings}, role)
+
+
+@pytest.mark.parametrize("role", ["broker", "controller"])
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"ssl.keystore.location": "/k", "ssl.client.auth": "required"}, "ssl.client.auth, ssl.keystore.location are "),
+        ({"ssl.keystore.filename": "k"}, "ssl.keystore.filename is not supported: there is no TLS"),
+        ({"listener.name.plaintext.ssl.keystore.key": "k"}, "listener.name.plaintext.ssl.keystore.key is "),
+        ({"listener.name.plaintext.scram-sha-256.sasl.jaas.config": "j"}, "there is no SASL"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "there is no SASL, and nobody would have to say who they are"),
+        ({"principal.builder.class": "org.example.P"}, "principal.builder.class"),
+        ({"connections.max.reauth.ms": "1000"}, "connections.max.reauth.ms"),
+        ({"delegation.token.secret.key": "s"}, "there are no delegation tokens"),
+        ({"super.users": "User:admin"}, "super.users is not supported: there is no authorization"),
+        ({"authorizer.class.name": "A", "super.users": "U"}, "authorizer.class.name, super.users are not supported"),
+        ({"create.topic.policy.class.name": "org.example.P"}, "nothing would be refused"),
+        ({"alter.config.policy.class.name": "org.example.P"}, "nothing would be refused"),
+        ({"client.quota.callback.class": "org.example.Q"}, "or held back"),
+        ({"config.providers": "file"}, "variables in values would stay as they are"),
+        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL is not supported"),
+        (
+            {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"},
+            "CONTROLLER asks for SASL_SSL, which is not supported",
+        ),
+    ],
+)
+def test_what_is_meant_to_protect_is_refused(settings: dict[str, str], named: str, role: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        start(settings, role)
+    message = str(caught.value)
+    assert named in message
+    assert "\n" not in message
+
+
+def test_no_value_is_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        start({"delegation.token.secret.key": "s3cret", "ssl.key.password": "s3cret"})
+    assert "s3cret" not in str(caught.value)
+
+
+def test_variables_of_an_image_are_settings_like_others() -> None:
+    with pytest.raises(ConfigError, match=r"sasl\.enabled\.mechanisms is not supported"):
+        start(from_environment({"KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN"}))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ssl.client.auth": "none"},
+        {"ssl.keystore.location": ""},
+        {"authorizer.class.name": ""},
+        {"connections.max.reauth.ms": "0"},
+        {"authorizer.class.name": "A", "super.users": "U", "allow.everyone.if.no.acl.found": "true"},
+        {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,UNUSED:SSL"},
+    ],
+)
+def test_what_asks_for_no_protection_starts(settings: dict[str, str]) -> None:
+    start(settings)
+
+
+def test_whoever_only_reads_a_file_is_not_refused() -> None:
+    """`barnabas doctor` looks at the data of any broker."""
+    Config.from_properties({"ssl.keystore.location": "/k"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"num.io.thread": "4"}, ["unknown config key is ignored: num.io.thread (did you mean num.io.threads?)"]),
+        ({"zz": "1", "my.key": "2"}, ["unknown config keys are ignored: my.key, zz"]),
+        (
+            {"group.share.max.size": "9", "group.share.heartbeat.interval.ms": "9", "metric.reporters": "M"},
+            [
+                "metric.reporters has no effect: metrics are read from the /metrics page",
+                "group.share.heartbeat.interval.ms, group.share.max.size have no effect: there are no share groups",
+            ],
+        ),
+        ({"controlled.shutdown.enable": "false"}, ["controlled.shutdown.enable has no effect"]),
+        (
+            {"ssl.client.auth": "none"},
+            ["ssl.client.auth has no effect: there is no TLS, and nothing would be encrypted"],
+        ),
+        (
+            {"listener.name.plaintxt.max.connections": "9"},
+            ["listener.name.plaintxt.max.connections has no effect: there is no such listener"],
+        ),
+        (
+            {"listener.name.plaintext.num.io.threads": "9"},
+            [
+                "listener.name.plaintext.num.io.threads has no effect: only max.connections, "
+                "max.connection.creation.rate, num.network.threads can be set for one listener"
+            ],
+        ),
+        ({"listener.name.plaintext.max.connections": "9", "listener.name.controller.num.network.threads": "1"}, []),
+        ({"log.retention.hours": "9", "barnabas.metrics.port": "0"}, []),
+    ],
+)
+def test_what_else_has_no_effect_is_one_line_a_reason(
+    settings: dict[str, str], expected: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.config.config._warned", set())
+    with caplog.at_level(logging.WARNING, "barnabas.config"):
+        for _ in range(2):
+            start(settings)
+    assert [record.getMessage() for record in caplog.records] == expected
+
+
+def test_a_value_for_one_listener_is_checked() -> None:
+    with pytest.raises(ConfigError, match=r"listener\.name\.plaintext\.max\.connections"):
+        start({"listener.name.plaintext.max.connections": "many"})
+
+
+def test_topics_and_groups() -> None:
+    assert list(warnings(Scope.TOPIC, ["retention.ms", "local.retention.ms"])) == [
+        "local.retention.ms has no effect: there is no tiered storage"
+    ]
+    assert list(warnings(Scope.GROUP, ["share.isolation.level", "streams.session.timeout.ms"])) == [
+        "share.isolation.level has no effect: there are no share groups",
+        "streams.session.timeout.ms has no effect: there are no streams groups",
+    ]
+
+
+def test_names_that_clients_chose_fill_no_log() -> None:
+    (line,) = warnings(Scope.BROKER, ["a\nERROR b", "c" * 30_000, *(f"k{n:03}" for n in range(500))])
+    assert "\n" not in line
+    assert f"and {502 - NAMES_MAX} more" in line
+    assert len(line) < 1000
+
+
+@pytest.mark.parametrize("key", TABLE, ids=lambda key: f"{key.scope.value}:{key.name}")
+def test_only_keys_without_effect_are_warned_of(key) -> None:  # type: ignore[no-untyped-def]
+    assert bool(list(warnings(key.scope, [key.name]))) != key.honoured
+
+
+def test_each_row_names_a_key() -> None:
+    """A row that fits no key would be a typing error; two are no keys of the table."""
+    for missing in (*PROTECTIVE, *HARMLESS):
+        for name in set(missing.keys) - {"super.users", "config.providers."}:
+            known = [key.name for key in TABLE if missing.has(key.name)]
+            assert any(key == name or (name.endswith(".") and key.startswith(name)) for key in known), name
+
+
+def test_no_key_that_protects_can_be_set_at_run_time() -> None:
+    assert [key.name for key in BROKER_KEYS.values() if key.live and protects(key.name)] == []
