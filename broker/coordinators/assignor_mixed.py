@@ -47,10 +47,12 @@ class _Deal:
         self._topics = sorted(self._subscribers, key=self._rank)
         self._owned: dict[bytes, dict[str, list[int]]] = {topic_id: {} for topic_id in self._topics}
         self._loads = dict.fromkeys(members, 0)  # partitions of all topics
+        claimed: set[tuple[bytes, int]] = set()
         for member_id, spec in members.items():
             for topic_id in spec.topic_ids & spec.assignment.keys():
                 for partition in sorted(spec.assignment[topic_id]):
-                    if partition < counts[topic_id]:
+                    if 0 <= partition < counts[topic_id] and (topic_id, partition) not in claimed:
+                        claimed.add((topic_id, partition))
                         self._give(topic_id, partition, member_id)
 
     def _rank(self, topic_id: bytes) -> tuple[float, int, bytes]:

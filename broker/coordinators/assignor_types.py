@@ -9,7 +9,10 @@ from barnabas.broker.coordinators.consumer_group_types import Assignment
 
 
 class MemberSpec(NamedTuple):
-    """A member's subscription, by topics that exist, and its last target assignment."""
+    """A member's subscription, by topics that exist, and its last target assignment.
+
+    Targets come from the log: two members may claim one partition there, or one that does not exist.
+    """
 
     topic_ids: frozenset[bytes]
     assignment: Assignment = {}

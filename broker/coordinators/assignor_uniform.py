@@ -21,8 +21,12 @@ def assign_homogeneous(members: Specs, counts: Mapping[bytes, int]) -> dict[str,
     if not members:
         return {}
     topic_ids = sorted(next(iter(members.values())).topic_ids)
-    held = {member_id: _still_wanted(spec.assignment, counts, topic_ids) for member_id, spec in members.items()}
-    owned = {tp for partitions in held.values() for tp in partitions}
+    held: dict[str, list[tuple[bytes, int]]] = {}
+    owned: set[tuple[bytes, int]] = set()
+    for member_id, spec in members.items():
+        claims = _still_wanted(spec.assignment, counts, topic_ids)
+        held[member_id] = [tp for tp in claims if tp not in owned]
+        owned.update(claims)
     free = [(topic_id, p) for topic_id in topic_ids for p in range(counts[topic_id]) if (topic_id, p) not in owned]
     shares = _shares({member_id: len(partitions) for member_id, partitions in held.items()}, len(owned) + len(free))
     for member_id, partitions in held.items():
@@ -39,7 +43,7 @@ def assign_homogeneous(members: Specs, counts: Mapping[bytes, int]) -> dict[str,
 def _still_wanted(
     assignment: Assignment, counts: Mapping[bytes, int], topic_ids: list[bytes]
 ) -> list[tuple[bytes, int]]:
-    return [(id_, p) for id_ in topic_ids for p in sorted(assignment.get(id_, ())) if p < counts[id_]]
+    return [(id_, p) for id_ in topic_ids for p in sorted(assignment.get(id_, ())) if 0 <= p < counts[id_]]
 
 
 def _shares(sizes: Mapping[str, int], partition_count: int) -> dict[str, int]:

@@ -25,7 +25,7 @@ from barnabas.broker.coordinators.consumer_protocol import (
     write_assignment,
 )
 from barnabas.broker.coordinators.group import Group
-from barnabas.broker.coordinators.members import CONSUMER_PROTOCOL_TYPE, Members
+from barnabas.broker.coordinators.members import CONSUMER_PROTOCOL_TYPE, Members, without_replaced
 from barnabas.broker.coordinators.members import Member as ClassicMember
 from barnabas.broker.coordinators.metadata_watch import metadata_hash
 from barnabas.broker.metadata_cache import MetadataSnapshot
@@ -118,13 +118,18 @@ def _assigned(data: bytes, snapshot: MetadataSnapshot) -> Assignment:
 def may_downgrade(
     group: ConsumerGroup, leaving: Collection[str], settings: ConsumerGroupSettings, joining_count: int = 0
 ) -> bool:
-    """Whether the group, without those who leave, is to be a classic one: all the rest speak the classic protocol."""
+    """Whether the group, without those who leave, is to be a classic one.
+
+    All the rest must speak the classic protocol, and have an assignor in common.
+    """
     rest = [member for member in group.members.values() if member.member_id not in leaving]
+    protocols = [{name for name, _ in member.classic.protocols} for member in rest if member.classic is not None]
     count = len(rest) + joining_count
     return (
-        all(member.uses_classic_protocol for member in rest)
+        len(protocols) == len(rest)
         and settings.may_downgrade
         and 0 < count <= settings.classic_max_size
+        and (not protocols or bool(set.intersection(*protocols)))
     )
 
 
@@ -148,6 +153,7 @@ def to_classic_group(
     if joining is not None:
         target = group.target.get(replaced_id or joining.member_id, NOTHING)
         members.append(_to_classic_member(joining, by_name(target, snapshot)))
+    members = without_replaced(members)
     gathered = Members()
     for member in members:
         gathered.add(member)

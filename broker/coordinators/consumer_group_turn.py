@@ -34,6 +34,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 log = logging.getLogger("barnabas.group")
 
 REGEX_REFRESH_MIN_MS = 10_000
+EPOCH_MAX = 2**31 - 1
 
 
 class Turn:
@@ -123,6 +124,8 @@ class Turn:
         digest = metadata_hash(topic_names, self.situation.picture.snapshot)
         if not must_rise and digest == group.metadata_hash:
             return group.epoch
+        if group.epoch >= EPOCH_MAX:  # only a foreign record can have brought it there
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The epoch of group {group.group_id} cannot go up further.")
         epoch = group.epoch + 1
         self.is_rebalance = True
         self.records.append(t.GroupEpoch(epoch, digest))

@@ -33,8 +33,8 @@ STATE_GAUGES: Final = {
     GroupState.STABLE: c.NUM_GROUPS_STABLE,
     GroupState.DEAD: c.NUM_GROUPS_DEAD,
 }
-#: Kafka's words for the states of a shard; a closed one is gone, or could not be loaded.
-_SHARD_STATES: Final = {ShardState.LOADING: "loading", ShardState.ACTIVE: "active", ShardState.CLOSED: "failed"}
+#: Kafka's words for the states of a shard; a closed one is gone.
+_SHARD_STATES: Final = {ShardState.LOADING: "loading", ShardState.ACTIVE: "active", ShardState.FAILED: "failed"}
 
 
 class GroupSensors:

@@ -29,6 +29,7 @@ from barnabas.broker.coordinators.coordinator_metrics import GroupSensors, regis
 from barnabas.broker.coordinators.group import Group
 from barnabas.broker.coordinators.group_events import GroupSettings
 from barnabas.broker.coordinators.loader import load
+from barnabas.broker.coordinators.log_replay import describe
 from barnabas.broker.coordinators.metadata_watch import MetadataWatch
 from barnabas.broker.coordinators.offsets import FetchedTopic, TopicWanted
 from barnabas.broker.coordinators.shard import ListedGroup, OffsetCommit, Shard
@@ -40,7 +41,7 @@ from barnabas.broker.timing_wheel import Timer
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.config.checks import ASSIGNOR_NAMES
-from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.compression import CompressionType
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class GroupCoordinator:
             return
         with self._lock:
             current = self._shards.get(tp.partition)
-            if current is not None and current.state is not ShardState.CLOSED:
+            if current is not None and current.state in (ShardState.LOADING, ShardState.ACTIVE):
                 current.leader_epoch = max(current.leader_epoch, leader_epoch)
                 return
             shard = self._shards[tp.partition] = Shard(tp, leader_epoch, self._context)
@@ -186,12 +187,12 @@ class GroupCoordinator:
         try:
             partition_log = self._replica_manager.partition(shard.tp).log
             count = load(shard, partition_log, self._config.offsets_load_buffer_size)
-        except (ApiError, MalformedMessageError, OSError) as error:
-            # The partition moved on, its disk failed, or a record cannot be read: the shard stays closed, others go on.
-            log.error("Failed to load the groups of %s: %r", shard.tp, error)
-            shard.close()
+            shard.activate()
+        except Exception as error:  # Why every kind: nothing in the log may end the process, or keep other shards away.
+            shard.fail(describe(error))
             return
-        shard.activate()
+        if shard.state is not ShardState.ACTIVE:
+            return  # it moved on while it was loaded
         if self._context.sensors is not None:
             self._context.sensors.load_time.record(self._context.clock.monotonic_ms() - started_ms)
         log.info(
@@ -205,7 +206,10 @@ class GroupCoordinator:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            try:
+                job()
+            except Exception:
+                log.exception("a job of the group coordinator failed")
 
     def _reap(self) -> None:
         while self._is_running:

@@ -29,6 +29,9 @@ COMPLETING = GroupState.COMPLETING_REBALANCE
 STABLE = GroupState.STABLE
 DEAD = GroupState.DEAD
 
+WAIT_ON_MIN_MS = 1000  # a member may allow itself 0 ms for a rebalance: waiting for it again and again must not spin
+GENERATION_MAX = 2**31 - 1
+
 TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
     EMPTY: frozenset({PREPARING, DEAD}),
     PREPARING: frozenset({EMPTY, COMPLETING, DEAD}),
@@ -36,6 +39,11 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
     STABLE: frozenset({PREPARING, DEAD}),
     DEAD: frozenset({DEAD}),
 }
+
+
+def next_generation(generation_id: int) -> int:
+    """The generation after this one. After the last that fits, or a negative one (of a foreign record), the first."""
+    return generation_id + 1 if 0 <= generation_id < GENERATION_MAX else 1
 
 
 class GroupPhases:
@@ -74,7 +82,7 @@ class GroupPhases:
         state_timestamp_ms: int | None,
         members: list[Member],
     ) -> Self:
-        """Rebuild a group as its last record has it: Stable, or Empty without members."""
+        """Rebuild a group as its last record has it: Stable, or Empty without members. No id is named twice."""
         group = cls(group_id, 0)
         group.state = STABLE if members else EMPTY
         group.state_timestamp_ms = state_timestamp_ms
@@ -216,9 +224,10 @@ class GroupPhases:
             self._drop(member.member_id, "it did not rejoin in time")
         if self.members.by_id and not self.members.elect_joined_leader():
             # Only static members are left and none has joined: wait on, until one does or their sessions end.
-            self._do(ev.StartTimer(JOIN_TIMER, self.members.rebalance_timeout_ms(), ev.JoinExpired()))
+            delay_ms = max(self.members.rebalance_timeout_ms(), WAIT_ON_MIN_MS)
+            self._do(ev.StartTimer(JOIN_TIMER, delay_ms, ev.JoinExpired()))
             return
-        self.generation_id += 1
+        self.generation_id = next_generation(self.generation_id)
         if self.members.by_id:
             self._begin_generation()
         else:

@@ -12,17 +12,23 @@ letter was posted, and will look into the mailbox after letting go.
 Rules
 1. `post` never blocks.
 2. What is said to the outside (`say`: answers, wake-ups) is said after the lock was released, in order.
+3. A letter runs on whatever thread is there: a reaper's, a fetcher's, another client's handler. So one that fails never
+   raises there: the shard is told (`failed`, with the lock held), and the letters after it are still read. Words that
+   fail are logged, and the words after them are still said.
 
 Threads: any.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import TypeAlias
+
+log = logging.getLogger("barnabas.group")
 
 Letter: TypeAlias = Callable[[], object]
 
@@ -30,9 +36,10 @@ Letter: TypeAlias = Callable[[], object]
 class Mailbox:
     """Use as a context manager to hold it."""
 
-    __slots__ = ("_letters", "_lock", "_outbox")
+    __slots__ = ("_failed", "_letters", "_lock", "_outbox")
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[Exception], object]) -> None:
+        self._failed = failed  # fixed before start; called with the lock held
         self._lock = threading.Lock()  # the shard's: taken before any partition's
         self._letters: deque[Letter] = deque()  # any thread appends; taken out under _lock
         self._outbox: list[Letter] = []  # guarded by: _lock
@@ -62,12 +69,19 @@ class Mailbox:
             self._outbox = []
         self._lock.release()
         for words in outbox:
-            words()
+            try:
+                words()
+            except Exception:
+                log.exception("an answer of a coordinator could not be given")
 
     def _drain(self) -> None:
         while self._letters and self._lock.acquire(blocking=False):
             try:
                 while self._letters:
-                    self._letters.popleft()()
+                    letter = self._letters.popleft()
+                    try:
+                        letter()
+                    except Exception as error:
+                        self._failed(error)
             finally:
                 self._release()

@@ -17,6 +17,7 @@ Source: Kafka's ClassicGroup and ClassicGroupMember (4.3), KIP-345, KIP-394.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -208,6 +209,16 @@ class Members:
     def _count_protocols(self, member: Member, by: int) -> None:
         for name in {name for name, _ in member.protocols}:
             self.protocol_votes[name] += by
+
+
+def without_replaced(members: Iterable[Member]) -> list[Member]:
+    """The members without those that a later one replaces, by member id or by instance id.
+
+    We never write two of them, but another writer of the log may.
+    """
+    by_id = {member.member_id: member for member in members}
+    by_instance = {member.instance_id: member for member in by_id.values() if member.instance_id is not None}
+    return [m for m in by_id.values() if m.instance_id is None or by_instance[m.instance_id] is m]
 
 
 def subscribed_topics(metadata: bytes) -> set[str] | None:

@@ -10,13 +10,14 @@ Source: Kafka's GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde (4.3)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.broker.coordinators import consumer_group_records
 from barnabas.broker.coordinators.consumer_group_records import ConsumerGroupRecord
 from barnabas.broker.coordinators.group import Group
-from barnabas.broker.coordinators.members import Member
+from barnabas.broker.coordinators.members import Member, without_replaced
 from barnabas.broker.coordinators.offsets import NO_TIMESTAMP, CommittedOffset
 from barnabas.protocol.coordinator_records.offsets import (
     GroupMetadataKey,
@@ -25,7 +26,9 @@ from barnabas.protocol.coordinator_records.offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned
+from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned, read_prefix
+
+log = logging.getLogger("barnabas.group")
 
 OFFSET_COMMIT_KEY_VERSION = 1
 OFFSET_COMMIT_VALUE_VERSION = 4
@@ -33,6 +36,8 @@ OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_METADATA_KEY_VERSION = 2
 GROUP_METADATA_VALUE_VERSION = 3
 OFFSET_COMMIT_KEY_VERSIONS = frozenset({0, 1})
+TYPES_NOT_BUILT: Final = frozenset({*range(10, 16), *range(17, 24)})
+"""The record types of share groups and of streams groups."""
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 
@@ -116,9 +121,14 @@ def group_tombstone(group_id: str) -> KeyValue:
     return _group_key(group_id), None
 
 
+def type_of(key: bytes) -> int:
+    """The record type that a key begins with. Raises MalformedMessageError for a key too short to have one."""
+    return read_prefix(key)
+
+
 def read(key: bytes, value: bytes | None, record_offset: int) -> AnyRecord | None:
-    """Read a record; None for one of a kind of group that is not built."""
-    version = int.from_bytes(key[:2], "big", signed=True)
+    """Read a record; None for one of a type that is not built, or unknown. Raises MalformedMessageError."""
+    version = type_of(key)
     if version in OFFSET_COMMIT_KEY_VERSIONS:
         return _read_offset(key, value, record_offset)
     if version == GROUP_METADATA_KEY_VERSION:
@@ -164,9 +174,21 @@ def _read_group(key: bytes, value: bytes | None) -> GroupRecord:
     ]  # fmt: skip
     timestamp_ms = None if what.current_state_timestamp == NO_TIMESTAMP else what.current_state_timestamp
     group = Group.from_log(
-        group_id, what.generation, what.protocol_type, what.protocol, what.leader, timestamp_ms, members
-    )
+        group_id, what.generation, what.protocol_type, what.protocol, what.leader, timestamp_ms,
+        _distinct(group_id, members),
+    )  # fmt: skip
     return GroupRecord(group_id, group)
+
+
+def _distinct(group_id: str, members: Sequence[Member]) -> list[Member]:
+    """The members, each once. Membership is not worth a shard: who is left out joins again."""
+    kept = without_replaced(members)
+    if len(kept) < len(members):
+        log.warning(
+            "The record of group %s names a member or an instance id twice: the last counts, %d are left out",
+            group_id, len(members) - len(kept),
+        )  # fmt: skip
+    return kept
 
 
 def _or_none_timestamp(timestamp_ms: int | None) -> int:

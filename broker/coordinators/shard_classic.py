@@ -53,5 +53,9 @@ class ClassicInConsumerShard(ConsumerShard):
 
     def _leave_consumer_group_locked(self, group_id: str, event: ev.Leave) -> None:
         turn = self._classic_turn_locked(group_id)
-        result = turn.classic_leave(event)
+        try:
+            result = turn.classic_leave(event)
+        except ApiError as error:
+            self._say(event.reply, ev.LeaveResult(error.code))
+            return
         self._write_turn_locked(turn, lambda error: self._say(event.reply, ev.LeaveResult(error) if error else result))

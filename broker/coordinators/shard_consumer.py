@@ -188,7 +188,11 @@ class ConsumerShard(ShardCore):
 
     def _take_timeout_locked(self, group: ConsumerGroup, key: TimerKey, event: t.GroupEvent) -> None:
         turn = HeartbeatTurn(group, self._situation_locked(group.group_id))
-        turn.expire(event)
+        try:
+            turn.expire(event)
+        except ApiError as refusal:
+            log.error("Member %s stays: %s", event.member_id, refusal)
+            return
         self._write_turn_locked(turn, partial(self._taken_locked, group, key, event))
 
     def _taken_locked(self, group: ConsumerGroup, key: TimerKey, event: t.GroupEvent, error: ErrorCode) -> None:
@@ -255,7 +259,11 @@ class ConsumerShard(ShardCore):
             return
         group.is_resolving = False
         turn = HeartbeatTurn(group, self._situation_locked(group_id))
-        turn.take_resolved(resolved)
+        try:
+            turn.take_resolved(resolved)
+        except ApiError as refusal:
+            log.error("Regular expressions are not matched: %s", refusal)
+            return
         self._write_turn_locked(turn, log_failure)
 
     # Life

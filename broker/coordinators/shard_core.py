@@ -7,7 +7,9 @@ Rules
    when its record is committed. Requests are answered when their records are committed.
 4. A write that timed out stays in `_writes`: it is in the log, so it takes effect when the high watermark passes it.
 
-States: loading (from the log) -> active -> closed (the leader moved). A failed load closes the shard.
+States: loading (from the log) -> active -> closed (the leader moved). A shard whose load fails, or that meets something
+after it that it cannot handle, is failed: its groups are told to look for their coordinator, as Apache Kafka tells
+them, until the partition has a new leader (or its leader a new epoch), which loads it again. Other shards serve.
 
 Threads: any; loading on `group-metadata-manager-0`.
 Source: Kafka's CoordinatorRuntime, GroupCoordinatorShard (4.3).
@@ -31,6 +33,7 @@ from barnabas.broker.coordinators.consumer_group import ConsumerGroup
 from barnabas.broker.coordinators.consumer_group_records import ConsumerGroupRecord
 from barnabas.broker.coordinators.group import Group
 from barnabas.broker.coordinators.group_events import GroupSettings
+from barnabas.broker.coordinators.log_replay import describe
 from barnabas.broker.coordinators.mailbox import Mailbox
 from barnabas.broker.coordinators.offsets import OffsetStore
 from barnabas.broker.coordinators.shard_timers import ShardTimers, TimerEntry
@@ -55,6 +58,7 @@ class ShardState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     CLOSED = "closed"
+    FAILED = "failed"  # offline until the next leader, or leader epoch, loads it
 
 
 class LogWriter(Protocol):
@@ -111,7 +115,7 @@ class ShardCore:
         self.consumer_groups: dict[str, ConsumerGroup] = {}  # guarded by: _mailbox; no id is in both
         self.offsets = OffsetStore()  # guarded by: _mailbox
         self._context = context
-        self._mailbox = Mailbox()
+        self._mailbox = Mailbox(self._failed_locked)
         self._timers = ShardTimers(context.timer, context.clock, self._post_timer)  # guarded by: _mailbox
         self._writes: deque[Write] = deque()  # guarded by: _mailbox; in log order
         self._loaded_end_offset = 0  # set by the loader; what was read below it may not be committed yet
@@ -141,21 +145,47 @@ class ShardCore:
     def close(self) -> None:
         """Stop serving: whoever waits is sent to look for the new coordinator."""
         with self._mailbox:
-            before, self.state = self.state, ShardState.CLOSED
-            if before is not ShardState.ACTIVE:
-                return  # while it loads, groups and offsets are the loader's
-            self._timers.stop_all()
-            if self._expiry_task is not None:
-                self._context.timer.cancel(self._expiry_task)
-            writes, self._writes = self._writes, deque()
-            for write in writes:
-                self._settle_locked(write, ErrorCode.NOT_COORDINATOR)
-            for group in self.groups.values():
-                self._step_locked(group, ev.Unload())
-            self._timers.stop_all()
-            self.groups = {}
-            self.consumer_groups = {}
-            self.offsets = OffsetStore()
+            self._close_locked(ShardState.CLOSED)
+
+    def fail(self, why: str) -> None:
+        """Take the shard offline until the next leader loads it, unless it is closed; `why` is for the log."""
+        with self._mailbox:
+            self._fail_locked(why, None)
+
+    def _failed_locked(self, error: Exception) -> None:
+        """Something that no request waits for went wrong half way: what the shard knows can no longer be trusted."""
+        self._fail_locked(f"{self.tp}: {describe(error)}", error)
+
+    def _fail_locked(self, why: str, error: Exception | None) -> None:
+        if self.state not in (ShardState.LOADING, ShardState.ACTIVE):
+            return
+        log.error("The groups of %s are offline until it has a new leader: %s", self.tp, why, exc_info=error)
+        try:
+            self._close_locked(ShardState.FAILED)
+        except Exception:
+            log.exception("%s did not close cleanly", self.tp)
+
+    def _close_locked(self, state: ShardState) -> None:
+        before, self.state = self.state, state
+        if before is not ShardState.ACTIVE:
+            return  # while it loads, groups and offsets are the loader's
+        groups, self.groups, self.consumer_groups = self.groups, {}, {}
+        writes, self._writes = self._writes, deque()
+        self.offsets = OffsetStore()
+        if self._expiry_task is not None:
+            self._context.timer.cancel(self._expiry_task)
+        self._timers.stop_all()
+        for write in writes:
+            self._settle_locked(write, ErrorCode.NOT_COORDINATOR)
+        for group in groups.values():
+            self._dismiss_locked(group)
+
+    def _dismiss_locked(self, group: Group) -> None:
+        """Send away whoever waits in the group, which is gone."""
+        effects = group.step(ev.Unload(), self._context.clock.wall_ms(), self._context.settings)
+        for effect in effects:
+            if isinstance(effect, ev.Answer):
+                self._say(effect.reply, effect.result)
 
     # Consumer groups: `shard_consumer.py`
 

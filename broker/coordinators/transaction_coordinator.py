@@ -24,6 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.coordinators.group_coordinator import partition_for
+from barnabas.broker.coordinators.log_replay import describe
 from barnabas.broker.coordinators.shard_core import ShardState
 from barnabas.broker.coordinators.transaction import DEAD, Producer, TxnData, TxnState
 from barnabas.broker.coordinators.transaction_loader import load
@@ -38,7 +39,7 @@ from barnabas.broker.coordinators.transaction_shard import (
 from barnabas.broker.metadata_cache import TRANSACTION_STATE_TOPIC
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata_cache import MetadataCache
@@ -118,18 +119,23 @@ class TransactionCoordinator:
 
     def abort_timed_out(self) -> None:
         """Abort what has been open for longer than its producer allowed itself; a periodic task."""
-        for shard in list(self._shards.values()):
-            shard.abort_timed_out()
+        self._each(TransactionShard.abort_timed_out)
 
     def retry(self) -> None:
         """Write again what the log refused; a periodic task."""
-        for shard in list(self._shards.values()):
-            shard.retry()
+        self._each(TransactionShard.retry)
 
     def remove_expired(self) -> None:
         """Forget ids that nobody uses any more; a periodic task."""
+        self._each(TransactionShard.remove_expired)
+
+    def _each(self, do: Callable[[TransactionShard], None]) -> None:
+        """Have every shard do something that no request waits for; one that cannot is offline, alone."""
         for shard in list(self._shards.values()):
-            shard.remove_expired()
+            try:
+                do(shard)
+            except Exception as error:
+                shard.fail(describe(error))
 
     # Leadership
 
@@ -170,10 +176,8 @@ class TransactionCoordinator:
         try:
             partition_log = self._replica_manager.partition(shard.tp).log
             end_offset = load(shard, partition_log, self._config.transaction_state_log_load_buffer_size)
-        except (ApiError, MalformedMessageError, OSError) as error:
-            # The partition moved on, its disk failed, or a record cannot be read: the shard stays closed, others go on.
-            log.error("Failed to load the transactions of %s: %r", shard.tp, error)
-            shard.close()
+        except Exception as error:  # Why every kind: nothing in the log may end the process, or keep other shards away.
+            shard.fail(describe(error))
             return
         if self.load_time is not None:
             self.load_time.record(self._clock.monotonic_ms() - started_ms)
@@ -191,7 +195,10 @@ class TransactionCoordinator:
         if partition is None or not partition.is_leader:
             shard.close()
         elif partition.high_watermark >= end_offset:
-            shard.activate()
+            try:
+                shard.activate()
+            except Exception as error:
+                shard.fail(describe(error))
         else:
             again = partial(self._activate_when_committed, shard, end_offset)
             self._replica_manager.when_committed(
@@ -200,7 +207,10 @@ class TransactionCoordinator:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            try:
+                job()
+            except Exception:
+                log.exception("a job of the transaction coordinator failed")
 
     # Where an id is
 

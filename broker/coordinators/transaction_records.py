@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.coordinators.transaction import EMPTY, STATES_BY_CODE, TxnData
+from barnabas.broker.coordinators.transaction import DEAD, EMPTY, PREPARE_EPOCH_FENCE, STATES_BY_CODE, TxnData
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned
+from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned, read_prefix
 from barnabas.protocol.coordinator_records.transactions import (
     PartitionsSchema,
     TransactionLogKey,
@@ -51,15 +51,20 @@ def value(data: TxnData, transaction_version: int) -> bytes:
 
 
 def read(key_bytes: bytes, value_bytes: bytes | None) -> tuple[str, TxnData | None] | None:
-    """Read a record: (transactional id, its state or None for a tombstone); None for one of another kind."""
-    if int.from_bytes(key_bytes[:2], "big", signed=True) != KEY_VERSION:
+    """Read a record: (transactional id, its state or None if the id is gone); None for one of another type.
+
+    Raises MalformedMessageError.
+    """
+    if read_prefix(key_bytes) != KEY_VERSION:
         return None
     transactional_id = decode_versioned(TransactionLogKey, key_bytes).transactional_id
     if value_bytes is None:
         return transactional_id, None
     message = decode_versioned(TransactionLogValue, value_bytes)
     state = STATES_BY_CODE.get(message.transaction_status)
-    if state is None:
+    if state is DEAD:
+        return transactional_id, None
+    if state is None or state is PREPARE_EPOCH_FENCE:  # neither is ever written
         raise MalformedMessageError(f"{transactional_id!r} is in state {message.transaction_status}")
     return transactional_id, TxnData(
         producer_id=message.producer_id,

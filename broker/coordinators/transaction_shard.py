@@ -10,7 +10,8 @@ Rules
 5. A prepared transaction is completed: its markers are sent until every partition has one, then its end is written, and
    tried again until it is.
 
-States: loading (from the log) -> active -> closed (the leader moved).
+States: loading (from the log) -> active -> closed (the leader moved). A shard whose load fails, or that meets something
+after it that it cannot handle, is failed: offline until the partition has a new leader epoch. Other shards serve.
 
 Threads: any; loading on `transaction-log-manager-0`.
 Source: Kafka's TransactionStateManager, TransactionCoordinator (4.3).
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.broker.coordinators import transaction_records as records
 from barnabas.broker.coordinators.committed_writes import CommittedWrites
+from barnabas.broker.coordinators.log_replay import describe
 from barnabas.broker.coordinators.mailbox import Mailbox
 from barnabas.broker.coordinators.shard_core import LogWriter, ShardState
 from barnabas.broker.coordinators.transaction import (
@@ -107,7 +109,7 @@ class TransactionShard:
         self.state = ShardState.LOADING  # guarded by: _mailbox
         self.transactions: dict[str, Transaction] = {}  # guarded by: _mailbox; the loader's while loading
         self._context = context
-        self._mailbox = Mailbox()
+        self._mailbox = Mailbox(self._failed_locked)
         self._writes = CommittedWrites(tp, context.writer, self._mailbox)  # guarded by: _mailbox
         self._completions: dict[str, Completion] = {}  # guarded by: _mailbox; whose markers are not all written
         self._unwritten_ends: set[str] = set()  # guarded by: _mailbox; marked, but the log refused their end
@@ -134,13 +136,34 @@ class TransactionShard:
     def close(self) -> None:
         """Stop serving: whoever waits is sent to look for the new coordinator."""
         with self._mailbox:
-            before, self.state = self.state, ShardState.CLOSED
-            if before is not ShardState.ACTIVE:
-                return  # while it loads, transactions are the loader's
-            self._writes.abandon()
-            self.transactions = {}
-            self._completions = {}
-            self._unwritten_ends = set()
+            self._close_locked(ShardState.CLOSED)
+
+    def fail(self, why: str) -> None:
+        """Take the shard offline until the next leader loads it, unless it is closed; `why` is for the log."""
+        with self._mailbox:
+            self._fail_locked(why, None)
+
+    def _failed_locked(self, error: Exception) -> None:
+        """Something that no request waits for went wrong half way: what the shard knows can no longer be trusted."""
+        self._fail_locked(f"{self.tp}: {describe(error)}", error)
+
+    def _fail_locked(self, why: str, error: Exception | None) -> None:
+        if self.state not in (ShardState.LOADING, ShardState.ACTIVE):
+            return
+        log.error("The transactions of %s are offline until it has a new leader: %s", self.tp, why, exc_info=error)
+        try:
+            self._close_locked(ShardState.FAILED)
+        except Exception:
+            log.exception("%s did not close cleanly", self.tp)
+
+    def _close_locked(self, state: ShardState) -> None:
+        before, self.state = self.state, state
+        if before is not ShardState.ACTIVE:
+            return  # while it loads, transactions are the loader's
+        self.transactions = {}
+        self._completions = {}
+        self._unwritten_ends = set()
+        self._writes.abandon()
 
     # Requests
 

@@ -219,3 +219,13 @@ def test_a_large_group_is_assigned_in_time() -> None:
     mixed = {f"m{number}": MemberSpec(frozenset(topics[number % 10 :: 2])) for number in range(1000)}
     target = assign_uniform(mixed, counts)
     assert max(sizes(target).values()) - min(sizes(target).values()) <= 1
+
+
+@pytest.mark.parametrize("topic_ids", [frozenset({A}), frozenset({A, B})], ids=["alike", "mixed"])
+def test_targets_in_the_log_that_cannot_be_are_put_right(topic_ids: frozenset[bytes]) -> None:
+    """Two members that claim one partition, and partitions that do not exist, as a foreign record may say."""
+    claims = {A: frozenset({0, 1, -1, 99})}
+    members = {"m": MemberSpec(frozenset({A}), claims), "n": MemberSpec(topic_ids, claims)}
+    target = ASSIGNORS["uniform"](members, {A: 4, B: 1})
+    dealt = sorted(p for assignment in target.values() for p in assignment.get(A, ()))
+    assert dealt == [0, 1, 2, 3]

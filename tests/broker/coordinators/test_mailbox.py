@@ -10,7 +10,7 @@ from barnabas.broker.coordinators.mailbox import Mailbox
 
 
 def test_a_letter_posted_by_the_holder_is_read_after_release() -> None:
-    box, seen = Mailbox(), []
+    box, seen = Mailbox(pytest.fail), []
     with box:
         box.post(lambda: seen.append("letter"))
         box.say(lambda: seen.append("said"))
@@ -19,13 +19,13 @@ def test_a_letter_posted_by_the_holder_is_read_after_release() -> None:
 
 
 def test_a_letter_posted_while_free_is_read_at_once() -> None:
-    box, seen = Mailbox(), []
+    box, seen = Mailbox(pytest.fail), []
     box.post(lambda: (seen.append("letter"), box.say(lambda: seen.append("answer"))))
     assert seen == ["letter", "answer"]
 
 
 def test_words_are_said_with_the_lock_released() -> None:
-    box, seen = Mailbox(), []
+    box, seen = Mailbox(pytest.fail), []
 
     def enter_again() -> None:
         with box:
@@ -37,7 +37,7 @@ def test_words_are_said_with_the_lock_released() -> None:
 
 
 def test_an_error_inside_releases_the_lock() -> None:
-    box = Mailbox()
+    box = Mailbox(pytest.fail)
     with pytest.raises(ValueError, match="x"), box:
         raise ValueError("x")
     with box:
@@ -45,7 +45,7 @@ def test_an_error_inside_releases_the_lock() -> None:
 
 
 def test_no_letter_is_lost_between_threads() -> None:
-    box, counts = Mailbox(), {"read": 0}
+    box, counts = Mailbox(pytest.fail), {"read": 0}
 
     def read() -> None:
         counts["read"] += 1  # under the lock
@@ -62,3 +62,28 @@ def test_no_letter_is_lost_between_threads() -> None:
     for thread in threads:
         thread.join()
     assert counts["read"] == 8000
+
+
+def test_a_letter_that_fails_is_told_and_the_next_is_read() -> None:
+    seen: list[object] = []
+    box = Mailbox(lambda error: seen.append(str(error)))
+
+    def fail() -> None:
+        raise ValueError("x")
+
+    with box:
+        box.post(fail)
+        box.post(lambda: seen.append("next"))
+    assert seen == ["x", "next"]
+
+
+def test_words_that_fail_keep_nobody_from_hearing_theirs() -> None:
+    box, seen = Mailbox(pytest.fail), []
+
+    def fail() -> None:
+        raise ValueError("x")
+
+    with box:
+        box.say(fail)
+        box.say(lambda: seen.append("said"))
+    assert seen == ["said"]

@@ -25,7 +25,7 @@ def test_version_0_knows_no_other_producer_ids() -> None:
     assert records.read(records.key("x"), value) == ("x", expected)
 
 
-@pytest.mark.parametrize("state", TxnState)
+@pytest.mark.parametrize("state", [s for s in TxnState if s not in (TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE)])
 def test_every_state(state: TxnState) -> None:
     data = DATA._replace(state=state, partitions=frozenset())
     assert records.read(records.key("x"), records.value(data, 1)) == ("x", data)
@@ -48,3 +48,9 @@ def test_an_unknown_state_is_malformed() -> None:
     value[2 + 8 + 2 + 4] = 77
     with pytest.raises(MalformedMessageError):
         records.read(records.key("x"), bytes(value))
+
+
+def test_an_id_that_is_dead_is_gone_and_a_state_that_is_never_written_is_refused() -> None:
+    assert records.read(records.key("x"), records.value(DATA._replace(state=TxnState.DEAD), 1)) == ("x", None)
+    with pytest.raises(MalformedMessageError, match="state 7"):
+        records.read(records.key("x"), records.value(DATA._replace(state=TxnState.PREPARE_EPOCH_FENCE), 1))
