@@ -14,12 +14,14 @@ Source: ConfigAdminManager, RuntimeLoggerManager (Kafka 4.3).
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.broker.dynamic_config import ALL_BROKERS, DynamicConfig, ResourceType
 from barnabas.common import logs
+from barnabas.config import lists
 from barnabas.config.errors import ConfigError
 from barnabas.config.keys import BROKER_KEYS, Type
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -60,10 +62,11 @@ def preprocess(
     `check` looks at one resource; an ApiError it raises is the outcome.
     """
     keys = [(resource.resource_type, resource.resource_name) for resource in resources]
+    counts = Counter(keys)
     outcomes: list[Outcome | None] = []
     for key, resource in zip(keys, resources, strict=True):
         try:
-            if keys.count(key) > 1:
+            if counts[key] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             names = [config.name for config in resource.configs]
             if len(set(names)) != len(names):
@@ -156,13 +159,7 @@ def _next_list(current: dict[str, str], name: str, operation: Operation, value: 
             f"Config value {operation.name.lower()} is not allowed for config key: {name}",
         )
     text = current.get(name, key.to_text(key.default)) or ""
-    items = [item for item in text.split(",") if item]
-    for item in value.split(","):
-        if operation is Operation.APPEND and item not in items:
-            items.append(item)
-        elif operation is Operation.SUBTRACT and item in items:
-            items.remove(item)
-    return ",".join(items)
+    return lists.appended(text, value) if operation is Operation.APPEND else lists.subtracted(text, value)
 
 
 def _change_loggers(services: Services, resource: Any, validate_only: bool) -> None:

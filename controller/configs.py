@@ -5,6 +5,7 @@ Rules
 2. A broker's entries are written even when they say what was said before: that makes it read files (passwords,
    stores) again (KAFKA-14136).
 3. An entry whose value is null is a removal.
+4. The work grows with the size of a request, at most with its logarithm too: the event thread does it.
 
 Threads: none; pure.
 
@@ -14,12 +15,21 @@ KIP-339.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from barnabas.config import lists
 from barnabas.config.errors import ConfigError
 from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, Key, Type
-from barnabas.controller.decision import Decision, Failure, View, check_batch_size
+from barnabas.controller.decision import (
+    Decision,
+    Failure,
+    View,
+    check_batch_size,
+    check_item_count,
+    first_duplicates,
+)
 from barnabas.controller.image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -32,6 +42,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k33_alter_configs as legacy_wire
 from barnabas.protocol.messages import k44_incremental_alter_configs as wire
 from barnabas.protocol.metadata_records import ConfigRecord
+from barnabas.protocol.primitives import MAX_STRING_BYTES
 
 SET: Final = 0
 DELETE: Final = 1
@@ -46,6 +57,9 @@ STATIC_BROKER_CONFIG: Final = 4
 DEFAULT_CONFIG: Final = 5
 
 _KNOWN_TYPES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+#: Of a request. Why more than there may be records: AlterConfigs names what stays as it is, too.
+ENTRIES_MAX: Final = 100_000
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _CLIENT_METRICS_KEYS: Final = ("metrics", "interval.ms", "match")
 
 Failures = dict[ConfigKey, Failure]
@@ -104,6 +118,7 @@ def incremental_alter_configs(
     view: View, request: wire.IncrementalAlterConfigsRequest
 ) -> Decision[wire.IncrementalAlterConfigsResponse]:
     """Apply SET, DELETE, APPEND and SUBTRACT to each resource (rule 1)."""
+    _check_size(request.resources)
     response = wire.IncrementalAlterConfigsResponse()
     records: list[Any] = []
     for resource, asked, failure in _resources(request.resources):
@@ -115,6 +130,7 @@ def incremental_alter_configs(
                 failure = Failure(ErrorCode.NONE)
             except ApiError as error:
                 failure = Failure.of(error)
+        check_batch_size(records)
         response.responses.append(
             wire.AlterConfigsResourceResponse(
                 error_code=failure.code,
@@ -123,12 +139,12 @@ def incremental_alter_configs(
                 resource_name=resource.name,
             )
         )
-    check_batch_size(records)
     return Decision([] if request.validate_only else records, response)
 
 
 def alter_configs(view: View, request: legacy_wire.AlterConfigsRequest) -> Decision[legacy_wire.AlterConfigsResponse]:
     """Replace all configs of each resource by those given (rule 1)."""
+    _check_size(request.resources)
     response = legacy_wire.AlterConfigsResponse()
     records: list[Any] = []
     for resource, asked, failure in _resources(request.resources):
@@ -138,6 +154,7 @@ def alter_configs(view: View, request: legacy_wire.AlterConfigsRequest) -> Decis
                 failure = Failure(ErrorCode.NONE)
             except ApiError as error:
                 failure = Failure.of(error)
+        check_batch_size(records)
         response.responses.append(
             legacy_wire.AlterConfigsResourceResponse(
                 error_code=failure.code,
@@ -146,8 +163,12 @@ def alter_configs(view: View, request: legacy_wire.AlterConfigsRequest) -> Decis
                 resource_name=resource.name,
             )
         )
-    check_batch_size(records)
     return Decision([] if request.validate_only else records, response)
+
+
+def _check_size(resources: Sequence[Any]) -> None:
+    check_item_count(len(resources))
+    check_item_count(sum(len(resource.configs) for resource in resources), ENTRIES_MAX)
 
 
 def _resources(resources: Iterable[Any]) -> list[tuple[ConfigKey, Any, Failure | None]]:
@@ -177,7 +198,7 @@ def _incremental_records(
 
 def _check_operations(operations: Sequence[tuple[str, int, str | None]]) -> None:
     names = [name for name, _, _ in operations]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(first_duplicates(names)[1])
     if repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(repeated)}")
     unknown = [name for name, operation, _ in operations if operation not in _OPERATION_NAMES]
@@ -199,14 +220,8 @@ def _next_value(resource: ConfigKey, name: str, operation: int, value: str | Non
             ErrorCode.INVALID_CONFIG,
             f"Can't {_OPERATION_NAMES[operation]} to key {name} because its type is not LIST.",
         )
-    start = key.to_text(key.default) if current is None else current
-    parts = [part for part in (start or "").split(",") if part]
-    for part in value.split(","):
-        if operation == APPEND and part not in parts:
-            parts.append(part)
-        elif operation == SUBTRACT and part in parts:
-            parts.remove(part)
-    return ",".join(parts)
+    start = (key.to_text(key.default) if current is None else current) or ""
+    return lists.appended(start, value) if operation == APPEND else lists.subtracted(start, value)
 
 
 def _list_key(resource: ConfigKey, name: str) -> Key | None:
@@ -233,6 +248,12 @@ def _changed_records(
     for name, value in changes.items():
         if value is None:
             after.pop(name, None)
+        elif len(value.encode()) > MAX_STRING_BYTES:  # APPEND makes it longer than a client could send it
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{MAX_STRING_BYTES} bytes.",
+            )
     _check_resource(view, resource, after)
     always = resource.type == BROKER_RESOURCE  # rule 2
     return [_record(resource, name, value) for name, value in changes.items() if always or current.get(name) != value]
@@ -281,10 +302,9 @@ def _check_group_configs(view: View, configs: Mapping[str, str]) -> None:
 def _check_broker_name(view: View, name: str) -> None:
     if not name:
         return
-    try:
-        broker_id = int(name)
-    except ValueError:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
+    if _INTEGER.fullmatch(name) is None or not -(1 << 31) <= int(name) < 1 << 31:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+    broker_id = int(name)
     if broker_id < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
     if broker_id not in view.image.brokers and broker_id != int(view.config.node_id):

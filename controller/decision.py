@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from barnabas.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Image
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, message_that_fits
 
 R = TypeVar("R")
 
@@ -77,7 +77,12 @@ class Failure(NamedTuple):
     """An error of one item of a request."""
 
     code: ErrorCode
-    message: str | None = None
+    text: str | None = None
+
+    @property
+    def message(self) -> str | None:
+        """The text, as much of it as a response can carry."""
+        return None if self.text is None else message_that_fits(self.text)
 
     @classmethod
     def of(cls, error: ApiError) -> Failure:
@@ -85,10 +90,23 @@ class Failure(NamedTuple):
         return cls(error.code, str(error) or error.code.message)
 
 
+def check_item_count(count: int, count_max: int = MAX_RECORDS_PER_USER_OP) -> None:
+    """Refuse a request that names too many things.
+
+    Apache Kafka counts only the records that come of them. The event thread looks at each first, and all others wait.
+    """
+    if count > count_max:
+        raise _too_large()
+
+
+def _too_large() -> ApiError:
+    return ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+
+
 def check_batch_size(records: Sequence[Any]) -> None:
-    """Refuse a request that would write too much at once, as Kafka's bounded lists do."""
+    """Refuse a request that would write too much at once, as Kafka's bounded lists do; asked after each item."""
     if len(records) > MAX_RECORDS_PER_USER_OP:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        raise _too_large()
 
 
 def first_duplicates(names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -1,6 +1,6 @@
 """The event loop: the one thread that decides.
 
-    submit -> queue -> take a group of events -> each: decide, append, apply -> commit once -> publish -> answer
+    submit -> queue -> take a group of events -> each: decide, prepare, append -> commit once -> publish -> answer
 
 Rules
 1. Only the event thread reads and changes the controller's state; all others submit events.
@@ -10,6 +10,9 @@ Rules
 4. An `ApiError` is an answer. Any other exception of a decision is a bug of ours: counted, logged, answered with
    UNKNOWN_SERVER_ERROR; it wrote nothing. An error of the disk ends the process: the state in memory may be ahead of
    the log, and only a replay can tell.
+5. No request ends the thread. `prepare` encodes the records and applies them to a copy of the state, and changes
+   nothing: what cannot be encoded or applied is refused there, before it is decided. An answer that cannot be given is
+   logged.
 
 Threads: `submit` is for any thread; `run` is the event thread; `step` is `run`'s body, and what tests call.
 
@@ -63,8 +66,11 @@ class Timer:
 class Machine(Protocol):
     """What the loop drives: see `QuorumController`."""
 
-    def append(self, records: Sequence[Any]) -> None:
-        """Append records and apply them to the image; not yet durable."""
+    def prepare(self, records: Sequence[Any]) -> Any:
+        """Return what `append` takes; changes nothing (rule 5)."""
+
+    def append(self, prepared: Any) -> None:
+        """Append what was prepared and show it to the next decision; not yet durable."""
 
     def commit(self) -> None:
         """Make everything appended durable and tell the brokers."""
@@ -177,10 +183,18 @@ class EventLoop:
         self.machine.commit()
         self.deciding = None
         for outcome in outcomes:
+            self._answer(outcome)
+
+    def _answer(self, outcome: _Outcome) -> None:
+        """Give an answer (rule 5)."""
+        try:
             if outcome.error is None:
                 outcome.event.succeeded(outcome.response)
             else:
                 outcome.event.failed(outcome.error)
+        except Exception:
+            log.exception("The answer to event %s could not be given", outcome.event.name)
+            self.observer.event_failed()
 
     def _decide(self, event: Event) -> _Outcome:
         start_ns = self.clock.monotonic_ns()
@@ -191,6 +205,7 @@ class EventLoop:
             return _Outcome(event, error=ApiError(ErrorCode.REQUEST_TIMED_OUT))
         try:
             decision = event.decide()
+            prepared = self.machine.prepare(decision.records) if decision.records else None
         except ApiError as error:
             return _Outcome(event, error=error)
         except OSError:
@@ -199,8 +214,8 @@ class EventLoop:
             log.exception("Event %s failed", event.name)
             self.observer.event_failed()
             return _Outcome(event, error=ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
-        if decision.records:
-            self.machine.append(decision.records)
+        if prepared is not None:
+            self.machine.append(prepared)
         self.observer.event_processed(self.clock.monotonic_ns() - start_ns)
         return _Outcome(event, response=decision.response)
 

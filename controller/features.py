@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from barnabas.broker.features import SUPPORTED_FEATURES
-from barnabas.controller.decision import Decision, Failure, View
+from barnabas.controller.decision import Decision, Failure, View, check_item_count
 from barnabas.controller.image import Image
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, message_that_fits
 from barnabas.protocol.messages import k57_update_features as wire
 from barnabas.protocol.metadata_records import FeatureLevelRecord
 
@@ -25,6 +25,7 @@ def update_features(
     view: View, request: wire.UpdateFeaturesRequest, version: int
 ) -> Decision[wire.UpdateFeaturesResponse]:
     """Set levels, unless one of them cannot be, or they are only to be checked."""
+    check_item_count(len(request.feature_updates))
     for update in request.feature_updates:
         failure = _reason_against(view.image, update, version)
         if failure is not None:
@@ -76,6 +77,8 @@ def _supporters(image: Image, feature: str) -> Iterator[tuple[str, tuple[int, in
 def _failed(failure: Failure) -> wire.UpdateFeaturesResponse:
     return wire.UpdateFeaturesResponse(
         error_code=failure.code,
-        error_message=f"The update failed for all features since the following feature had an error: {failure.message}",
+        error_message=message_that_fits(
+            f"The update failed for all features since the following feature had an error: {failure.text}"
+        ),
         results=[],
     )

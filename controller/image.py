@@ -279,6 +279,7 @@ class ImageEditor:
         self._features = image.features
         self._owned: set[str] = set()
         self._owned_topics: set[bytes] = set()
+        self._entries: dict[ConfigKey, dict[str, str]] = {}  # of resources whose configs were copied
 
     def image(self, offset: int | None = None) -> Image:
         """The image after everything that was applied, as of `offset` if that is not the last record's.
@@ -361,11 +362,12 @@ class ImageEditor:
         topic = self._own_topics().pop(record.topic_id)
         del self._own_topic_ids()[topic.name]
         self.delta.deleted_topics[topic.id] = topic
-        self.delta.partitions = {key for key in self.delta.partitions if key.topic_id != topic.id}
+        self.delta.partitions -= {PartitionKey(topic.id, index) for index in topic.partitions}
         self._owned_topics.discard(topic.id)
         for key in self._configs.get(ConfigKey(TOPIC_RESOURCE, topic.name), {}):
             self.delta.configs.add((TOPIC_RESOURCE, topic.name, key))
         self._own_configs().pop(ConfigKey(TOPIC_RESOURCE, topic.name), None)
+        self._entries.pop(ConfigKey(TOPIC_RESOURCE, topic.name), None)
 
     def _add_partition(self, record: PartitionRecord) -> None:
         self._set_partition(
@@ -407,7 +409,9 @@ class ImageEditor:
         self.delta.configs.add((record.resource_type, record.resource_name, record.name))
         configs = self._own_configs()
         resource = ConfigKey(record.resource_type, record.resource_name)
-        entries = dict(configs.get(resource, {}))
+        entries = self._entries.get(resource)
+        if entries is None:
+            entries = self._entries[resource] = dict(configs.get(resource, {}))
         if record.value is None:
             entries.pop(record.name, None)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from barnabas.controller.decision import Decision, Failure, View, check_batch_size
+from barnabas.controller.decision import Decision, Failure, View, check_batch_size, check_item_count
 from barnabas.controller.elections import Election, Target, change_partition
 from barnabas.controller.image import NO_LEADER, PartitionKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -17,6 +17,8 @@ from barnabas.protocol.metadata_records import PartitionChangeRecord
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
+#: Partitions that a request may name; most need no election.
+NAMED_MAX: Final = 100_000
 
 
 def elect_leaders(view: View, request: wire.ElectLeadersRequest) -> Decision[wire.ElectLeadersResponse]:
@@ -28,21 +30,23 @@ def elect_leaders(view: View, request: wire.ElectLeadersRequest) -> Decision[wir
     if request.topic_partitions is None:
         wanted = [(topic.name, sorted(topic.partitions)) for topic in view.image.topics.values()]
     else:
-        wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+        wanted = [(topic.topic, dict.fromkeys(topic.partitions)) for topic in request.topic_partitions]
+        check_item_count(sum(max(1, len(topic.partitions)) for topic in request.topic_partitions), NAMED_MAX)
     records: list[Any] = []
     response = wire.ElectLeadersResponse()
     for name, indexes in wanted:
         results = []
         for index in indexes:
             failure, record = _elect_one(view, name, index, request.election_type)
-            records += [] if record is None else [record]
+            if record is not None:
+                records.append(record)
+                check_batch_size(records)
             if asks_all and failure.code is ErrorCode.ELECTION_NOT_NEEDED:
                 continue
             results.append(
                 wire.PartitionResult(partition_id=index, error_code=failure.code, error_message=failure.message)
             )
         response.replica_election_results.append(wire.ReplicaElectionResult(topic=name, partition_result=results))
-    check_batch_size(records)
     return Decision(records, response)
 
 

@@ -33,12 +33,15 @@ from barnabas.common.files import FileSystem
 from barnabas.controller.durable_end import TOPIC_PARTITION, DurableEnd
 from barnabas.controller.image import Image
 from barnabas.controller.snapshot import list_snapshots, newest_snapshot, write_snapshot
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
 
 log = logging.getLogger("barnabas.controller.log")
 
 READ_BYTES: Final = 4 << 20
+#: Of one batch, and so of what one request may change (KafkaRaftClient.MAX_BATCH_SIZE_BYTES).
+BATCH_BYTES_MAX: Final = 8 << 20
 
 
 class MetadataLog:
@@ -122,18 +125,29 @@ class MetadataLog:
         """Begin a new epoch; the first append after it makes it durable."""
         self.epoch = max(self.epoch, 0) + 1
 
-    def append(self, records: Sequence[Any]) -> int:
-        """Append records as one batch (rule 1); return the offset of the first."""
+    def encode(self, records: Sequence[Any]) -> bytearray:
+        """Return records as the batch that `append` takes next (rule 1); changes nothing.
+
+        Raises ApiError(RECORD_LIST_TOO_LARGE), and EncodeError for what no record can carry.
+        """
         now_ms = self._clock.wall_ms()
+        encoded: list[SimpleRecord] = []
+        size = 0
+        for record in records:
+            value = encode_record(record)
+            size += len(value)
+            if size > BATCH_BYTES_MAX:  # Why inside: what is too much is not built first
+                raise ApiError(
+                    ErrorCode.RECORD_LIST_TOO_LARGE,
+                    f"The records of this change take more than {BATCH_BYTES_MAX} bytes of the metadata log.",
+                )
+            encoded.append(SimpleRecord(now_ms, None, value))
+        return bytearray(build_batch(encoded, base_offset=self._log.log_end_offset, leader_epoch=self.epoch))
+
+    def append(self, batch: bytearray) -> int:
+        """Append a batch of `encode`; return the offset of its first record."""
         base_offset = self._log.log_end_offset
-        batch = build_batch(
-            [SimpleRecord(now_ms, None, encode_record(record)) for record in records],
-            base_offset=base_offset,
-            leader_epoch=self.epoch,
-        )
-        self._log.append_as_leader(
-            memoryview(bytearray(batch)), leader_epoch=self.epoch, origin=AppendOrigin.RAFT_LEADER
-        )
+        self._log.append_as_leader(memoryview(batch), leader_epoch=self.epoch, origin=AppendOrigin.RAFT_LEADER)
         return base_offset
 
     def flush(self) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.common.clock import Clock
 from barnabas.controller.broker_registry import (
@@ -63,6 +63,15 @@ HOW_TO_GO_ON: Final = (
 
 #: What a new cluster is formatted with.
 BOOTSTRAP_FEATURES: Final = {"group.version": 1, "metadata.version": 25, "transaction.version": 2}
+
+
+class Prepared(NamedTuple):
+    """Records that can be appended: their batch, and the image after them."""
+
+    batch: bytearray
+    record_count: int
+    image: Image
+    delta: Delta
 
 
 class QuorumController:
@@ -118,7 +127,7 @@ class QuorumController:
         self.sessions.told_offset = self.image.offset
         self.sessions.start(self.image, self._clock.monotonic_ms())
         self._log.open_epoch()
-        self.append(self._first_records())
+        self.append(self.prepare(self._first_records()))
         sender = Sender(self.node_id, self._log.epoch, inter_broker_listener(self.config))
         self.channels = ChannelManager(
             sender,
@@ -159,15 +168,23 @@ class QuorumController:
 
     # -- what the loop drives
 
-    def append(self, records: Sequence[Any]) -> None:
-        """Append one atomic batch and apply it; raises OSError, after which the process must end."""
-        base_offset = self._log.append(records)
-        assert base_offset == self.image.offset + 1, "the image and the log are one"
+    def prepare(self, records: Sequence[Any]) -> Prepared:
+        """Encode records as one atomic batch and apply them to a copy of the image; changes nothing.
+
+        Raises ApiError(RECORD_LIST_TOO_LARGE), EncodeError.
+        """
+        batch = self._log.encode(records)
         editor = ImageEditor(self.image)
-        editor.apply_all(records, base_offset)
-        self.image = editor.image()
-        self._deltas.append(editor.delta)
-        self._metrics.appended(len(records))
+        editor.apply_all(records, self.image.offset + 1)
+        return Prepared(batch, len(records), editor.image(), editor.delta)
+
+    def append(self, prepared: Prepared) -> None:
+        """Append a batch and take over its image; raises OSError, after which the process must end."""
+        base_offset = self._log.append(prepared.batch)
+        assert base_offset == self.image.offset + 1, "the image and the log are one"
+        self.image = prepared.image
+        self._deltas.append(prepared.delta)
+        self._metrics.appended(prepared.record_count)
 
     def commit(self) -> None:
         """Make what was appended durable, publish it, tell the senders."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.controller.decision import Decision, Failure, View, check_batch_size
+from barnabas.controller.decision import Decision, Failure, View, check_item_count
 from barnabas.controller.elections import Election, Target, change_partition, default_directory
 from barnabas.controller.image import Image, Partition, PartitionKey, Topic
 from barnabas.controller.topics import check_manual_assignment
@@ -29,7 +29,9 @@ def alter_reassignments(
     view: View, request: alter_wire.AlterPartitionReassignmentsRequest
 ) -> Decision[alter_wire.AlterPartitionReassignmentsResponse]:
     """Start, replace or (replicas None) cancel reassignments, each partition on its own."""
+    check_item_count(sum(max(1, len(topic.partitions)) for topic in request.topics))
     records: list[Any] = []
+    named: set[tuple[str, int]] = set()
     response = alter_wire.AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change
     )
@@ -38,6 +40,9 @@ def alter_reassignments(
         for asked in topic.partitions:
             failure = Failure(ErrorCode.NONE)
             try:
+                if (topic.name, asked.partition_index) in named:  # Why: both would be decided upon the same state
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "Each partition must appear at most once.")
+                named.add((topic.name, asked.partition_index))
                 record = _alter_one(view, topic.name, asked, request.allow_replication_factor_change)
                 records += [] if record is None else [record]
             except ApiError as error:
@@ -50,7 +55,6 @@ def alter_reassignments(
                 )
             )
         response.responses.append(alter_wire.ReassignableTopicResponse(name=topic.name, partitions=answers))
-    check_batch_size(records)
     return Decision(records, response)
 
 

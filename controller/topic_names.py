@@ -23,11 +23,19 @@ def check_name(name: str) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def check_collision(name: str, existing: Iterable[str]) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION if a topic with another, but too similar, name exists."""
-    if "." not in name and "_" not in name:
-        return
-    unified = name.replace(".", "_")
-    for other in existing:
-        if other != name and other.replace(".", "_") == unified:
+class ExistingNames:
+    """The names of the topics that there are, for one request; looked through once, and only if it is needed."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = names
+        self._by_unified: dict[str, str] | None = None  # a name by its form with '_' for '.'
+
+    def check_collision(self, name: str) -> None:
+        """Raise INVALID_TOPIC_EXCEPTION if a topic with another, but too similar, name exists."""
+        if "." not in name and "_" not in name:
+            return
+        if self._by_unified is None:
+            self._by_unified = {n.replace(".", "_"): n for n in self._names if "." in n or "_" in n}
+        other = self._by_unified.get(name.replace(".", "_"), name)
+        if other != name:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")

@@ -12,16 +12,24 @@ Source: ReplicationControlManager, ControllerApis (Kafka 4.3).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from barnabas.common.ids import ZERO_UUID
 from barnabas.controller import configs
-from barnabas.controller.decision import Decision, Failure, View, check_batch_size, first_duplicates
+from barnabas.controller.decision import (
+    Decision,
+    Failure,
+    View,
+    check_batch_size,
+    check_item_count,
+    first_duplicates,
+)
 from barnabas.controller.elections import default_directory
 from barnabas.controller.image import Image, Partition, Topic
 from barnabas.controller.placement import UsableBroker, place_replicas
-from barnabas.controller.topic_names import CLUSTER_METADATA_TOPIC, check_collision, check_name
+from barnabas.controller.topic_names import CLUSTER_METADATA_TOPIC, ExistingNames, check_name
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
@@ -37,33 +45,35 @@ _FIRST_VERSION_WITH_DISABLED_ERROR: Final = 3
 
 def create_topics(view: View, request: create_wire.CreateTopicsRequest) -> Decision[create_wire.CreateTopicsResponse]:
     """Create what can be created; with validate_only answer the same and write nothing."""
-    names, duplicates = first_duplicates([topic.name for topic in request.topics])
+    check_item_count(len(request.topics))
+    once, duplicates = first_duplicates([topic.name for topic in request.topics])
+    names, existing = set(once), ExistingNames(view.image.topic_ids)
     records: list[Any] = []
     response = create_wire.CreateTopicsResponse()
     for topic in request.topics:
         if topic.name not in names:
             continue
         try:
-            result, topic_records = _create_one(view, topic)
+            result, topic_records = _create_one(view, topic, existing)
         except ApiError as error:
             response.topics.append(_create_failure(topic.name, Failure.of(error)))
             continue
         records += topic_records
+        check_batch_size(records)  # Why here: few bytes can ask for 10,000 partitions each
         response.topics.append(result)
     for name in duplicates:
         response.topics.append(_create_failure(name, Failure(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
-    check_batch_size(records)
     return Decision([] if request.validate_only else records, response)
 
 
-def _create_one(view: View, topic: Any) -> tuple[Any, list[Any]]:
+def _create_one(view: View, topic: Any, existing: ExistingNames) -> tuple[Any, list[Any]]:
     """The result and the records of one new topic; raises ApiError."""
     if topic.name == CLUSTER_METADATA_TOPIC:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
     check_name(topic.name)
     if topic.name in view.image.topic_ids:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-    check_collision(topic.name, view.image.topic_ids)
+    existing.check_collision(topic.name)
     config_records = configs.new_topic_records(view, topic.name, [(c.name, c.value) for c in topic.configs])
     assignment = _manual_assignment(view, topic) if topic.assignments else _placed_assignment(view, topic)
     topic_id = new_topic_id(view)
@@ -233,7 +243,9 @@ def create_partitions(
     view: View, request: partitions_wire.CreatePartitionsRequest
 ) -> Decision[partitions_wire.CreatePartitionsResponse]:
     """Grow topics; with validate_only answer the same and write nothing."""
-    names, duplicates = first_duplicates([topic.name for topic in request.topics])
+    check_item_count(len(request.topics))
+    once, duplicates = first_duplicates([topic.name for topic in request.topics])
+    names = set(once)
     response = partitions_wire.CreatePartitionsResponse()
     records: list[Any] = []
     for name in duplicates:
@@ -247,8 +259,8 @@ def create_partitions(
         except ApiError as error:
             response.results.append(_partitions_result(topic.name, Failure.of(error)))
             continue
+        check_batch_size(records)
         response.results.append(_partitions_result(topic.name, Failure(ErrorCode.NONE)))
-    check_batch_size(records)
     return Decision([] if request.validate_only else records, response)
 
 
@@ -304,6 +316,7 @@ def delete_topics(
         if version < _FIRST_VERSION_WITH_DISABLED_ERROR:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED)
+    check_item_count(len(request.topic_names) + len(request.topics))
     collector = _Deletions(view.image)
     names = list(request.topic_names)
     ids = []
@@ -321,7 +334,6 @@ def delete_topics(
     collector.add_names(names)
     response = delete_wire.DeleteTopicsResponse(responses=collector.results())
     records = [RemoveTopicRecord(topic_id=topic.id) for topic in collector.chosen.values()]
-    check_batch_size(records)
     return Decision(records, response)
 
 
@@ -344,8 +356,8 @@ class _Deletions:
 
     def add_ids(self, ids: Sequence[bytes]) -> None:
         """Choose topics by id."""
-        for topic_id in dict.fromkeys(ids):
-            if ids.count(topic_id) > 1:
+        for topic_id, count in Counter(ids).items():
+            if count > 1:
                 self._duplicate_ids.add(topic_id)
                 self.fail(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
             elif topic_id not in self._image.topics:

@@ -200,13 +200,24 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, True, "The broker has as many share sessions as it may have."
 
 
+#: Of a message that goes into a response. Why 8,000: a string has 32,767 bytes there, and a character at most 4.
+MESSAGE_CHARACTERS_MAX = 8_000
+
+
+def message_that_fits(message: str) -> str:
+    """Return the message, cut if a response could not carry it: it may quote what a client sent."""
+    if len(message) <= MESSAGE_CHARACTERS_MAX:
+        return message
+    return f"{message[: MESSAGE_CHARACTERS_MAX - 1]}…"
+
+
 class ApiError(Exception):
     """An expected failure: it becomes an error code in the response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message or code.message)
         self.code = code
-        self.message = message or code.message
+        self.message = message_that_fits(message or code.message)
+        super().__init__(self.message)
 
 
 class MalformedMessageError(ValueError):

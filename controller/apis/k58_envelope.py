@@ -21,7 +21,7 @@ from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.request_channel import ANONYMOUS, Request, RequestContext
 from barnabas.controller.apis.services import ControllerReply, ControllerServices
 from barnabas.protocol.error_responses import error_response
-from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
+from barnabas.protocol.errors import ApiError, EncodeError, ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
@@ -117,7 +117,12 @@ def _park(api: Api, inner: Request, park: Park) -> Park:
             message = outcome.message if isinstance(outcome, Reply) else outcome
         except ApiError as error:
             message = _error(api, inner, error)
-        outer.complete(_sealed(inner, message))
+        try:
+            sealed = _sealed(inner, message)
+        except EncodeError as error:  # Why here: the event thread gives the answer, and the broker waits for it
+            log.error("the answer to a forwarded %s cannot be encoded: %s", api.name, error)
+            sealed = _sealed(inner, _error(api, inner, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)))
+        outer.complete(sealed)
 
     park.operation.bind(seal)
     return Park(outer)

@@ -1,0 +1,38 @@
+"""What APPEND and SUBTRACT make of a value that is a list (KIP-339).
+
+A value is text with commas in it. The work grows with the length of the texts, not with its square: a client may send
+a list of 16,000 items.
+
+Source: ConfigurationControlManager.incrementalAlterConfigResource (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+def appended(text: str, added: str) -> str:
+    """The list with those items at its end that it does not have yet."""
+    parts = _parts(text)
+    known = set(parts)
+    for part in added.split(","):
+        if part not in known:
+            known.add(part)
+            parts.append(part)
+    return ",".join(parts)
+
+
+def subtracted(text: str, removed: str) -> str:
+    """The list without these items; each item takes away the first that is equal."""
+    left = Counter(removed.split(","))
+    kept = []
+    for part in _parts(text):
+        if left[part] > 0:
+            left[part] -= 1
+        else:
+            kept.append(part)
+    return ",".join(kept)
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
