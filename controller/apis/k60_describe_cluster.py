@@ -25,7 +25,8 @@ _FIRST_VERSION_WITH_TYPE: Final = 1
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Describe the controllers."""
     message = request.message
-    if request.header.api_version >= _FIRST_VERSION_WITH_TYPE and message.endpoint_type != CONTROLLERS:
+    has_type = request.header.api_version >= _FIRST_VERSION_WITH_TYPE
+    if has_type and message.endpoint_type != CONTROLLERS:
         if message.endpoint_type == BROKERS:
             raise ApiError(
                 ErrorCode.MISMATCHED_ENDPOINT_TYPE,
@@ -34,7 +35,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {message.endpoint_type}")
     return Reply(
         DescribeClusterResponse(
-            endpoint_type=CONTROLLERS,
+            **({"endpoint_type": CONTROLLERS} if has_type else {}),
             cluster_id=services.cluster_id,
             controller_id=services.controller.node_id,
             brokers=[

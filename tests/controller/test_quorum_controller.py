@@ -8,12 +8,14 @@ import pytest
 
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.controller.decision import Decision
 from barnabas.controller.image import NO_LEADER, Image
 from barnabas.controller.producer_ids import allocate_producer_ids
 from barnabas.controller.topics import create_topics, delete_topics
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
+from barnabas.protocol.metadata_records import ConfigRecord, RemoveTopicRecord
 from tests.controller.rig import Rig, manual_topic
 from tests.controller.test_push import set_config
 
@@ -237,3 +239,33 @@ def test_producer_ids_need_a_current_epoch() -> None:
         rig.decide(lambda view: allocate_producer_ids(view, 0, 0))
     assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
     assert [allocate(rig, 0)[0] for _ in range(3)] == [0, 1000, 2000]
+
+
+def test_what_is_too_much_for_a_batch_is_refused_and_the_next_request_served() -> None:
+    rig = Rig()
+    rig.join(0)
+    before = rig.image
+    records = [ConfigRecord(resource_type=4, resource_name="0", name=f"k{n}", value="v" * 32_000) for n in range(300)]
+    with pytest.raises(ApiError, match="take more than 8388608 bytes") as refused:
+        rig.decide(lambda view: Decision(records, None))
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    with pytest.raises(ApiError) as refused:
+        rig.decide(lambda view: Decision([ConfigRecord(name="n", value="v" * 32_768)], None))
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    with pytest.raises(ApiError) as refused:  # cannot be applied: there is no such topic
+        rig.decide(lambda view: Decision([RemoveTopicRecord(topic_id=bytes(16))], None))
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert rig.image is before
+    rig.create("t", [[0]])
+    assert contents(rig.restart().image) == contents(rig.image)
+
+
+def test_an_answer_that_cannot_be_given_does_not_end_the_loop() -> None:
+    rig = Rig()
+
+    def fail(_: object) -> None:
+        raise OSError("the client's processor is gone")
+
+    rig.controller.submit("test", lambda view: Decision([], None), fail, fail)
+    assert rig.controller.loop.step()
+    rig.join(0)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.common.ids import ZERO_UUID, random_uuid
+from barnabas.controller import topics
 from barnabas.controller.topics import create_partitions, create_topics, delete_topics
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
@@ -385,3 +386,32 @@ def test_deletion_may_be_disabled(version: int, code: ErrorCode) -> None:
     with pytest.raises(ApiError) as caught:
         rig.decide(lambda view: delete_topics(view, request, version))
     assert caught.value.code is code
+
+
+def test_a_request_that_names_too_much_is_refused_before_any_of_it_is_looked_at(rig: Rig) -> None:
+    before = rig.image
+    many = [topic(f"t{n}") for n in range(10_001)]
+    with pytest.raises(ApiError, match="excessively large batch operation") as refused:
+        create(rig, *many)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    grown = [grow_wire.CreatePartitionsTopic(name=t.name, count=2, assignments=None) for t in many]
+    with pytest.raises(ApiError, match="excessively"):
+        rig.decide(lambda view: create_partitions(view, grow_wire.CreatePartitionsRequest(topics=grown)))
+    deleted = delete_wire.DeleteTopicsRequest(topic_names=[t.name for t in many])
+    with pytest.raises(ApiError, match="excessively"):
+        rig.decide(lambda view: delete_topics(view, deleted, 5))
+    assert rig.image is before
+
+
+def test_few_bytes_that_ask_for_many_partitions_are_refused_at_the_first_too_many(rig: Rig) -> None:
+    placed: list[int] = []
+    view = rig.controller.view()
+    request = create_wire.CreateTopicsRequest(topics=[topic(f"t{n}", 6_000) for n in range(1_000)])
+    with pytest.MonkeyPatch.context() as patch:
+        real = topics.place_replicas
+        patch.setattr(
+            topics, "place_replicas", lambda brokers, count, *rest: placed.append(count) or real(brokers, count, *rest)
+        )
+        with pytest.raises(ApiError, match="excessively"):
+            create_topics(view, request)
+    assert placed == [6_000, 6_000]

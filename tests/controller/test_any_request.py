@@ -1,0 +1,213 @@
+"""Whatever is asked of a controller: its event loop lives, every request has an answer that can be encoded, and a
+replay of the log gives the image that it has.
+
+The requests are made from a seed: known and unknown names, names as long as a string can be, counts below zero and
+above all bounds, things named twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.broker.answers import Park, Reply
+from barnabas.broker.forwarding import encode_principal
+from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.controller.apis.k58_envelope import FORWARDABLE
+from barnabas.controller.apis.services import ControllerServices
+from barnabas.controller.apis.table import TABLE
+from barnabas.controller.image import Image
+from barnabas.protocol.error_responses import error_response
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.fields import Field
+from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request, response_parts
+from barnabas.protocol.messages import k44_incremental_alter_configs as configs_wire
+from barnabas.protocol.messages import request_class, response_class
+from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
+from tests.controller.rig import CLUSTER_ID, Rig
+
+SIZE_PREFIX = 4
+LONGEST = "x" * 0x7FFF
+TEXTS = [
+    *("t", "u", "v.w", "v_w", "", ".", "x" * 249, LONGEST, "ü" * 0x3FFF, "\x00", "__cluster_metadata", CLUSTER_ID),
+    *("0", "1", "100", "-1", "2147483648", "٣", "1_0", "true", "delete", "compact,delete", "a," * 9000),
+    *("cleanup.policy", "retention.ms", "segment.bytes", "min.insync.replicas", "unclean.leader.election.enable"),
+    *("log.cleaner.threads", "metadata.version", "transaction.version", "CONTROLLER", "interval.ms"),
+    *("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
+]
+LIKELY = {
+    "resource_name": ("t", "u", "0", "1"),
+    "topic": ("t", "u"),
+    "cluster_id": (CLUSTER_ID,),
+    "feature": ("transaction.version", "group.version"),
+}
+SMALL = (-1, 0, 1, 2, 3, 4, 8, 16, 32)
+BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+
+
+class Asker:
+    """A rig, its APIs, and requests of every kind."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.rig = Rig(seed=seed)
+        self.mend()
+        self.services = ControllerServices(
+            config=self.rig.config,
+            cluster_id=CLUSTER_ID,
+            clock=self.rig.clock,
+            registry=self.rig.registry,
+            controller=self.rig.controller,
+            endpoints=((100, "localhost", 9093),),
+            table=TABLE,
+        )
+        self.context = RequestContext("CONTROLLER", "PLAINTEXT", "127.0.0.1", 1, "c", "User:ANONYMOUS")
+
+    def mend(self) -> None:
+        """Have brokers and topics again, so that requests find something."""
+        for broker_id in range(3):
+            if not self.rig.image.is_active(broker_id):
+                self.rig.join(broker_id)
+        for name in ("t", "u"):
+            if self.rig.image.topic(name) is None:
+                self.rig.create(name, [[0, 1], [1, 2]], cleanup_policy="compact")
+
+    def value(self, field: Field, kind: Any, version: int) -> Any:
+        rng = self.random
+        if isinstance(kind, type):
+            return self.struct(kind, version)
+        if kind == "bool":
+            return rng.random() < 0.3
+        if kind in BITS:
+            edge = 1 << BITS[kind]
+            if "epoch" in field.name and rng.random() < 0.8 and self.rig.image.brokers:
+                return rng.choice([b.epoch for b in self.rig.image.brokers.values()] + [0]) % edge
+            return rng.choice(SMALL) if rng.random() < 0.85 else rng.choice((-edge, edge - 1, min(edge - 1, 10_000)))
+        if kind == "uint16":
+            return rng.choice((0, 9000, 65_535))
+        if kind == "float64":
+            return 1.5
+        if kind == "uuid":
+            return rng.choice([bytes(16), bytes(15) + b"\1", *self.rig.image.topics])
+        if kind == "string":
+            return rng.choice(LIKELY.get(field.name, TEXTS) if rng.random() < 0.6 else TEXTS)
+        return rng.randbytes(rng.choice((0, 1, 40)))
+
+    def field(self, field: Field, version: int) -> Any:
+        if field.is_nullable(version) and self.random.random() < 0.2:
+            return None
+        if field.kind != "array":
+            return self.value(field, field.element if field.kind == "struct" else field.kind, version)
+        items = [self.value(field, field.element, version) for _ in range(self.random.choice((0, 1, 1, 1, 2, 3)))]
+        return items + items[:1] if self.random.random() < 0.1 else items
+
+    def struct(self, cls: Any, version: int) -> Any:
+        return cls(**{f.name: self.field(f, version) for f in cls.FIELDS if f.is_present(version)})
+
+    def request(self, key: int) -> tuple[RequestHeader, Any]:
+        low, high = TABLE[key].versions
+        version = self.random.randint(low, high)
+        message = self.struct(request_class(key), version)
+        decoded = type(message).decode(message.encode(version), version)  # as it comes from the wire
+        return RequestHeader(key, version, self.random.randrange(1 << 31), "c"), decoded
+
+    def ask(self, header: RequestHeader, message: Any) -> Any:
+        """The answer, as its receiver reads it."""
+        request = Request.for_message(header, message, self.context)
+        request.api = TABLE[header.api_key]
+        outcome = self.outcome(request)
+        answer = outcome.message if isinstance(outcome, Reply) else outcome
+        frame = b"".join(bytes(part) for part in response_parts(header, answer))[SIZE_PREFIX:]
+        _, offset = decode_response_header(frame, header.api_key, header.api_version)
+        return response_class(header.api_key).decode(frame, header.api_version, offset)
+
+    def outcome(self, request: Request) -> Any:
+        try:
+            given = TABLE[request.header.api_key].handle(self.services, request)
+            if not isinstance(given, Park):
+                return given
+            answers: list[Any] = []
+            given.operation.bind(answers.append)
+            assert self.rig.controller.loop.step()
+            (operation,) = answers
+            return operation.response()
+        except ApiError as error:
+            return error_response(request.message, request.header.api_version, error.code, error.message)
+
+    def forward(self, header: RequestHeader, message: Any) -> Any:
+        """The same by way of a broker."""
+        frame = encode_request(header, message)[SIZE_PREFIX:]
+        envelope = EnvelopeRequest(
+            request_data=frame, request_principal=encode_principal("User:a"), client_host_address=bytes(4)
+        )
+        answer = self.ask(RequestHeader(58, 0, 1, "0"), envelope)
+        assert answer.error_code == ErrorCode.NONE
+        _, offset = decode_response_header(answer.response_data, header.api_key, header.api_version)
+        return response_class(header.api_key).decode(answer.response_data, header.api_version, offset)
+
+
+def contents(image: Image) -> tuple[object, ...]:
+    return image.brokers, image.topics, image.configs, image.features, image.next_producer_id
+
+
+@pytest.fixture
+def no_mistakes(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    caplog.set_level(logging.ERROR, "barnabas")
+    yield
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.usefixtures("no_mistakes")
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_asked_the_loop_lives_and_the_log_says_the_same(seed: int) -> None:
+    asker = Asker(seed)
+    keys = sorted(TABLE.keys() - {58})
+    for round_number in range(300):
+        asker.mend()
+        header, message = asker.request(keys[round_number % len(keys)])
+        if header.api_key in FORWARDABLE and asker.random.random() < 0.5:
+            asker.forward(header, message)
+        else:
+            asker.ask(header, message)
+        asker.rig.image.invariants()
+    assert contents(asker.rig.restart().image) == contents(asker.rig.image)
+
+
+@pytest.mark.usefixtures("no_mistakes")
+def test_a_value_that_grows_too_long_is_refused_and_nothing_else_happens() -> None:
+    asker = Asker(0)
+    header = RequestHeader(44, 1, 1, "c")
+
+    def append(value: str) -> tuple[int, str]:
+        change = configs_wire.AlterableConfig(
+            name="leader.replication.throttled.replicas", config_operation=2, value=value
+        )
+        resource = configs_wire.AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+        request = configs_wire.IncrementalAlterConfigsRequest(resources=[resource])
+        (answer,) = asker.ask(header, request).responses
+        return answer.error_code, answer.error_message
+
+    assert append(",".join(f"{n}:0" for n in range(4000)))[0] == ErrorCode.NONE
+    before = contents(asker.rig.image)
+    code, message = append(",".join(f"{n}:1" for n in range(4000)))
+    assert code == ErrorCode.INVALID_CONFIG
+    assert message.endswith("exceeds the maximum value size of 32767 bytes.")
+    assert contents(asker.rig.image) == before
+
+
+@pytest.mark.usefixtures("no_mistakes")
+def test_a_message_that_quotes_a_long_name_is_cut() -> None:
+    asker = Asker(0)
+    header = RequestHeader(44, 1, 1, "c")
+    resource = configs_wire.AlterConfigsResource(
+        resource_type=2,
+        resource_name="t",
+        configs=[configs_wire.AlterableConfig(name=LONGEST, config_operation=2, value="1")],
+    )
+    (answer,) = asker.forward(header, configs_wire.IncrementalAlterConfigsRequest(resources=[resource])).responses
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert answer.error_message.endswith("xxx…")
