@@ -35,7 +35,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {message.endpoint_type}")
     return Reply(
         DescribeClusterResponse(
-            **({"endpoint_type": CONTROLLERS} if has_type else {}),
+            endpoint_type=CONTROLLERS if has_type else BROKERS,  # v0 cannot say it, and has the default
             cluster_id=services.cluster_id,
             controller_id=services.controller.node_id,
             brokers=[
