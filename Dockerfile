@@ -11,17 +11,19 @@ ARG PIP_FIND_LINKS
 ARG PIP_TRUSTED_HOST
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv --without-pip /opt/barnabas
-# For the modules that are compiled (setup.py).
+# What compiles (setup.py).
 RUN command -v gcc || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
 WORKDIR /source
 # The dependencies first, in a layer of their own: a change of the source does not fetch them again.
 COPY setup.cfg pyproject.toml setup.py README.md LICENSE ./
+COPY barnabas/__init__.py barnabas/
 RUN BARNABAS_PURE=1 pip --python /opt/barnabas/bin/python install . && pip --python /opt/barnabas/bin/python uninstall --yes barnabas
 COPY barnabas barnabas
 COPY broker broker
 COPY controller controller
 COPY metrics metrics
-RUN pip --python /opt/barnabas/bin/python install --no-deps . && /opt/barnabas/bin/barnabas --version
+# An image that holds the slow product is none.
+RUN pip --python /opt/barnabas/bin/python install --no-deps . && /opt/barnabas/bin/barnabas --version | grep ', compiled$'
 
 # --- base: who runs, where, and how ---------------------------------------------------------------------------------
 FROM ${PYTHON_IMAGE} AS base
@@ -49,7 +51,7 @@ CMD ["broker", "/etc/barnabas/server.properties"]
 
 # --- pipeline-build: Spark beside it --------------------------------------------------------------------------------
 FROM build AS pipeline-build
-RUN pip --python /opt/barnabas/bin/python install '.[pipeline]'
+RUN pip --python /opt/barnabas/bin/python install '.[pipeline]' && /opt/barnabas/bin/barnabas --version | grep ', compiled$'
 
 # --- pipeline: the Spark jobs, on a cluster that is there -----------------------------------------------------------
 FROM base AS pipeline

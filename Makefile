@@ -25,10 +25,10 @@ help: ## list the targets
 
 setup: $(VENV)/installed $(VENV)/connector ## the virtual environment with every dependency, and Spark's Kafka connector
 
-# The packages are installed, not linked to: what runs is compiled where it can be (setup.py), and the tests import the
-# checkout, which is not.
+# The packages are installed, not linked to: what runs is compiled (setup.py), and the tests import the checkout, which
+# is not. BARNABAS_PURE=1 does without a compiler.
 $(VENV)/installed: $(VENV)/dependencies setup.py $(shell find barnabas broker controller metrics -name '*.py' -o -name '*.c')
-	@./tools/ensure gcc:gcc || echo 'without a C compiler, Barnabas runs uncompiled: as well, but slower'
+	@[ -n "$$BARNABAS_PURE" ] || ./tools/ensure gcc:gcc
 	rm -rf build/lib* build/bdist*
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall .
 	$(BIN)/barnabas --version

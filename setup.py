@@ -1,10 +1,17 @@
-"""Compiles the modules that every request passes, where that is possible; all else about the package is in setup.cfg.
+"""Compiles the modules that every request passes; all else about the package is in setup.cfg.
 
 mypyc makes C of the very same Python source, typed as it is; a compiled broker needs about half the time for a small
-request. Nothing needs it: without mypyc or a C compiler, or with BARNABAS_PURE=1, the modules are installed as they
-are, after a line that says so. All or nothing: the compiled modules refer to each other. Four small extensions are
-written in C, since Python could not do it (catch the signal of a page that cannot be had) or not nearly as fast (decode
-and encode messages, look at every record, count every request's times by bucket); each has a twin in Python.
+request. Four small extensions are written in C, since Python could not do it (catch the signal of a page that cannot
+be had) or not nearly as fast (decode and encode messages, look at every record, count every request's times by bucket);
+each has a twin in Python.
+
+Rules
+1. What can be compiled is compiled, or the build fails with a plain message. Nobody gets the slow product unasked.
+2. BARNABAS_PURE=1 asks for it: no compiler is needed then, and the wheel fits every interpreter.
+3. A free-threaded interpreter gets the C extensions, but not mypyc's modules, which have not been tested there.
+4. Elsewhere than on Linux, where no server runs, nothing is compiled.
+5. The outcome does not depend on what else is installed: mypyc sees no site-packages, and none of the settings that the
+   project's own type check has.
 """
 
 from __future__ import annotations
@@ -12,6 +19,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from typing import NoReturn
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -87,43 +95,56 @@ WRITTEN_IN_C = {
 }
 
 
-def extensions() -> list[Extension]:
-    """The modules as C extensions; none where they are not to be, or cannot be, compiled."""
-    if os.environ.get("BARNABAS_PURE"):
-        return []
-    by_hand = [Extension(name, [source], extra_compile_args=["-O2"]) for name, source in WRITTEN_IN_C.items()]
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        # Why: what mypyc makes needs 3.14 there, for which it has not been tested.
-        return by_hand + explain("on a free-threaded interpreter mypyc is not used")
-    try:
-        from mypyc.build import mypycify
-    except ImportError:
-        return by_hand + explain("mypy is not installed")
-    try:
-        # Why level 1: higher ones take minutes and make nothing quicker; the time is spent in CPython's own functions.
-        options = {"opt_level": "1", "debug_level": "0", "group_name": "barnabas"}
-        return by_hand + mypycify(["--ignore-missing-imports", *COMPILED], **options)
-    except SystemExit:  # how mypyc tells of errors, after printing them
-        return by_hand + explain("mypyc refused the source")
+# mypyc's shared module is called `barnabas._compiled__mypyc`: inside the package, as everything else.
+GROUP = "barnabas._compiled"
+# Why level 1: higher ones take minutes and make nothing quicker; the time is spent in CPython's own functions.
+OPTIONS = {"opt_level": "1", "debug_level": "0", "group_name": GROUP}
+TYPE_CHECK = ("--config-file=", "--no-site-packages", "--ignore-missing-imports")
+
+IS_PURE = os.environ.get("BARNABAS_PURE", "0") not in ("", "0") or sys.platform != "linux"
+IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
-class BuildAllOrNothing(build_ext):
-    """Leaves the modules uncompiled when one cannot be built."""
+class BuildOrFail(build_ext):
+    """Builds the C extensions and mypyc's, or ends the build."""
 
     def run(self) -> None:
+        # Why here: setuptools asks for the extensions many times, to make metadata and an sdist too. An editable
+        # install runs the source that is edited, not what mypyc once made of it.
+        if not self.editable_mode and not IS_FREE_THREADED:
+            self.distribution.ext_modules = [*written_in_c(), *compiled()]
+            self.reinitialize_command("build_ext")
+            self.ensure_finalized()
         try:
             super().run()
         except Exception as error:
-            self.extensions = explain(str(error))
-
-    def get_outputs(self) -> list[str]:
-        return [path for path in super().get_outputs() if os.path.exists(path)]
+            fail(f"{error} (are a C compiler and Python's headers there? Debian: gcc libc6-dev python3-dev)")
 
 
-def explain(reason: str) -> list[Extension]:
-    """Say why nothing is compiled."""
-    print(f"barnabas: installing without compiled modules: {reason}", file=sys.stderr)
-    return []
+def written_in_c() -> list[Extension]:
+    """The extensions that are C by hand."""
+    return [Extension(name, [source], extra_compile_args=["-O2"]) for name, source in WRITTEN_IN_C.items()]
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAllOrNothing})
+def compiled() -> list[Extension]:
+    """What mypyc makes of COMPILED."""
+    try:
+        from mypyc.build import mypycify
+    except ImportError:
+        fail("mypy is not there (pyproject.toml says which one)")
+    try:
+        return list(mypycify([*TYPE_CHECK, *COMPILED], **OPTIONS))
+    except SystemExit:  # how mypyc tells of errors, after printing them
+        fail("mypyc refused the source; what it said is above")
+
+
+def fail(reason: str) -> NoReturn:
+    """End the build."""
+    sys.exit(
+        f"barnabas could not be compiled: {reason}\n"
+        "Set BARNABAS_PURE=1 to install it uncompiled: that needs no compiler, and runs at half the speed."
+    )
+
+
+if __name__ == "__main__":
+    setup(ext_modules=[] if IS_PURE else written_in_c(), cmdclass={"build_ext": BuildOrFail})

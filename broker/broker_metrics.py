@@ -9,9 +9,9 @@ Source: Kafka's ReplicaManager, Partition, UnifiedLog, LogManager, BrokerServerM
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas import __version__
 from barnabas.broker.features import SUPPORTED_FEATURES
 from barnabas.common import logs
 from barnabas.metrics import catalogue as c
@@ -171,17 +171,9 @@ def register_process(registry: Registry, clock: Clock, node_id: int, cluster_id:
     """Show who this is, and how many lines it logged; for broker and controller."""
     started_ms = clock.wall_ms()
     registry.text(cluster_row, lambda: (cluster_id,))
-    registry.text(c.APP_INFO, lambda: (software_version(), str(node_id)))
+    registry.text(c.APP_INFO, lambda: (__version__, str(node_id)))
     registry.gauge(c.START_TIME_MS, lambda: started_ms, id=node_id)
     registry.table((c.LOG_LINES,), lambda: [((level,), (count,)) for level, count in list(logs.lines.items())])
-
-
-def software_version() -> str:
-    """Return the version of this software."""
-    try:
-        return version("barnabas")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
 
 
 # --- clients

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.broker_metrics import software_version
+from barnabas import __version__
 from barnabas.broker.live import network
 from barnabas.broker.live.look import Look, Section, json_page, told
 from barnabas.broker.live.network import Rooms
@@ -38,7 +38,7 @@ class ControllerView:
         self._server = server  # fixed before start
         self._clock = clock  # fixed before start
         self._started_ms = clock.monotonic_ms()  # fixed before start
-        self._version = software_version()  # fixed before start
+        self._version = __version__  # fixed before start
         self._counted: tuple[Image | None, dict[str, int], Counter[int], Counter[int]] = (
             None, {}, Counter(), Counter()
         )  # owner: the page's thread; of an image: its size, partitions led and held by broker  # fmt: skip

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import click
 from click.shell_completion import CompletionItem
 
+from barnabas import __version__
 from barnabas.cli.errors import UserError
 from barnabas.cluster import ClusterError
 
@@ -73,15 +74,14 @@ def print_version(context: click.Context, _parameter: click.Parameter, is_asked:
     """Print the version, whether the modules that setup.py lists were compiled, and if no lock binds them; then end."""
     if not is_asked or context.resilient_parsing:
         return
-    import importlib.metadata  # Why here: they are a third of what `barnabas up` would import
-    import importlib.util
+    import importlib.util  # Why here: no other command needs it
 
     from barnabas.common.interpreter import is_free_threaded
 
     hot = importlib.util.find_spec("barnabas.protocol.headers")
     how = "not compiled" if hot is None or str(hot.origin).endswith(".py") else "compiled"
     how += ", free-threaded" if is_free_threaded() else ""
-    click.echo(f"barnabas, version {importlib.metadata.version('barnabas')}, {how}")
+    click.echo(f"barnabas, version {__version__}, {how}")
     context.exit()
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from barnabas import __version__
 from barnabas.broker.apis.table import TABLE
-from barnabas.broker.broker_metrics import software_version
 from barnabas.broker.live import groups, network, partitions
 from barnabas.broker.live.elsewhere import Elsewhere
 from barnabas.broker.live.look import Look, Section, json_page, told
@@ -41,7 +41,7 @@ class BrokerView:
         self._server = server  # fixed before start
         self._clock = clock  # fixed before start
         self._started_ms = clock.monotonic_ms()  # fixed before start
-        self._version = software_version()  # fixed before start
+        self._version = __version__  # fixed before start
         self._sections: dict[str, Section] = {  # fixed before start
             "schema": lambda _look: SCHEMA,
             "at_ms": lambda look: look.wall_ms,

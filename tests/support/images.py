@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,13 +111,14 @@ def _fetch_wheels(directory: Path) -> None:
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
     wanted = [line for line in settings["options"]["install_requires"].splitlines() if line]
+    wanted += tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     machine = platform.machine()
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(directory), "--only-binary=:all:"]
     command += ["--implementation", "cp", "--python-version", "3.11"]
     for release in ("2014", "_2_27", "_2_28", "_2_34"):
         command += ["--platform", f"manylinux{release}_{machine}"]
     shutil.rmtree(directory, ignore_errors=True)
-    subprocess.run([*command, "setuptools", "wheel", "mypy", *wanted], check=True, timeout=300)
+    subprocess.run([*command, *wanted], check=True, timeout=300)
 
 
 def _require(program: str, package: str) -> str:
