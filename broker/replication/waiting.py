@@ -46,7 +46,9 @@ def produce_reasons(manager: ReplicaManager, pending: Sequence[tuple[TopicPartit
 def _watermark_reasons(manager: ReplicaManager, tp: TopicPartition, offset: int) -> list[Reason]:
     partition = manager.find(tp)
     log = None if partition is None else partition.log
-    if partition is None or log is None or not partition.is_leader:
+    if partition is None or log is None:
+        return [_about(tp, "leader", f"to be told that {tp} is offline here, or gone")]
+    if not partition.is_leader:
         return [_about(tp, "leader", f"to be told that {tp} is led by another broker")]
     high_watermark = log.high_watermark
     if high_watermark >= offset:
@@ -57,7 +59,7 @@ def _watermark_reasons(manager: ReplicaManager, tp: TopicPartition, offset: int)
         if follower.log_end_offset < offset and _holds_watermark(manager, partition, follower, log)
     ]
     role, least = partition.role, partition.effective_min_isr()
-    if len(role.isr) < least:
+    if len(role.isr) < least:  # KIP-966: then the watermark does not move
         text = f"for the ISR of {tp} to have {least} members (min.insync.replicas): it has {len(role.isr)}"
         reasons.append({**_about(tp, "min_isr", text), "isr": sorted(role.isr), "min_isr": least})
     if role.is_isr_change_in_flight and role.maximal_isr == role.isr:

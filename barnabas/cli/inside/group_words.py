@@ -35,11 +35,17 @@ def group_words(
 ) -> list[str]:
     """The lines about a group, by what its coordinator tells of it; `problem`: why its positions are not known."""
     members: list[Member] = group["members"]["items"]
+    # Why only then: a coordinator tells nobody who owns what while a classic group rebalances.
+    are_owners_known = group["type"] != "classic" or group["state"] in ("Stable", "Empty")
     return [
         _heading(group, coordinator),
         f"It {group['sentence']}.",
-        *_members(group, members, None if problem else positions),
-        *([f"How far it is cannot be told: {problem}."] if problem else _positions(positions)),
+        *_members(group, members, positions if are_owners_known and not problem else None),
+        *(
+            [f"How far it is cannot be told: {problem}."]
+            if problem
+            else _positions(positions, are_owners_known=are_owners_known)
+        ),
         *waiting_lines(waiting),
     ]
 
@@ -96,14 +102,20 @@ def _is_joining(group: Group) -> bool:
     return group["state"] == "PreparingRebalance"
 
 
-def _positions(positions: Sequence[Position]) -> list[str]:
+def _positions(positions: Sequence[Position], *, are_owners_known: bool) -> list[str]:
     if not positions:
-        return ["It has committed nothing and owns no partition."]
+        return ["It has committed nothing" + (" and owns no partition." if are_owners_known else ".")]
     known = [position.lag for position in positions if position.lag is not None]
-    lines = [f"It is {count(sum(known), 'record')} behind, over {count(len(positions), 'partition')}:"]
+    left_out = len(positions) - len(known)
+    lines = [
+        f"It is {count(sum(known), 'record')} behind, over {count(len(known), 'partition')}"
+        + (f"; in {left_out} more it has committed nothing:" if left_out else ":")
+    ]
     worst_first = sorted(positions, key=lambda position: (-(position.lag or 0), position.tp))
     for position in worst_first[:SHOWN]:
-        owner = f", of {position.owner}" if position.owner is not None else ", which nobody reads"
+        owner = ", which no member owns" if are_owners_known else ""
+        if position.owner is not None:
+            owner = f", of {position.owner}"
         if position.committed is None:
             lines.append(f"{INDENT}{position.tp}: nothing committed, its end is {position.end}{owner}")
         else:

@@ -25,11 +25,11 @@ def partition_words(
     views = {broker: view for broker, live in lives.items() if (view := view_of(tp, live)) is not None}
     if not views:
         raise KeyError(str(tp))
-    leaders = [broker for broker, view in views.items() if view["role"] == "leader"]
-    if not leaders:
-        return _without_leader(tp, views, silent)
-    # Why the highest epoch: one that was replaced a moment ago may not know it yet.
-    leader = max(leaders, key=lambda broker: views[broker]["leader_epoch"])
+    # Why the highest epoch: a leader that was replaced a moment ago, or is cut off, does not know it yet.
+    newest_epoch = max(view["leader_epoch"] for view in views.values())
+    leader = next((b for b, v in views.items() if v["role"] == "leader" and v["leader_epoch"] == newest_epoch), None)
+    if leader is None:
+        return _without_leader(tp, views, lives, silent)
     view, live = views[leader], lives[leader]
     return [
         f"{tp} is led by broker {leader} in leader epoch {view['leader_epoch']} (partition epoch "
@@ -38,7 +38,7 @@ def partition_words(
         *_watermark(view, silent),
         *_others(view, silent),
         _min_isr(view),
-        *_readers(tp, view, live),
+        *_readers(tp, view, lives, silent),
         *_waiting(tp, live),
     ]
 
@@ -52,22 +52,33 @@ def view_of(tp: TopicPartition, live: Mapping[str, Any]) -> Partition | None:
     return None
 
 
-def _without_leader(tp: TopicPartition, views: Mapping[int, Partition], silent: Mapping[int, str]) -> list[str]:
-    """What followers know while nobody says that it leads."""
+def _without_leader(
+    tp: TopicPartition, views: Mapping[int, Partition], lives: Mapping[int, Any], silent: Mapping[int, str]
+) -> list[str]:
+    """What the others know while the newest leader is nobody that answers."""
     newest = max(views.values(), key=lambda view: (view["leader_epoch"], view["partition_epoch"]))
     leader = newest["leader"]
     if leader < 0:
-        lines = [f"{tp} has no leader: it can be neither written nor read. {_assignment(newest)}"]
+        first = f"{tp} has no leader: it can be neither written nor read."
+        waits = listed([str(broker) for broker in newest["isr"]], at_most=9)
+        last = f"It gets one when a broker of the ISR is back ({waits})." if waits else "No replica is in sync."
+        lines = [f"{first} {_assignment(newest)} {last}"]
     elif leader in silent:
         lines = [f"{tp} is led by broker {leader}, which cannot be asked: {silent[leader]}. {_assignment(newest)}"]
-    else:
+    elif leader in lives:
         lines = [f"{tp} is about to be led by broker {leader}. {_assignment(newest)}"]
-    lines += [
-        f"{INDENT}broker {broker}, a follower in leader epoch {view['leader_epoch']}, has {_offsets(view)}; the high "
-        f"watermark that it was told is {view['high_watermark']}"
-        for broker, view in sorted(views.items())
-    ]
+    else:
+        lines = [f"{tp} is led by broker {leader}, whose page is not known. {_assignment(newest)}"]
+    lines += [_other_view(broker, view) for broker, view in sorted(views.items())]
     return lines
+
+
+def _other_view(broker: int, view: Partition) -> str:
+    role = "a follower in" if view["role"] == "follower" else "which does not know yet that it leads no more, at"
+    return (
+        f"{INDENT}broker {broker}, {role} leader epoch {view['leader_epoch']}, has {_offsets(view)}; the high "
+        f"watermark that it was told is {view['high_watermark']}"
+    )
 
 
 def _offsets(view: Partition) -> str:
@@ -95,27 +106,43 @@ def _watermark(view: Partition, silent: Mapping[int, str]) -> list[str]:
     end, watermark = view["log_end_offset"], view["high_watermark"]
     if watermark == end:
         return [f"The high watermark is {watermark}, the end of the log: every in-sync replica has everything."]
+    above = end - watermark
+    them = "it" if above == 1 else "them"
+    if len(view["isr"]) < view["min_isr"]:  # KIP-966: the watermark stands still, whoever has fetched what
+        return [
+            f"The high watermark is {watermark}: {count(above, 'record')} above it {'waits' if above == 1 else 'wait'} "
+            f"for the ISR to grow. It has {count(len(view['isr']), 'member')}, min.insync.replicas asks for "
+            f"{view['min_isr']}: until then the watermark does not move, and consumers do not see {them}."
+        ]
     lines = [
-        f"The high watermark is {watermark}: {count(end - watermark, 'record')} above it "
-        f"{'is' if end - watermark == 1 else 'are'} not on every in-sync replica yet. Consumers do not see "
-        f"{'it' if end - watermark == 1 else 'them'}, and acks=all waits."
+        f"The high watermark is {watermark}: {count(above, 'record')} above it "
+        f"{'is' if above == 1 else 'are'} not on every in-sync replica yet. Consumers do not see "
+        f"{them}, and acks=all waits."
     ]
-    holding = [
-        replica
-        for replica in view["replicas"]
-        if _counts(replica, view) and not replica["is_leader"] and replica["log_end_offset"] < end
-    ]
+    holding = _holding(view)
     lines += [f"{INDENT}{_behind(replica, view, silent)}" for replica in holding]
     if view["is_isr_change_in_flight"]:
         lines.append(f"{INDENT}a change of the ISR was proposed; the controller has not answered yet")
     elif not holding:
-        lines.append(f"{INDENT}every in-sync replica has fetched it: the next fetch moves the watermark")
+        lines.append(f"{INDENT}every replica that it waits for has everything by now: the watermark is about to move")
     return lines
 
 
+def _holding(view: Partition) -> list[Replica]:
+    """The followers that the watermark waits for: in sync, or about to join, and behind the leader."""
+    if len(view["isr"]) < view["min_isr"]:
+        return []
+    end = view["log_end_offset"]
+    followers = [replica for replica in view["replicas"] if not replica["is_leader"]]
+    return [replica for replica in followers if _counts(replica, view) and replica["log_end_offset"] < end]
+
+
 def _counts(replica: Replica, view: Partition) -> bool:
-    """Whether the watermark waits for a replica."""
-    return replica["is_in_sync"] or replica["broker"] in view["joining"]
+    """Whether the watermark waits for a replica: in sync, proposed for the ISR, or caught up and to be proposed."""
+    if replica["is_in_sync"] or replica["broker"] in view["joining"]:
+        return True
+    is_known = replica["is_alive"] and replica["log_end_offset"] != UNKNOWN
+    return is_known and UNKNOWN < replica["last_caught_up_ms"] <= view["lag_max_ms"]
 
 
 def _behind(replica: Replica, view: Partition, silent: Mapping[int, str]) -> str:
@@ -128,7 +155,9 @@ def _behind(replica: Replica, view: Partition, silent: Mapping[int, str]) -> str
         else:
             text += f"; it leaves the ISR at the next check ({duration(-left_ms)} over replica.lag.time.max.ms)"
     elif not replica["is_in_sync"]:
-        text += "; it is about to join the ISR"
+        text += (
+            "; it is about to join the ISR" if replica["broker"] in view["joining"] else "; it may join the ISR soon"
+        )
     return text + _why(replica, silent)
 
 
@@ -150,10 +179,11 @@ def _why(replica: Replica, silent: Mapping[int, str]) -> str:
 
 
 def _others(view: Partition, silent: Mapping[int, str]) -> list[str]:
-    """The replicas that nobody waits for."""
+    """The replicas that are not in sync, and that nobody waits for."""
     lines = []
+    told = _holding(view) if view["high_watermark"] < view["log_end_offset"] else []
     for replica in view["replicas"]:
-        if replica["is_leader"] or _counts(replica, view):
+        if replica["is_leader"] or replica["is_in_sync"] or replica in told:
             continue
         how = _position(replica, view, ", and")
         lines.append(f"Replica {replica['broker']} is not in sync: it {how}{_why(replica, silent)}.")
@@ -173,21 +203,30 @@ def _min_isr(view: Partition) -> str:
     return f"{needs}: {has - least} more may fall out before acks=all is refused."
 
 
-def _readers(tp: TopicPartition, view: Partition, live: Mapping[str, Any]) -> list[str]:
-    """What readers of committed records see, if it is less than others do."""
+def _readers(
+    tp: TopicPartition, view: Partition, lives: Mapping[int, Mapping[str, Any]], silent: Mapping[int, str]
+) -> list[str]:
+    """What readers of committed records see, if it is less than others do.
+
+    Any broker may coordinate the transaction.
+    """
     stable = view["last_stable_offset"]
     if stable >= view["high_watermark"]:
         return []
-    lines = [f"Readers of read_committed see offsets below {stable}: a transaction is open there."]
-    transactions: list[Transaction] = live["transactions"]["items"]
-    lines += [
+    transactions: list[Transaction] = [each for live in lives.values() for each in live["transactions"]["items"]]
+    known = [
         f"{INDENT}transaction {transaction['transactional_id']} (producer id {transaction['producer_id']}) is "
         f"{transaction['state']} for {duration(transaction['age_ms'])}; its timeout is "
         f"{duration(transaction['timeout_ms'])}"
         for transaction in transactions
         if str(tp) in transaction["partitions"]
     ]
-    return lines
+    if not known and not silent:
+        known = [
+            f"{INDENT}no transaction coordinator has a transaction here: it has just ended, or it hangs "
+            "(kafka-transactions.sh find-hanging)"
+        ]
+    return [f"Readers of read_committed see offsets below {stable}: a transaction is open there.", *known]
 
 
 def _waiting(tp: TopicPartition, live: Mapping[str, Any]) -> list[str]:

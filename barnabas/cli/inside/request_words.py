@@ -28,18 +28,18 @@ STATION_WORDS = {
     ),
     "send": ("sending", "its answer is being sent", "its answer was sent"),
 }
-#: What requests that are parked wait for.
+#: What requests that are parked wait for. Each may end another way: its time is up, a leader changes, a member leaves.
 PARKED_UNTIL = {
-    "Produce": "until its records were on every in-sync replica",
+    "Produce": "until its records were on every in-sync replica, or its time was up",
     "Fetch": "until there was enough to fetch, or its time was up",
-    "DeleteRecords": "until every live replica had deleted them",
-    "CreateTopics": "until this broker had heard of the topics",
-    "CreatePartitions": "until this broker had heard of the partitions",
-    "DeleteTopics": "until this broker had forgotten the topics",
-    "JoinGroup": "until the group's other members had joined",
-    "SyncGroup": "until the group's leader had handed out the partitions",
-    "OffsetCommit": "until the commit was on every in-sync replica",
-    "TxnOffsetCommit": "until the commit was on every in-sync replica",
+    "DeleteRecords": "until every live replica had deleted them, or its time was up",
+    "CreateTopics": "until this broker had heard of the topics, or its time was up",
+    "CreatePartitions": "until this broker had heard of the partitions, or its time was up",
+    "DeleteTopics": "until this broker had forgotten the topics, or its time was up",
+    "JoinGroup": "until the group's other members had joined, or the time to join was up",
+    "SyncGroup": "until the group's leader had handed out the partitions, or a new rebalance began",
+    "OffsetCommit": "until the commit was on every in-sync replica, or its time was up",
+    "TxnOffsetCommit": "until the commit was on every in-sync replica, or its time was up",
 }
 _STATION_OF_PLACE = {
     "request_queue": "request_queue",

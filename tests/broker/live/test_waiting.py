@@ -123,6 +123,17 @@ def test_a_produce_that_lost_its_leader(room: BrokerRoom, views: RequestViews) -
     )
 
 
+def test_a_produce_whose_partition_went_offline(room: BrokerRoom, views: RequestViews) -> None:
+    room.push({"t": [state(1, (1, 2))]})
+    room.answer(produce(batch(b"a"), acks=-1), 9, client_id="A")
+    (operation, keys) = room.purgatories.produce.waiting(1)[0]
+    room.manager.partition(TopicPartition("t", 0)).log = None
+    look = Look.of({}, room.clock)
+    assert in_purgatory(operation, keys, views, look)["sentence"] == (
+        "produce of client A waits to be told that t-0 is offline here, or gone"
+    )
+
+
 def test_an_append_of_a_coordinator_belongs_to_no_request(room: BrokerRoom, views: RequestViews) -> None:
     room.push({"__consumer_offsets": [state(1, (1, 2))]})
     tp = TopicPartition("__consumer_offsets", 0)

@@ -24,9 +24,9 @@ def test_a_stable_group() -> None:
         "2 members:",
         "  m-1 (client reader, 10.0.0.7), the leader: it has joined; it owns orders-0",
         "  m-2 (client reader, 10.0.0.7, instance static): it has joined; it owns nothing",
-        "It is 2 records behind, over 2 partitions:",
+        "It is 2 records behind, over 1 partition; in 1 more it has committed nothing:",
         "  orders-0: committed 40, its end is 42: 2 records behind, of m-1",
-        "  orders-1: nothing committed, its end is 7, which nobody reads",
+        "  orders-1: nothing committed, its end is 7, which no member owns",
     ]
 
 
@@ -37,6 +37,13 @@ def test_who_is_late_in_a_rebalance() -> None:
     assert "it waits in JoinGroup for the others" in told[3]
     assert "the group waits for it to join" in told[4]
     assert "it waits in SyncGroup for the leader's assignment" in told[5]
+
+
+def test_while_a_classic_group_rebalances_nobody_is_said_to_own_nothing() -> None:
+    told = words(POSITIONS[1:], state="PreparingRebalance", members=listed(member("m-1"), member("m-2")))
+    assert not any("owns" in line for line in told)
+    assert told[-1] == "  orders-1: nothing committed, its end is 7"
+    assert words(state="CompletingRebalance")[-1] == "It has committed nothing."
 
 
 def test_members_of_a_consumer_group_are_at_epochs() -> None:

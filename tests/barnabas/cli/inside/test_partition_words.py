@@ -74,8 +74,26 @@ def test_one_that_joins_counts_already() -> None:
     ]
 
 
-def test_the_next_fetch_moves_it() -> None:
-    assert words(high_watermark=1041)[3] == "  every in-sync replica has fetched it: the next fetch moves the watermark"
+def test_it_is_about_to_move() -> None:
+    last = "  every replica that it waits for has everything by now: the watermark is about to move"
+    assert words(high_watermark=1041)[3] == last
+
+
+def test_below_min_isr_the_watermark_stands_still_whoever_fetched_what() -> None:
+    others = [replica(2, 1042, is_in_sync=False, is_alive=False), replica(0, 1042, is_in_sync=False, is_alive=False)]
+    told = words(high_watermark=1040, isr=[1], replicas=[replica(1, 1042, is_leader=True), *others])
+    assert told[2] == (
+        "The high watermark is 1040: 2 records above it wait for the ISR to grow. It has 1 member, min.insync.replicas "
+        "asks for 2: until then the watermark does not move, and consumers do not see them."
+    )
+    assert not any("about to move" in line or "next fetch" in line for line in told)
+    assert "acks=all is refused (NOT_ENOUGH_REPLICAS) until the ISR has grown." in told[-2]
+
+
+def test_one_that_has_caught_up_holds_it_before_it_is_proposed() -> None:
+    caught_up = replica(2, 1041, 1042, is_in_sync=False)
+    told = words(high_watermark=1041, isr=[0, 1], replicas=[replica(1, 1042, is_leader=True), caught_up])
+    assert told[3] == "  replica 2 is at 1041, 1 record behind; it last fetched 100 ms ago; it may join the ISR soon"
 
 
 def test_replicas_that_are_not_in_sync() -> None:
@@ -125,12 +143,15 @@ def test_an_open_transaction() -> None:
         "partitions": ["orders-3"],
     }
     other = {**transaction, "transactional_id": "other", "partitions": ["orders-4"]}
-    told = partition_words(TP, {1: broker(1, partitions=listed(view), transactions=listed(transaction, other))})
+    lives = {1: broker(1, partitions=listed(view)), 2: broker(2, transactions=listed(transaction, other))}
+    told = partition_words(TP, lives)  # another broker than the leader may coordinate it
     assert told[4:6] == [
         "Readers of read_committed see offsets below 1000: a transaction is open there.",
         "  transaction copier (producer id 9) is Ongoing for 12.0 s; its timeout is 1 min 0 s",
     ]
     assert not any("other" in line for line in told)
+    assert "no transaction coordinator has a transaction here" in partition_words(TP, {1: lives[1]})[5]
+    assert len(partition_words(TP, {1: lives[1]}, {2: "no answer"})) == len(told) - 1  # broker 2 may know
 
 
 def test_what_waits_is_told_oldest_first_and_bounded() -> None:
@@ -162,12 +183,32 @@ def test_a_leader_that_cannot_be_asked() -> None:
     ("leader", "start"),
     [
         (-1, "orders-3 has no leader: it can be neither written nor read."),
-        (2, "orders-3 is about to be led by broker 2."),
+        (0, "orders-3 is about to be led by broker 0."),
+        (2, "orders-3 is led by broker 2, whose page is not known."),
     ],
 )
 def test_nobody_leads(leader: int, start: str) -> None:
     told = partition_words(TP, {0: broker(0, partitions=listed(follower(leader=leader)))})
     assert told[0].startswith(start)
+
+
+def test_what_a_partition_without_leader_waits_for() -> None:
+    assert partition_words(TP, {0: broker(0, partitions=listed(follower(leader=-1, isr=[2])))})[0].endswith(
+        "in sync (ISR): 2. It gets one when a broker of the ISR is back (2)."
+    )
+    assert partition_words(TP, {0: broker(0, partitions=listed(follower(leader=-1, isr=[])))})[0].endswith(
+        "in sync (ISR): none. No replica is in sync."
+    )
+
+
+def test_a_leader_that_was_replaced_is_not_believed() -> None:
+    lives = {
+        1: broker(1, partitions=listed(partition())),
+        0: broker(0, partitions=listed(follower(leader=2, leader_epoch=5))),
+    }
+    told = partition_words(TP, lives, {2: "no answer in time"})
+    assert told[0].startswith("orders-3 is led by broker 2, which cannot be asked: no answer in time.")
+    assert "broker 1, which does not know yet that it leads no more, at leader epoch 4" in told[2]
 
 
 def test_of_two_leaders_the_newer_one_counts() -> None:

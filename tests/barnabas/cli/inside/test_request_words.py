@@ -29,7 +29,7 @@ def test_one_that_is_done() -> None:
         "127.0.0.1:9092-127.0.0.1:50000-0-1): done 4.0 s ago, in 1.9 s.",
         "        150 ms  waited in the request queue for a handler",
         "        252 ms  a handler carried it out",
-        "         1.5 s  was parked until its records were on every in-sync replica",
+        "         1.5 s  was parked until its records were on every in-sync replica, or its time was up",
         "       50.3 ms  its answer waited in the response queue for a network thread",
         "     0.0841 ms  its answer was sent",
         "  Longest: parked, 76 % of it.",
