@@ -10,13 +10,14 @@ MONTHS ?= 12
 FAULTS ?= 200
 DEEDS ?= 200
 KILLS ?= 60
+MINUTES ?= 10
 WORK_DIR ?= data/run
 
 # Where the tests keep their logs of a moment.
 export TMPDIR := $(shell ./tools/scratch)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java test-tools run up test lint types unit compiled clients crash stress-short stress \
+.PHONY: help setup java test-tools run up test lint types unit compiled clients crash fuzz-short fuzz stress-short stress \
 	churn-short churn eos-short eos pipeline-test free-threaded test-free-threaded \
 	compose-test dashboards bench golden format clean
 
@@ -60,7 +61,7 @@ run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAO
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
 
-test: lint types unit compiled clients crash stress-short churn-short eos-short pipeline-test ## everything that must pass
+test: lint types unit compiled clients crash fuzz-short stress-short churn-short eos-short pipeline-test ## everything that must pass
 
 lint: $(VENV)/installed ## style, imports between packages, bans
 	$(BIN)/ruff check .
@@ -73,7 +74,7 @@ types: $(VENV)/installed ## strict static types
 unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 	$(BIN)/pytest -q -n 2 tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
 		--ignore tests/stress/test_stress.py --ignore tests/churn/test_churn.py \
-		--ignore tests/eos/test_eos.py --ignore tests/compose
+		--ignore tests/eos/test_eos.py --ignore tests/fuzz --ignore tests/compose
 
 # From a directory without sources, `broker` and the others are those that were installed.
 compiled: $(VENV)/installed ## the same of what is compiled, run compiled
@@ -93,6 +94,12 @@ stress-short: $(VENV)/installed test-tools ## a few faults of every kind in a th
 
 stress: $(VENV)/installed test-tools ## many faults (FAULTS, SEED), then the proof that nothing acknowledged was lost
 	$(BIN)/python -m tests.stress --faults $(FAULTS) $(if $(SEED),--seed $(SEED))
+
+fuzz-short: $(VENV)/installed ## hostile frames to every listener for a moment, then the proof that nothing protected is gone
+	$(BIN)/pytest -q tests/fuzz
+
+fuzz: $(VENV)/installed ## the same for long (MINUTES, SEED)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 churn-short: $(VENV)/installed ## groups of real clients join, leave, die and lose their coordinators, a few times
 	$(BIN)/pytest -q tests/churn/test_churn.py

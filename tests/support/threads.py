@@ -8,8 +8,8 @@ from collections.abc import Callable
 JOIN_S = 60
 
 
-def at_once(*jobs: Callable[[], object]) -> None:
-    """Run each job on a thread of its own; the first failure of any is raised here."""
+def at_once(*jobs: Callable[[], object], join_s: float = JOIN_S) -> None:
+    """Run each job on a thread of its own; the first failure of any is raised here, and a job that takes too long."""
     failures: list[BaseException] = []
     begin = threading.Barrier(len(jobs))
 
@@ -24,7 +24,7 @@ def at_once(*jobs: Callable[[], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(JOIN_S)
+        thread.join(join_s)
         assert not thread.is_alive(), "stuck"
     if failures:
         raise failures[0]
