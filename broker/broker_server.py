@@ -144,7 +144,14 @@ class BrokerServer:
         self.slow_motion = SlowMotion(config, self.channel.requests, self._served, clock)
         self.metadata_cache.on_caught_up = lambda: self.slow_motion.serve(table)
         self.handlers: HandlerPool = HandlerPool(
-            config.num_io_threads, self.channel, self._served, self.services, request_log, registry, clock
+            config.num_io_threads,
+            self.channel,
+            self._served,
+            self.services,
+            request_log,
+            registry,
+            clock,
+            request_bytes_max=config.barnabas_request_max_bytes,
         )
         self.page: MetricsServer = MetricsServer(
             registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock

@@ -10,8 +10,8 @@ Rules
 3. `ApiError` is an expected failure of the whole request and becomes the API's error response. Any other exception is
    a mistake of ours: it is logged with the correlation id and counted, and the client is told UNKNOWN_SERVER_ERROR.
 4. What cannot be understood closes the connection, as Kafka does: an unknown API key or version, a malformed header or
-   body. Except ApiVersions of a version too new, which is answered in version 0, so that clients can step down
-   (KIP-511).
+   body, a request too large for its kind. Except ApiVersions of a version too new, which is answered in version 0, so
+   that clients can step down (KIP-511).
 5. A parked request is answered by whoever completes its operation: another handler, the reaper, an event thread.
 6. Requests that came together from one connection are carried out one after the other by the handler that took the
    first, as long as each is answered here and now. After one that is parked, throttled or the last of its connection,
@@ -42,6 +42,7 @@ from barnabas.metrics import catalogue
 from barnabas.protocol import headers
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError, UnsupportedVersionError
+from barnabas.protocol.limits import LARGE_KEYS, UNBOUNDED
 from barnabas.protocol.messages import request_class
 
 if TYPE_CHECKING:
@@ -88,8 +89,16 @@ class Dispatcher:
     Threads: any handler, and whoever completes a parked operation. Everything is fixed before start.
     """
 
-    def __init__(self, table: Table, services: HandlerServices, request_log: RequestLog, clock: Clock) -> None:
+    def __init__(
+        self,
+        table: Table,
+        services: HandlerServices,
+        request_log: RequestLog,
+        clock: Clock,
+        request_bytes_max: int = UNBOUNDED,
+    ) -> None:
         self._table = table
+        self._request_bytes_max = request_bytes_max
         self._services = services
         self._request_log = request_log
         self._now_ns = clock.monotonic_ns
@@ -142,6 +151,11 @@ class Dispatcher:
                 raise RefusedError(f"{api.name} v{version} is not served here")
             # The body is of an unknown version too; the API looks at the header and answers UNSUPPORTED_VERSION.
             request.message = None
+        elif len(buffer) > self._request_bytes_max and api.key not in LARGE_KEYS:
+            raise RefusedError(
+                f"a {api.name} request of {len(buffer)} bytes is larger than barnabas.request.max.bytes="
+                f"{self._request_bytes_max}"
+            )
         else:
             decode = self._decoders.get(api.key << 16 | version) or self._load_decoder(api.key, version)
             request.message = decode(buffer, offset)[0]
@@ -315,9 +329,10 @@ class HandlerPool:
         clock: Clock,
         *,
         thread_prefix: str = "data-plane",
+        request_bytes_max: int = UNBOUNDED,
     ) -> None:
         self._requests = channel.requests
-        self._dispatcher = Dispatcher(table, services, request_log, clock)
+        self._dispatcher = Dispatcher(table, services, request_log, clock, request_bytes_max)
         self._idle = registry.meter(catalogue.REQUEST_HANDLER_AVG_IDLE_PERCENT)
         own_idle = catalogue.BROKER_REQUEST_HANDLER_AVG_IDLE_PERCENT
         if thread_prefix == "controller":

@@ -119,6 +119,7 @@ class ControllerServer:
             self.registry,
             clock,
             thread_prefix="controller",
+            request_bytes_max=int(config.barnabas_request_max_bytes),
         )
         process.register(self.registry, is_controller=True)
         register_process(self.registry, clock, int(config.node_id), self.cluster_id, CONTROLLER_CLUSTER_ID)

@@ -37,6 +37,11 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.log.format", STRING, "plain", LOW, one_of("plain", "json"),
         "plain writes log lines as Kafka does, json each as a JSON object.",
         honoured=True),
+    Key("barnabas.request.max.bytes", INT, 16_777_216, MEDIUM, at_least(65_536),
+        "A larger request of most kinds is refused before it is decoded: its connection is closed, and a line in the "
+        "log names it. Not so Produce, JoinGroup, SyncGroup and what nodes tell each other, which only "
+        "socket.request.max.bytes bounds.",
+        honoured=True),
     Key("barnabas.slow.motion.network.ms", INT, 0, LOW, between(0, 60_000),
         "Slow motion: how long a network thread pauses before it queues the requests that it has read.",
         mode=CLUSTER_WIDE, honoured=True, live=True),

@@ -9,7 +9,8 @@ A message's fields are slots: they are read and written where they lie, without 
 constructor here, too (`Plan.construct`).
 
 Bounds: every read is checked against the end of the buffer before it is done; a count is compared with the bytes that
-remain before a list of that size is made.
+remain, and with the elements that the message may still have, before a list of that size is made.
+Turns: a large message is read in turns, between which other threads may run.
 Threads: plans never change once made. A message is read by one thread at a time, or changes no more.
 */
 #define PY_SSIZE_T_CLEAN
@@ -20,6 +21,7 @@ Threads: plans never change once made. A message is read by one thread at a time
 
 #define STRING_BYTES_MAX 0x7FFF
 #define WRITER_BYTES 1024
+#define TURN_ELEMENTS 2048
 
 /* As KINDS in plans.py. */
 enum kind { BOOL, INT8, INT16, UINT16, INT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, ARRAY, STRUCT, KIND_COUNT };
@@ -51,6 +53,7 @@ struct Plan {
     Row *rows;
     Py_ssize_t size;
     Py_ssize_t unknown_slot;
+    Py_ssize_t elements_max; /* of all arrays of a message together */
     int is_flexible;
     int tagged_count;
 };
@@ -88,6 +91,8 @@ typedef struct {
     PyObject *buffer;
     PyObject *view; /* of the buffer, once one is needed */
     int is_flexible;
+    int64_t elements_left; /* that the message may still have */
+    int turn_left;         /* elements until other threads may run */
 } Reader;
 
 static PyObject *read_struct(Reader *reader, const Plan *plan);
@@ -200,18 +205,29 @@ static PyObject *read_slice(Reader *reader, int kind, int64_t length)
     return PyBytes_FromStringAndSize(at, (Py_ssize_t)length);
 }
 
+/* Nobody else has what is being made here, and the buffer is held: both stay as they are meanwhile. */
+static void let_others_run(Reader *reader)
+{
+    reader->turn_left = TURN_ELEMENTS;
+    Py_BEGIN_ALLOW_THREADS
+    Py_END_ALLOW_THREADS
+}
+
 static PyObject *read_array(Reader *reader, const Row *row, int64_t count)
 {
     PyObject *items;
     int kind = row->element_kind;
 
-    if (count > reader->end - reader->at)
+    if (count > reader->end - reader->at || count > reader->elements_left)
         return NULL;
+    reader->elements_left -= count;
     items = PyList_New((Py_ssize_t)count);
     for (Py_ssize_t index = 0; items != NULL && index < (Py_ssize_t)count; index++) {
         PyObject *item = NULL;
         int64_t length;
 
+        if (--reader->turn_left < 0)
+            let_others_run(reader);
         if (kind == STRUCT)
             item = read_struct(reader, row->element);
         else if (kind < STRING)
@@ -654,7 +670,13 @@ static PyObject *plan_decode(PyObject *object, PyObject *const *args, Py_ssize_t
         position = PyLong_Check(args[1]) ? PyLong_AsSsize_t(args[1]) : -1;
         if (position >= 0 && position <= data.len) {
             const uint8_t *start = data.buf;
-            Reader reader = {start, start + position, start + data.len, args[0], NULL, self->is_flexible};
+            Reader reader = {.start = start,
+                             .at = start + position,
+                             .end = start + data.len,
+                             .buffer = args[0],
+                             .is_flexible = self->is_flexible,
+                             .elements_left = self->elements_max,
+                             .turn_left = TURN_ELEMENTS};
             PyObject *message = read_struct(&reader, self);
 
             if (message != NULL)
@@ -838,19 +860,22 @@ static int fill_row(State *state, Plan *plan, Row *row, PyObject *given)
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *cls, *rows, *decode, *encode, *unknown;
+    Py_ssize_t elements_max;
     int is_flexible;
     State *state = PyType_GetModuleState(type);
     Plan *self;
 
     (void)kwargs;
     if (state == NULL ||
-        !PyArg_ParseTuple(args, "O!pO!OO", &PyType_Type, &cls, &is_flexible, &PyTuple_Type, &rows, &decode, &encode))
+        !PyArg_ParseTuple(args, "O!pO!OOn", &PyType_Type, &cls, &is_flexible, &PyTuple_Type, &rows, &decode, &encode,
+                          &elements_max))
         return NULL;
     self = (Plan *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->cls = (PyTypeObject *)Py_NewRef(cls);
     self->is_flexible = is_flexible;
+    self->elements_max = elements_max;
     self->twin_decode = decode == Py_None ? NULL : Py_NewRef(decode);
     self->twin_encode = encode == Py_None ? NULL : Py_NewRef(encode);
     unknown = PyUnicode_FromString("unknown_tagged_fields");
@@ -897,7 +922,7 @@ static PyMethodDef plan_methods[] = {
 };
 
 static PyType_Slot plan_slots[] = {
-    {Py_tp_doc, "Plan(class, is flexible, rows, twin's decode, twin's encode): the codec of a version. See plans.py."},
+    {Py_tp_doc, "Plan(class, is flexible, rows, twin's decode, twin's encode, most elements): the codec of a version. See plans.py."},
     {Py_tp_new, plan_new},
     {Py_tp_dealloc, plan_dealloc},
     {Py_tp_methods, plan_methods},

@@ -10,6 +10,8 @@ being filled, `n` is the length or count at hand, `end` the end of the buffer. A
 Invariants of the generated decoders (see `primitives` for the rules)
 1. Before a slice is taken, its end is compared with `end`: a slice never comes out short.
 2. A count is compared with the bytes that remain before anything is built: memory stays proportional to the input.
+3. `left` is how many elements the arrays of the message may still have together (`limits`); unknown tagged fields
+   count too.
 
 `decoder_source` and `encoder_source` show the code, for reading and for tests.
 """
@@ -24,6 +26,7 @@ from typing import Any
 
 from barnabas.protocol import primitives
 from barnabas.protocol.fields import FRESH, Field
+from barnabas.protocol.limits import elements_max
 
 # Wire kind -> struct code to read, code to write, size. A boolean is written as a byte, so that None is refused.
 FIXED: dict[str, tuple[str, str, int]] = {
@@ -55,6 +58,7 @@ SCOPE: dict[str, Any] = {
             "read_unknown_tags",
             "null_error",
             "end_error",
+            "count_error",
             "size_error",
             "encode_uvarint",
             "string_length",
@@ -172,6 +176,7 @@ class _DecoderWriter(_CodeWriter):
         else:
             self.line("view = buf if type(buf) is memoryview else memoryview(buf)")
         self.line("end = len(buf)")
+        self.line(f"left = {elements_max(cls)}")
         self.line(f"o = new({self.known('struct', cls)})")
         self._struct(cls, "o")
         self.line("return o, pos")
@@ -263,6 +268,7 @@ class _DecoderWriter(_CodeWriter):
         element = field.element
         with self.block("if n > end - pos:"):
             self.line(f"raise end_error({field.name!r})")
+        self._spend("n")
         if element in FIXED:
             self._fixed_array(element, field.name, place)
             return
@@ -282,6 +288,12 @@ class _DecoderWriter(_CodeWriter):
                 self._struct(element, target)
                 self.line(f"{add}({target})")
         self.line(f"{place} = {items}")
+
+    def _spend(self, count: str) -> None:
+        """Count elements (inv. 3)."""
+        self.line(f"left -= {count}")
+        with self.block("if left < 0:"):
+            self.line("raise count_error()")
 
     def _fixed_array(self, kind: str, name: str, place: str) -> None:
         code, _, size = FIXED[kind]
@@ -320,6 +332,7 @@ class _DecoderWriter(_CodeWriter):
         if not tagged:
             with self.block("if n:"):
                 self.line(f"{target}.unknown_tagged_fields, pos = read_unknown_tags(buf, pos, n, end)")
+                self._spend(f"len({target}.unknown_tagged_fields)")
             with self.block("else:"):
                 self.line(f"{target}.unknown_tagged_fields = ()")
             return
@@ -336,6 +349,7 @@ class _DecoderWriter(_CodeWriter):
                             self.line(f"raise size_error({field.name!r})")
                 with self.block("else:"):
                     self.line(f"{unknown}.append(({tag}, bytes(buf[pos:{stop}])))")
+            self._spend(f"len({unknown})")
             self.line(f"{target}.unknown_tagged_fields = tuple({unknown})")
             self.line(f"pos = {after}")
         with self.block("else:"):

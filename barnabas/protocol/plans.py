@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import IntFlag
 from typing import Any
 
-from barnabas.protocol import codec
+from barnabas.protocol import codec, limits
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.fields import FRESH, Field
 
@@ -95,10 +95,10 @@ def _plan(cls: Any, version: int, flexible: bool, *, is_whole: bool) -> Any:
     fields += sorted((field for field in cls.FIELDS if _is_tagged(field, version)), key=lambda field: field.tag or 0)
     rows = tuple(_row(field, version, flexible) for field in fields)
     if not is_whole:
-        return _Plan(cls, flexible, rows, None, None)
+        return _Plan(cls, flexible, rows, None, None, 0)
     decode = _on_first_use(lambda: make_python_decoder(cls, version, flexible))
     encode = _on_first_use(lambda: codec.compile_encoder(cls, version, flexible))
-    return _Plan(cls, flexible, rows, decode, encode)
+    return _Plan(cls, flexible, rows, decode, encode, limits.elements_max(cls))
 
 
 def _row(field: Field, version: int, flexible: bool) -> tuple[str, int, int, int, Any, Any]:

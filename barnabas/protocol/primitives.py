@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from barnabas.protocol.errors import EncodeError, MalformedMessageError, UnsupportedFieldError
+from barnabas.protocol.limits import ELEMENTS_MAX, TAGS_MAX
 
 TaggedFields: TypeAlias = tuple[tuple[int, bytes], ...]
 
@@ -65,6 +66,8 @@ def read_tag_spans(
     """
     if count > 127:
         count, position = read_uvarint(buffer, position - 1)
+    if count > TAGS_MAX:
+        raise MalformedMessageError(f"{count} tagged fields in one structure")
     if count > end - position:
         raise MalformedMessageError(f"{count} tagged fields in {end - position} bytes")
     spans = []
@@ -96,6 +99,11 @@ def null_error(field: str) -> MalformedMessageError:
 def end_error(field: str) -> MalformedMessageError:
     """Return the error of a length or count that passes the end of the buffer."""
     return MalformedMessageError(f"{field} passes the end of the message")
+
+
+def count_error() -> MalformedMessageError:
+    """Return the error of arrays that have more elements together than a message may have."""
+    return MalformedMessageError(f"more than {ELEMENTS_MAX} elements in one message")
 
 
 def size_error(field: str) -> MalformedMessageError:

@@ -168,6 +168,7 @@ class Message(Struct):
     __slots__ = ()
     NAME: ClassVar[str] = ""
     API_KEY: ClassVar[int] = -1
+    IS_REQUEST: ClassVar[bool] = False
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = -1
     FLEXIBLE_FROM: ClassVar[int] = INFINITY
@@ -268,6 +269,7 @@ class Request(Message):
     """What a client sends."""
 
     __slots__ = ()
+    IS_REQUEST = True
 
 
 class Response(Message):

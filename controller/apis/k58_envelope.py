@@ -58,6 +58,8 @@ def _open(services: ControllerServices, request: Request) -> tuple[Request, Api]
         api = services.table.get(header.api_key)
         if api is None or api.key not in FORWARDABLE or not api.supports(header.api_version):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"API key {header.api_key} cannot be forwarded")
+        if len(buffer) > int(services.config.barnabas_request_max_bytes):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"A request of {len(buffer)} bytes is too large to be forwarded")
         message = request_class(header.api_key).decode(buffer, header.api_version, offset)
     except MalformedMessageError as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Failed to parse the request in the envelope: {error}") from error

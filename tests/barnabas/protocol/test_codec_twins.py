@@ -157,12 +157,12 @@ def test_records_stay_where_they_are() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        (object, True, (), None, None),  # its fields are no slots
-        (PartitionProduceData, True, (("nothing_such", 2, 1, 0, 0, 0),), None, None),
-        (PartitionProduceData, True, (("index", 99, 1, 0, 0, 0),), None, None),
-        (PartitionProduceData, True, (("index", plans.KINDS["struct"], 1, 0, 0, 0),), None, None),
-        (PartitionProduceData, True, (("index", 2),), None, None),
-        (PartitionProduceData, True, [], None, None),
+        (object, True, (), None, None, 0),  # its fields are no slots
+        (PartitionProduceData, True, (("nothing_such", 2, 1, 0, 0, 0),), None, None, 0),
+        (PartitionProduceData, True, (("index", 99, 1, 0, 0, 0),), None, None, 0),
+        (PartitionProduceData, True, (("index", plans.KINDS["struct"], 1, 0, 0, 0),), None, None, 0),
+        (PartitionProduceData, True, (("index", 2),), None, None, 0),
+        (PartitionProduceData, True, [], None, None, 0),
     ],
 )
 def test_plans_that_make_no_sense_are_refused(arguments: tuple[Any, ...]) -> None:
@@ -171,7 +171,7 @@ def test_plans_that_make_no_sense_are_refused(arguments: tuple[Any, ...]) -> Non
 
 
 def test_a_part_of_a_message_is_no_message() -> None:
-    part = plans._Plan(PartitionProduceData, True, (), None, None)
+    part = plans._Plan(PartitionProduceData, True, (), None, None, 0)
     with pytest.raises(TypeError, match="whole message"):
         part.decode(b"", 0)
     with pytest.raises(TypeError, match="whole message"):
