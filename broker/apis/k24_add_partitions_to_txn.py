@@ -3,7 +3,7 @@
 Behaviour: adds partitions to a transaction, which begins with the first ones. v4 and later come from brokers, for
 several transactions at once: before a leader appends the first records of a transaction it asks whether the partition
 is part of it (`verify_only`), or adds it for a client of transaction.version 2. If one partition is unknown none is
-added.
+added. A transaction that begins while the one before is being concluded waits for it, as in EndTxn (k26).
 
 Version notes: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v4 (KIP-890) many transactions; v5
 TRANSACTION_ABORTABLE is known.

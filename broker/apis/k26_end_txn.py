@@ -3,6 +3,13 @@
 Behaviour: commits or aborts a transaction. Answered when it is in the log how it ends, which nothing can change any
 more; the markers follow. From v5 on the epoch is raised with it, and the answer tells the producer (KIP-890).
 
+While the transaction before is being concluded nobody is fenced: an end waits for it, at most for
+add.partitions.to.txn.retry.backoff.max.ms, and is then told CONCURRENT_TRANSACTIONS, which every client repeats. That
+holds for any producer id and epoch, since v5 has already told the producer the epoch (or id) that comes next. Once the
+transaction is concluded, older epochs are fenced, as always.
+
+Different from Apache Kafka, which says CONCURRENT_TRANSACTIONS at once instead of waiting first.
+
 Version notes: v1 throttle time; v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v4
 TRANSACTION_ABORTABLE is known; v5 producer id and epoch to go on with.
 

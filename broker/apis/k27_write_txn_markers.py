@@ -45,10 +45,14 @@ def handle(services: Services, request: Request) -> Park:
     gathering: Gathering[int, Errors] = Gathering(
         len(message.markers), lambda errors: deferred.complete(_response(message, errors))
     )
-    for index, wire in enumerate(message.markers):
-        partitions = {TopicPartition(topic.name, i) for topic in wire.topics for i in topic.partition_indexes}
-        services.marker_writer.write(_marker(wire), partitions, partial(gathering.add, index))
+    services.marker_writer.write(
+        [(_marker(wire), _partitions(wire), partial(gathering.add, i)) for i, wire in enumerate(message.markers)]
+    )
     return Park(deferred)
+
+
+def _partitions(wire: WritableTxnMarker) -> set[TopicPartition]:
+    return {TopicPartition(topic.name, i) for topic in wire.topics for i in topic.partition_indexes}
 
 
 def _marker(wire: WritableTxnMarker) -> Marker:

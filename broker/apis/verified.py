@@ -99,22 +99,37 @@ def verify(
     operation: Operation,
     carry_out: Callable[[Verdict], Answer],
 ) -> Park:
-    """Ask the coordinator, then carry the request out with these guards; `draw` gives others if it is asked again."""
+    """Ask the coordinator, then carry the request out with these guards; `draw` gives others if it is asked again.
+
+    A partition is added only when the transaction before has ended. The marker of that end may have come after the
+    guard was drawn, and dropped it. Then the coordinator is asked again, with a new guard: it answers at once.
+    """
     waiting = Continuation(request)
     held = dict(guards)
+    has_asked_again = False
 
-    def renew() -> None:
+    def renew() -> bool:
+        """Whether guards were dropped; those in force are held now."""
+        drawn = draw()
+        is_dropped = any(held.get(tp) is not guard for tp, guard in drawn.items())
         held.clear()
-        held.update(draw())
+        held.update(drawn)
+        return is_dropped
 
     def told(errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        nonlocal has_asked_again
         failed = {tp: error for tp, error in errors.items() if error}
+        if operation.adds and not failed and not has_asked_again and renew():
+            has_asked_again = True
+            services.transaction_verification.ask(question)
+            return
         waiting.go_on(partial(carry_out, Verdict(held, failed)))
         moved, request.moved = request.moved, []
         for key in moved:
             services.complete_delayed(key)  # type: ignore[arg-type]
 
-    services.transaction_verification.ask(Question(transactional_id, producer, list(guards), operation, told, renew))
+    question = Question(transactional_id, producer, list(guards), operation, told, renew)
+    services.transaction_verification.ask(question)
     return Park(waiting)
 
 

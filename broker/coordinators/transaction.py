@@ -4,7 +4,9 @@ Theory
 A transaction's state is a value, `TxnData`; a change of it is another value, to be written to __transaction_state. So
 every request ends in one of three ways: it is refused (ApiError), there is nothing to do, or a *target* is to be
 written. Between writing and its commitment the change is pending, and everything but a look is refused with
-CONCURRENT_TRANSACTIONS. Once committed, `complete` makes the target the state.
+CONCURRENT_TRANSACTIONS. Once committed, `complete` makes the target the state. One exception: partitions may be added
+on top of an addition, or of an end, that is in the log but not committed yet. Records count in log order, so the second
+one never counts without the first.
 
     Empty ──► Ongoing ──► PrepareCommit ──► CompleteCommit ──► Ongoing, Empty (a producer begins anew), Dead
                      └──► PrepareAbort  ──► CompleteAbort  ──► the same
@@ -19,6 +21,8 @@ Rules
 1. Producer epochs of an id only go up; before they run out (32766) another producer id takes over.
 2. Fencing aborts under an epoch that no producer was ever told.
 3. The tables below say what each state answers; the tests walk all of them.
+4. While a change is pending, whoever adds partitions or ends a transaction by version 2 is told so before anything else
+   is checked: its producer id and epoch may be those that the pending change is about to bring.
 
 Source: Kafka's TransactionMetadata, TransactionState, TransactionCoordinator (4.3); KIP-98, KIP-360, KIP-890.
 """
@@ -79,6 +83,7 @@ MAY_FOLLOW: Final[dict[TxnState, frozenset[TxnState]]] = {
     DEAD: IDLE,
     PREPARE_EPOCH_FENCE: frozenset(),
 }
+ADDITION_MAY_FOLLOW: Final = frozenset({ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT})  # before it is committed
 
 
 class End(Enum):
@@ -151,14 +156,18 @@ NewProducerId = Callable[[], int]
 
 
 class Transaction:
-    """A transactional id. `pending` is the state of the target being written, if any."""
+    """A transactional id.
 
-    __slots__ = ("data", "pending", "transactional_id")
+    `pending` is the state that it goes to, if any; `written` is the last target in the log that is not committed.
+    """
+
+    __slots__ = ("data", "pending", "transactional_id", "written")
 
     def __init__(self, transactional_id: str, data: TxnData) -> None:
         self.transactional_id = transactional_id
         self.data = data
         self.pending: TxnState | None = None
+        self.written: TxnData | None = None  # None while a change is pending that is not in the log yet
 
     # Requests: each returns the target to be written, or None when there is nothing to do, or raises ApiError
 
@@ -214,24 +223,30 @@ class Transaction:
         self, producer: Producer, partitions: Collection[TopicPartition], client_version: int, now_ms: int
     ) -> TxnData | None:
         """Add partitions to the transaction, which begins with the first ones."""
-        data = self.data
-        self._refuse_stranger(producer)
-        self._refuse_pending()
+        data = self._base_of_addition()
+        _refuse_stranger(data, producer)
         if data.state in PREPARED:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         is_ongoing = data.state is ONGOING
         added = data.partitions.union(partitions)
-        if is_ongoing and added == data.partitions:
+        if is_ongoing and added == data.partitions and self.pending is None:
             return None
         return self._target(
-            ONGOING, partitions=added, start_ms=data.start_ms if is_ongoing else now_ms, update_ms=now_ms,
+            ONGOING, data, partitions=added, start_ms=data.start_ms if is_ongoing else now_ms, update_ms=now_ms,
             client_version=client_version,
         )  # fmt: skip
+
+    def _base_of_addition(self) -> TxnData:
+        """What an addition builds on: the state, or what is in the log and about to be it."""
+        if self.written is not None and self.written.state in ADDITION_MAY_FOLLOW:
+            return self.written
+        self._refuse_pending()
+        return self.data
 
     def verify(self, producer: Producer, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         """Say of each partition whether it is part of the transaction. What is pending does not count yet."""
         data = self.data
-        self._refuse_stranger(producer)
+        _refuse_stranger(data, producer)
         if data.state in PREPARED:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return {tp: ErrorCode.NONE if tp in data.partitions else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
@@ -251,11 +266,12 @@ class Transaction:
         return self._prepare(is_commit, client_version, next_id, now_ms, has_begun=meets is End.PREPARE)
 
     def _end_v1(self, producer: Producer, is_commit: bool) -> End:
-        self._refuse_stranger(producer)
+        _refuse_stranger(self.data, producer)
         self._refuse_pending()
         return END_V1[self.data.state][is_commit]
 
     def _end_v2(self, producer: Producer, is_commit: bool) -> End:
+        self._refuse_pending()
         data = self.data
         has_overflowed = (
             producer == (data.previous_producer_id, LAST_EPOCH) and data.producer_epoch == 0
@@ -267,7 +283,6 @@ class Transaction:
         is_new = data.producer_epoch == producer.epoch and data.state not in PREPARED
         if not is_again and not is_new:
             raise ApiError(ErrorCode.PRODUCER_FENCED)
-        self._refuse_pending()
         return END_V2[data.state][2 * is_commit + is_again]
 
     # What happens without a producer
@@ -314,14 +329,15 @@ class Transaction:
         self.data = self.data._replace(partitions=self.data.partitions - {tp})
 
     def complete(self, target: TxnData) -> None:
-        """The target is committed."""
-        assert self.pending is target.state, f"{self.transactional_id}: {target.state} was not pending"
-        self.pending = None
+        """The target is committed; others may have been written after it."""
+        assert self.pending is not None, f"{self.transactional_id}: {target.state} was not pending"
         self.data = target
+        if self.written is None or self.written is target:
+            self.pending = self.written = None
 
     def give_up(self) -> None:
         """The target will never be in the log."""
-        self.pending = None
+        self.pending = self.written = None
 
     def _prepare(
         self, is_commit: bool, version: int, next_id: int, now_ms: int, *, has_begun: bool, is_fence: bool = False
@@ -338,8 +354,8 @@ class Transaction:
             client_version=version if version >= 2 else 0,
         )  # fmt: skip
 
-    def _target(self, state: TxnState, **changes: object) -> TxnData:
-        data = self.data
+    def _target(self, state: TxnState, data: TxnData | None = None, **changes: object) -> TxnData:
+        data = data or self.data
         assert data.state in MAY_FOLLOW[state], f"{self.transactional_id}: {state} cannot follow {data.state}"
         return data._replace(state=state, previous_producer_id=data.producer_id, **changes)  # type: ignore[arg-type]
 
@@ -347,8 +363,9 @@ class Transaction:
         if self.pending is not None:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
-    def _refuse_stranger(self, producer: Producer) -> None:
-        if self.data.producer_id != producer.producer_id:
-            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if self.data.producer_epoch != producer.epoch:
-            raise ApiError(ErrorCode.PRODUCER_FENCED)
+
+def _refuse_stranger(data: TxnData, producer: Producer) -> None:
+    if data.producer_id != producer.producer_id:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if data.producer_epoch != producer.epoch:
+        raise ApiError(ErrorCode.PRODUCER_FENCED)

@@ -87,6 +87,8 @@ class TransactionCoordinator:
         self._new_producer_id = new_producer_id  # fixed before start
         self._context = TransactionContext(
             replica_manager, clock, new_producer_id, self.transaction_version, markers,
+            call_later=lambda wait_ms, job: scheduler.schedule_once("transaction-wait", job, wait_ms),
+            busy_wait_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
             write_timeout_ms=config.request_timeout_ms, id_expiration_ms=config.transactional_id_expiration_ms,
         )  # fmt: skip
         self._lock = threading.Lock()  # serialises changes of _shards

@@ -10,7 +10,9 @@ Rules
    producer; our shard was closed.
 2. A partition that the metadata does not know may have been deleted, or its news may not have reached this broker yet:
    it counts as deleted after some looks.
-3. Offsets that a transaction commits count from the marker in __consumer_offsets on: the group coordinator writes it.
+3. Waiting fetches of followers are woken when all markers of a call are in the logs. Why: a follower gets all of them
+   with one fetch, rather than the first with one and the others with the next.
+4. Offsets that a transaction commits count from the marker in __consumer_offsets on: the group coordinator writes it.
 
 Threads: `TxnMarkerSenderThread-<id>-to-<broker>` for each leader, this broker included; the writer is called by these
 and by handlers.
@@ -54,6 +56,7 @@ NO_LEADER_DESTINATION: Final = -1
 REQUEST_VERSION: Final = 2
 
 Errors = dict[TopicPartition, ErrorCode]
+Order = tuple[Marker, Collection[TopicPartition], Callable[[Errors], object]]  # what, where, reply
 
 #: Part of normal life while leaders move.
 EXPECTED: Final = frozenset(
@@ -85,13 +88,19 @@ class MarkerWriter:
         self._clock = clock  # fixed before start
         self._timeout_ms = timeout_ms  # fixed before start
 
-    def write(self, marker: Marker, partitions: Collection[TopicPartition], reply: Callable[[Errors], object]) -> None:
-        """Append one marker to each partition; `reply(errors by partition)` is called once, on any thread."""
-        gathering: Gathering[TopicPartition, ErrorCode] = Gathering(len(partitions), reply)
-        for tp in partitions:
-            self._write_one(marker, tp, partial(gathering.add, tp))
+    def write(self, orders: Iterable[Order]) -> None:
+        """Append markers (rule 3); each order's `reply(errors by partition)` is called once, on any thread."""
+        moved: set[TopicPartition] = set()
+        for marker, partitions, reply in orders:
+            gathering: Gathering[TopicPartition, ErrorCode] = Gathering(len(partitions), reply)
+            for tp in partitions:
+                self._write_one(marker, tp, partial(gathering.add, tp), moved)
+        for tp in moved:
+            self._replica_manager.complete_delayed(tp)
 
-    def _write_one(self, marker: Marker, tp: TopicPartition, done: Callable[[ErrorCode], None]) -> None:
+    def _write_one(
+        self, marker: Marker, tp: TopicPartition, done: Callable[[ErrorCode], None], moved: set[TopicPartition]
+    ) -> None:
         if tp.topic == GROUP_METADATA_TOPIC:
             self._group_coordinator.end_transaction(
                 tp,
@@ -102,7 +111,7 @@ class MarkerWriter:
         try:
             self._replica_manager.append_internal(
                 tp, marker.batch(self._clock.wall_ms()), self._timeout_ms, lambda error, _offset: done(error),
-                transaction_version=marker.transaction_version,
+                moved=moved, transaction_version=marker.transaction_version,
             )  # fmt: skip
         except ApiError as error:
             done(error.code)
@@ -186,8 +195,9 @@ class MarkerSender:
         if not wanted:
             return
         if destination == self._broker_id:
-            for item in wanted:
-                self._writer.write(_marker(item.completion), item.partitions, partial(self._take_result, item))
+            self._writer.write(
+                [(_marker(item.completion), item.partitions, partial(self._take_result, item)) for item in wanted]
+            )
         elif connection is None:
             self._again(wanted)
         else:

@@ -9,6 +9,7 @@ Rules
    might not have. It loads anew for each leader epoch, the epoch being what fences its markers.
 5. A prepared transaction is completed: its markers are sent until every partition has one, then its end is written, and
    tried again until it is.
+6. A request that meets a change on its way waits for it, for `busy_wait_ms` at most (`transaction_waiters.py`).
 
 States: loading (from the log) -> active -> closed (the leader moved). A shard whose load fails, or that meets something
 after it that it cannot handle, is failed: offline until the partition has a new leader epoch. Other shards serve.
@@ -42,6 +43,7 @@ from barnabas.broker.coordinators.transaction import (
     TxnData,
     TxnState,
 )
+from barnabas.broker.coordinators.transaction_waiters import Waiter, Waiters
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 
@@ -96,6 +98,8 @@ class TransactionContext:
     new_producer_id: Callable[[], int]
     server_version: Callable[[], int]  # the level of transaction.version that the cluster has agreed on
     markers: Markers
+    call_later: Callable[[int, Callable[[], None]], object]  # after so many ms, on any thread
+    busy_wait_ms: int
     write_timeout_ms: int = 30_000
     id_expiration_ms: int = 7 * 24 * 3600 * 1000
 
@@ -113,6 +117,8 @@ class TransactionShard:
         self._writes = CommittedWrites(tp, context.writer, self._mailbox)  # guarded by: _mailbox
         self._completions: dict[str, Completion] = {}  # guarded by: _mailbox; whose markers are not all written
         self._unwritten_ends: set[str] = set()  # guarded by: _mailbox; marked, but the log refused their end
+        self._waiters = Waiters()  # guarded by: _mailbox
+        self._is_timed = False  # guarded by: _mailbox; somebody will come when the first waiter's time is up
 
     # Life
 
@@ -163,6 +169,8 @@ class TransactionShard:
         self.transactions = {}
         self._completions = {}
         self._unwritten_ends = set()
+        for waiter in self._waiters.take_all():
+            self._mailbox.say(partial(waiter.refuse, ErrorCode.NOT_COORDINATOR))
         self._writes.abandon()
 
     # Requests
@@ -199,17 +207,17 @@ class TransactionShard:
         reply: ReplyError,
     ) -> None:
         """Handle an AddPartitionsToTxn or AddOffsetsToTxn."""
-        with self._mailbox:
-            try:
-                transaction = self._known_locked(transactional_id)
-                target = transaction.add_partitions(producer, partitions, client_version, self._now_ms())
-            except ApiError as error:
-                self._mailbox.say(partial(reply, error.code))
-                return
+
+        def attempt() -> None:
+            transaction = self._known_locked(transactional_id)
+            target = transaction.add_partitions(producer, partitions, client_version, self._now_ms())
             if target is None:
                 self._mailbox.say(partial(reply, ErrorCode.NONE))
             else:
                 self._write_locked(transaction, target, lambda error: self._mailbox.say(partial(reply, error)))
+
+        with self._mailbox:
+            self._attempt_locked(self._waiter(transactional_id, attempt, reply))
 
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
@@ -225,19 +233,17 @@ class TransactionShard:
         self, transactional_id: str, producer: Producer, is_commit: bool, client_version: int, reply: ReplyGiven
     ) -> None:
         """Handle an EndTxn: answered when it is sure how the transaction will end."""
-        with self._mailbox:
-            try:
-                transaction = self._known_locked(transactional_id)
-                target = transaction.end(
-                    producer, is_commit, client_version, self._context.new_producer_id, self._now_ms()
-                )
-            except ApiError as error:
-                self._mailbox.say(partial(reply, Given(error.code)))
-                return
+
+        def attempt() -> None:
+            transaction = self._known_locked(transactional_id)
+            target = transaction.end(producer, is_commit, client_version, self._context.new_producer_id, self._now_ms())
             if target is None:
                 self._say_given_locked(reply, transaction.data, ErrorCode.NONE)
             else:
                 self._prepare_locked(transaction, target, reply)
+
+        with self._mailbox:
+            self._attempt_locked(self._waiter(transactional_id, attempt, lambda error: reply(Given(error))))
 
     def _prepare_locked(self, transaction: Transaction, target: TxnData, reply: ReplyGiven) -> None:
         def settled(error: ErrorCode) -> None:
@@ -265,6 +271,55 @@ class TransactionShard:
         with self._mailbox:
             self._gate_locked()
             return [(transaction.transactional_id, transaction.data) for transaction in self.transactions.values()]
+
+    # Waiting for another change
+
+    def _waiter(self, transactional_id: str, attempt: Callable[[], None], refuse: ReplyError) -> Waiter:
+        deadline_ms = self._context.clock.monotonic_ms() + self._context.busy_wait_ms
+        return Waiter(transactional_id, attempt, refuse, deadline_ms)
+
+    def _attempt_locked(self, waiter: Waiter) -> None:
+        """Carry a request out, refuse it, or let it wait."""
+        try:
+            waiter.attempt()
+        except ApiError as error:
+            is_busy = error.code == ErrorCode.CONCURRENT_TRANSACTIONS
+            if is_busy and waiter.deadline_ms > self._context.clock.monotonic_ms():
+                self._waiters.add(waiter)
+                self._time_waiters_locked()
+            else:
+                self._mailbox.say(partial(waiter.refuse, error.code))
+
+    def _changed_locked(self, transactional_id: str) -> None:
+        """Have those tried again, soon, who wait for the id."""
+        if self._waiters:
+            self._mailbox.post(partial(self._try_waiters_locked, transactional_id))
+
+    def _try_waiters_locked(self, transactional_id: str) -> None:
+        taken = self._waiters.take(transactional_id)
+        for done, waiter in enumerate(taken):
+            try:
+                self._attempt_locked(waiter)
+            except Exception:  # a mistake of ours: the shard fails (`_failed_locked`), and nobody goes unanswered
+                self._mailbox.say(partial(waiter.refuse, ErrorCode.UNKNOWN_SERVER_ERROR))
+                for other in taken[done + 1 :]:
+                    self._waiters.add(other)
+                raise
+
+    def _time_waiters_locked(self) -> None:
+        deadline_ms = self._waiters.next_deadline_ms()
+        if deadline_ms is None or self._is_timed:
+            return
+        self._is_timed = True
+        wait_ms = max(1, deadline_ms - self._context.clock.monotonic_ms())
+        self._mailbox.say(partial(self._context.call_later, wait_ms, self._refuse_late))
+
+    def _refuse_late(self) -> None:
+        with self._mailbox:
+            self._is_timed = False
+            for waiter in self._waiters.take_late(self._context.clock.monotonic_ms()):
+                self._mailbox.say(partial(waiter.refuse, ErrorCode.CONCURRENT_TRANSACTIONS))
+            self._time_waiters_locked()
 
     # Time
 
@@ -361,15 +416,15 @@ class TransactionShard:
     def _write_end_locked(self, transaction: Transaction) -> None:
         transactional_id = transaction.transactional_id
         target = transaction.finish(self._now_ms())
-        pending = transaction.pending
         self._unwritten_ends.discard(transactional_id)
         self._completions.pop(transactional_id, None)
 
         def settled(error: ErrorCode) -> None:
             _log_failure(transactional_id, error)
 
-        if not self._write_locked(transaction, target, settled):
-            transaction.pending = pending  # it has been decided, and shall be written when the log allows
+        if self._write_locked(transaction, target, settled):
+            self._changed_locked(transactional_id)
+        else:  # it has been decided, stays pending, and shall be written when the log allows
             self._unwritten_ends.add(transactional_id)
 
     # Writing
@@ -381,12 +436,15 @@ class TransactionShard:
             transaction.complete(target)
             if target.state in PREPARED:
                 self._complete_locked(transaction)
+            self._changed_locked(transaction.transactional_id)
 
-        transaction.pending = target.state
+        before = transaction.pending, transaction.written
+        transaction.pending, transaction.written = target.state, target
         record = records.value(target, self._context.server_version())
         is_written = self._append_locked([(records.key(transaction.transactional_id), record)], apply, settled)
         if not is_written:
-            transaction.give_up()
+            transaction.pending, transaction.written = before
+            self._changed_locked(transaction.transactional_id)
         return is_written
 
     def _append_locked(

@@ -139,7 +139,7 @@ def outcome(event: Event, transaction: Transaction) -> str:
     if result is None:
         return "-"
     if isinstance(result, TxnData):
-        assert transaction.data.state in MAY_FOLLOW[result.state]
+        assert (transaction.written or transaction.data).state in MAY_FOLLOW[result.state]
         return f"{result.state.value} {result.producer_epoch}"
     return {code: name for name, code in SHORT.items()}[result]
 
@@ -159,16 +159,21 @@ def test_every_event_in_every_state(event: Event, state: TxnState, expected: str
 def test_while_a_change_is_being_written_every_other_has_to_wait(name: str, state: TxnState) -> None:
     transaction = in_state(state)
     transaction.pending = TxnState.ONGOING
-    expected = "FENCED" if name == "abort v2" and state in PREPARED else "BUSY"
-    assert outcome(EVENTS[name], transaction) == expected
+    assert outcome(EVENTS[name], transaction) == "BUSY"
     transaction.give_up()
     assert transaction.data == in_state(state).data
 
 
+def append(transaction: Transaction, target: TxnData | None) -> TxnData:
+    """Do what a shard does once the target is in the log."""
+    assert target is not None
+    transaction.pending, transaction.written = target.state, target
+    return target
+
+
 def write(transaction: Transaction, target: TxnData | None) -> TxnData:
     """Do what a shard does once the target is committed."""
-    assert target is not None
-    transaction.pending = target.state
+    target = append(transaction, target)
     transaction.complete(target)
     return target
 
@@ -223,6 +228,79 @@ class TestOneLife:
         target = write(transaction, transaction.end(mine(), False, 2, ids(), NOW))
         assert (target.partitions, target.start_ms, target.producer_epoch) == (frozenset(), NOW, EPOCH + 1)
         assert transaction.finish(NOW).state is TxnState.COMPLETE_ABORT
+
+
+class TestAdditionsInTheLog:
+    """Partitions may be added on top of what is in the log but not committed: leaders ask all at once."""
+
+    def test_additions_follow_each_other(self) -> None:
+        transaction = in_state(TxnState.EMPTY)
+        first = append(transaction, transaction.add_partitions(mine(), [T0], 2, NOW))
+        second = append(transaction, transaction.add_partitions(mine(), [T1], 2, NOW + 1))
+        assert (second.partitions, second.start_ms) == ({T0, T1}, NOW)
+        transaction.complete(first)
+        assert (transaction.data.partitions, transaction.pending) == ({T0}, TxnState.ONGOING)
+        assert outcome(end(True, 2), transaction) == "BUSY"
+        transaction.complete(second)
+        assert (transaction.data, transaction.pending) == (second, None)
+
+    def test_what_is_there_but_not_committed_is_written_again(self) -> None:
+        """The answer waits for a commitment, and its own record is the simplest one to wait for."""
+        transaction = in_state(TxnState.EMPTY)
+        append(transaction, transaction.add_partitions(mine(), [T0], 2, NOW))
+        assert transaction.add_partitions(mine(), [T0], 2, NOW) is not None
+
+    def test_an_addition_follows_the_end_of_the_transaction_before(self) -> None:
+        transaction = in_state(TxnState.PREPARE_COMMIT, client_version=2, partitions=frozenset())
+        done = append(transaction, transaction.finish(NOW))
+        begun = append(transaction, transaction.add_partitions(mine(), [T1], 2, NOW + 5))
+        assert (begun.state, begun.partitions, begun.start_ms) == (TxnState.ONGOING, {T1}, NOW + 5)
+        for target in (done, begun):
+            transaction.complete(target)
+        assert (transaction.data, transaction.pending) == (begun, None)
+
+    def test_also_under_the_producer_id_that_takes_over(self) -> None:
+        transaction = in_state(
+            TxnState.PREPARE_COMMIT, client_version=2, partitions=frozenset(), producer_epoch=EPOCH_MAX,
+            next_producer_id=NEXT_ID,
+        )  # fmt: skip
+        transaction.pending = TxnState.COMPLETE_COMMIT
+        heir = Producer(NEXT_ID, 0)  # as its producer was told with the end
+        assert outcome(add(producer=heir), transaction) == "BUSY"
+        assert outcome(end(True, 2, heir), transaction) == "BUSY"
+        append(transaction, transaction.finish(NOW))
+        assert outcome(add(producer=heir), transaction) == "Ongoing 0"
+        assert outcome(add(), transaction) == "MAPPING"
+
+    @pytest.mark.parametrize("name", ["init, my epoch", "abort v2", "commit v2", "fence"])
+    def test_nothing_else_is(self, name: str) -> None:
+        transaction = in_state(TxnState.ONGOING)
+        append(transaction, transaction.add_partitions(mine(), [T1], 2, NOW))
+        assert outcome(EVENTS[name], transaction) == "BUSY"
+
+    def test_nor_on_top_of_anything_else(self) -> None:
+        transaction = in_state(TxnState.EMPTY)
+        append(transaction, transaction.init_producer_id(60_000, None, ids(), 2, NOW))
+        assert outcome(add(), transaction) == "BUSY"
+
+
+class TestTheNextEpochWhileTheLastTransactionEnds:
+    """With version 2 a producer has its next epoch before the markers are written; it is never fenced by that."""
+
+    @pytest.mark.parametrize("is_commit", [True, False])
+    @pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH, EPOCH + 1])
+    def test_it_is_to_come_again(self, epoch: int, is_commit: bool) -> None:
+        transaction = in_state(TxnState.PREPARE_COMMIT, client_version=2)
+        transaction.pending = TxnState.COMPLETE_COMMIT
+        assert outcome(end(is_commit, 2, mine(epoch)), transaction) == "BUSY"
+
+    def test_and_then_gets_what_it_wants(self) -> None:
+        transaction = in_state(TxnState.PREPARE_COMMIT, client_version=2)
+        transaction.pending = TxnState.COMPLETE_COMMIT
+        conclude(transaction)
+        assert outcome(end(False, 2), transaction) == f"PrepareAbort {EPOCH + 1}"
+        assert outcome(end(False, 2, mine(EPOCH - 2)), transaction) == "FENCED"
+        assert outcome(end(False, 2, OTHER), transaction) == "MAPPING"
 
 
 class TestFencing:

@@ -15,6 +15,7 @@ from barnabas.broker.coordinators.transaction_markers import (
     Consignment,
     MarkerSender,
     MarkerWriter,
+    Order,
 )
 from barnabas.broker.coordinators.transaction_shard import Completion
 from barnabas.broker.metadata_cache import (
@@ -110,8 +111,9 @@ class FakeWriter:
     def __init__(self) -> None:
         self.errors: Errors = {}
 
-    def write(self, _marker: Marker, partitions: Collection[TopicPartition], reply: Callable[[Errors], Any]) -> None:
-        reply({tp: self.errors.get(tp, NONE) for tp in partitions})
+    def write(self, orders: list[Order]) -> None:
+        for _marker, partitions, reply in orders:
+            reply({tp: self.errors.get(tp, NONE) for tp in partitions})
 
 
 class Queued:
@@ -259,15 +261,22 @@ class FakePartitions:
         self.refuses: Errors = {}
         self.appended: dict[TopicPartition, tuple[bytes, int]] = {}
         self.waiting: list[Callable[[ErrorCode, int], None]] = []
+        self.events: list[tuple[str, TopicPartition]] = []
 
     def append_internal(
-        self, tp: TopicPartition, batch: bytes, _timeout_ms: int, on_done: Any, *, transaction_version: int
-    ) -> int:
+        self, tp: TopicPartition, batch: bytes, _timeout_ms: int, on_done: Any, *, moved: set[TopicPartition],
+        transaction_version: int,
+    ) -> int:  # fmt: skip
         if tp in self.refuses:
             raise ApiError(self.refuses[tp])
         self.appended[tp] = batch, transaction_version
         self.waiting.append(on_done)
+        self.events.append(("append", tp))
+        moved.add(tp)
         return 0
+
+    def complete_delayed(self, tp: TopicPartition) -> None:
+        self.events.append(("wake", tp))
 
 
 class FakeGroups:
@@ -295,7 +304,7 @@ class TestWriter:
     @pytest.fixture
     def write(self, told: list[Errors], partitions: Any, groups: Any) -> Callable[[Collection[TopicPartition]], None]:
         writer = MarkerWriter(partitions, groups, FakeClock(), 1000)
-        return lambda tps: writer.write(Marker(7, 3, False, 4, 2), tps, told.append)
+        return lambda tps: writer.write([(Marker(7, 3, False, 4, 2), tps, told.append)])
 
     def test_it_answers_when_all_are_replicated(
         self, write: Any, told: list[Errors], partitions: FakePartitions
@@ -332,6 +341,14 @@ class TestWriter:
         groups.error = error
         write([OFFSETS])
         assert told == [{OFFSETS: expected}]
+
+    def test_followers_are_woken_when_all_markers_of_a_request_are_there(
+        self, told: list[Errors], partitions: Any, groups: Any
+    ) -> None:
+        writer = MarkerWriter(partitions, groups, FakeClock(), 1000)
+        writer.write([(Marker(id_, 3, True, 4, 2), [tp], told.append) for id_, tp in ((7, T0), (8, T1))])
+        assert partitions.events[:2] == [("append", T0), ("append", T1)]
+        assert sorted(partitions.events[2:]) == [("wake", T0), ("wake", T1)]
 
     def test_nothing_to_write(self, write: Any, told: list[Errors]) -> None:
         write([])

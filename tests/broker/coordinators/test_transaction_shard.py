@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.coordinators.shard_core import ShardState
-from barnabas.broker.coordinators.transaction import Producer, TxnState
+from barnabas.broker.coordinators.transaction import Producer, Transaction, TxnState
 from barnabas.broker.coordinators.transaction_shard import Given
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.broker.coordinators.transaction_room import T0, T1, TP, Room
@@ -43,11 +43,12 @@ class TestOneTransaction:
         assert room.add(T0) == [BUSY]
         completion.shard.marked(completion, [T1])
         assert room.written()[-1] == ("x", "CompleteCommit")
-        assert room.add(T0) == [BUSY]
+        assert room.end(True) == [Given(BUSY)]
+        answers = room.add(T0)  # the next transaction may begin: its record is behind the end of this one
+        assert answers == []
         room.manager.release()
-        assert room.data.state is TxnState.COMPLETE_COMMIT
-        room.manager.holds = False
-        assert room.add(T0) == [NONE]
+        assert answers == [NONE]
+        assert room.data.state is TxnState.ONGOING
 
     def test_version_2_tells_the_next_epoch(self, room: Room) -> None:
         room.version = 2
@@ -83,6 +84,107 @@ class TestOneTransaction:
         assert (completion.is_commit, completion.producer_epoch) == (False, 1)
         room.markers.deliver()
         assert room.init() == [Given(NONE, 100, 2)]
+
+
+class TestWaiting:
+    """A request that meets a change waits for it, but not for long."""
+
+    @pytest.fixture
+    def room(self) -> Room:
+        room = Room(2, busy_wait_ms=100)
+        room.init()
+        room.add(T0, version=2)
+        room.end(True, 2)
+        return room
+
+    def next_producer(self, room: Room) -> Producer:
+        return Producer(room.data.producer_id, room.data.producer_epoch)
+
+    def test_an_addition_waits_until_all_markers_are_written(self, room: Room) -> None:
+        answers = room.add(T0, T1, version=2)
+        assert answers == []
+        assert room.data.state is TxnState.PREPARE_COMMIT
+        room.manager.holds = True
+        room.markers.deliver()
+        assert [state for _, state in room.written()[-2:]] == ["CompleteCommit", "Ongoing"]  # one replication round
+        room.manager.release()
+        assert answers == [NONE]
+        assert room.data.partitions == {T0, T1}
+
+    def test_leaders_that_add_at_once_share_a_round(self, room: Room) -> None:
+        room.markers.deliver()
+        room.manager.holds = True
+        answers = [room.add(tp, version=2) for tp in (T0, T1)]
+        room.manager.release()
+        assert answers == [[NONE], [NONE]]
+        assert room.data.partitions == {T0, T1}
+
+    def test_an_end_of_the_next_epoch_waits_too(self, room: Room) -> None:
+        answers = room.end(False, 2)
+        assert answers == []
+        room.markers.deliver()
+        assert answers == [Given(NONE, 100, 2)]
+
+    def test_only_for_a_while(self, room: Room) -> None:
+        early = room.add(T0, version=2)
+        room.clock.advance_ms(60)
+        late = room.end(False, 2)
+        room.clock.advance_ms(40)
+        room.scheduler.run_due()
+        assert (early, late) == ([BUSY], [])
+        room.clock.advance_ms(59)
+        room.scheduler.run_due()
+        assert late == []
+        room.clock.advance_ms(1)
+        room.scheduler.run_due()
+        assert late == [Given(BUSY)]
+        room.markers.deliver()
+        assert (early, late) == ([BUSY], [Given(BUSY)])
+        assert room.data.state is TxnState.COMPLETE_COMMIT
+
+    def test_who_is_late_but_was_tried_again_is_answered_once(self, room: Room) -> None:
+        answers = room.add(T0, version=2)
+        room.clock.advance_ms(200)
+        room.markers.deliver()
+        room.scheduler.run_due()
+        assert answers == [NONE]
+
+    def test_a_coordinator_that_moves_sends_them_away(self, room: Room) -> None:
+        added, ended = room.add(T0, version=2), room.end(False, 2)
+        room.shard.close()
+        assert (added, ended) == ([ErrorCode.NOT_COORDINATOR], [Given(ErrorCode.NOT_COORDINATOR)])
+        room.clock.advance_ms(200)
+        room.scheduler.run_due()
+        assert (len(added), len(ended)) == (1, 1)
+
+    def test_a_mistake_of_ours_leaves_nobody_unanswered(self, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: Any) -> None:
+            raise ZeroDivisionError
+
+        ended, added = room.end(False, 2), room.add(T0, version=2)
+        monkeypatch.setattr(Transaction, "end", fail)
+        room.markers.deliver()
+        assert ended == [Given(ErrorCode.UNKNOWN_SERVER_ERROR)]
+        assert added == [ErrorCode.NOT_COORDINATOR]
+
+    def test_a_fenced_one_is_told_when_it_is_sure(self, room: Room) -> None:
+        stranger = room.add(T0, producer=Producer(100, 0), version=2)
+        assert stranger == []
+        room.markers.deliver()
+        assert stranger == [ErrorCode.PRODUCER_FENCED]
+
+    def test_a_change_that_the_log_refuses_lets_the_next_one_try(self, room: Room) -> None:
+        room.markers.deliver()
+        room.manager.holds = True
+        room.add(T0, version=2)
+        ended = room.end(True, 2)
+        room.manager.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert room.add(T1, version=2) == [AWAY]
+        room.manager.refuses = NONE
+        room.manager.release()
+        room.manager.release()
+        assert ended == [Given(NONE, 100, 2)]
+        assert room.markers.held[0][1] == {T0}
 
 
 class TestWritesThatFail:

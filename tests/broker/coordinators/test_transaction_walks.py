@@ -31,7 +31,7 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.version = self.random.choice([0, 2])
-        self.room = Room(self.version)
+        self.room = Room(self.version, busy_wait_ms=self.random.choice([0, 100]))
         self.known: dict[str, list[Producer]] = {id_: [] for id_ in IDS}
         self.told: list[tuple[str, bool, Producer, Given]] = []  # ends that were confirmed
         self.given: list[tuple[str, Producer]] = []  # by InitProducerId
@@ -113,6 +113,7 @@ class Walk:
 
     def time_out(self) -> None:
         self.room.clock.advance_ms(self.random.choice([100, 70_000]))
+        self.room.scheduler.run_due()
         self.room.shard.abort_timed_out()
         self.room.shard.retry()
 

@@ -8,6 +8,7 @@ from barnabas.broker.coordinators import transaction_records
 from barnabas.broker.coordinators.transaction import Producer, TxnData
 from barnabas.broker.coordinators.transaction_loader import load
 from barnabas.broker.coordinators.transaction_shard import Completion, Given, TransactionContext, TransactionShard
+from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
@@ -37,15 +38,17 @@ class HeldMarkers:
 class Room:
     """A coordinator's shard; `move` hands the log to another broker's."""
 
-    def __init__(self, version: int = 0) -> None:
+    def __init__(self, version: int = 0, busy_wait_ms: int = 0) -> None:
         self.clock = FakeClock()
+        self.scheduler = ManualScheduler(self.clock)
         self.manager = FakeReplicaManager({TP: FakeLog()})
         self.markers = HeldMarkers()
         self.ids = iter(range(100, 200))
         self.version = version
         self.context = TransactionContext(
             self.manager, self.clock, lambda: next(self.ids), lambda: self.version, self.markers,
-            write_timeout_ms=5000, id_expiration_ms=1000,
+            call_later=lambda wait_ms, job: self.scheduler.schedule_once("wait", job, wait_ms),
+            busy_wait_ms=busy_wait_ms, write_timeout_ms=5000, id_expiration_ms=1000,
         )  # fmt: skip
         self.epoch = 0
         self.shard = self.open()
