@@ -35,6 +35,7 @@ def main() -> int:
         help="`apache`: processes only, no links are cut",
     )
     parser.add_argument("--broken", choices=list(BROKEN), default=None, help="break the brokers: it must be noticed")
+    parser.add_argument("--only", action="append", default=[], metavar="KIND", help="e.g. kill_leader, stray_pushes")
     parser.add_argument("--java", type=int, default=2, help="how many Java producers, five requests in flight")
     parser.add_argument("--librdkafka", type=int, default=1, help="how many producers of librdkafka")
     parser.add_argument("--librdkafka-in-flight", type=int, default=1, help="their requests in flight")
@@ -70,7 +71,7 @@ def stress(directory: Path, network: Network | None, arguments: argparse.Namespa
         cluster = StressCluster(directory, network, arguments.broken)
     try:
         with cluster:
-            StressRun(cluster, runtime, workload, arguments.seed, say).execute(arguments.faults)
+            StressRun(cluster, runtime, workload, arguments.seed, say, arguments.only).execute(arguments.faults)
     except AssertionError as error:
         again = [*sys.argv[1:], "--seed", str(arguments.seed)]
         say(f"FAILED\n{error}\nagain with: python -m tests.stress {' '.join(again)}")

@@ -69,6 +69,10 @@ class StressCluster(BarnabasCluster):
             command = [sys.executable, "-P", str(BROKEN), self._broken, *command[-1:]]
         return command if self.network is None else self.network.command(node.node_id, command)
 
+    def node_command(self, node: Node) -> list[str]:
+        """What runs a node, in its network; the file of its properties is last."""
+        return self._command(node)
+
     def partition_directory(self, broker_id: int, partition: int) -> Path:
         """Where a broker keeps its replica of a partition of the topic."""
         return _partition_directory(self.nodes[broker_id], partition)

@@ -9,30 +9,28 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 
 from barnabas.cluster import CONTROLLER_ID
-from tests.stress.cluster import BROKERS, PARTITIONS, StressTarget
+from tests.stress.cluster import BROKERS, PARTITIONS, StressCluster, StressTarget
+from tests.stress.fault import Fault, Link
+from tests.stress.mistakes import Mistakes
 
 HOLD_MS = (100, 4_500)  # around both session timeout and replica.lag.time.max.ms
-Link = tuple[int, int]  # from, to
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that can be done and undone."""
-
-    description: str
-    impaired: frozenset[int | Link]  # nodes and links that nothing else may be done to meanwhile
-    begin: Callable[[], None]
-    end: Callable[[], None]
 
 
 class Faults:
-    """Chooses faults for a cluster. `leader_of` tells who leads a partition now."""
+    """Chooses faults for a cluster. `leader_of` tells who leads a partition now; `only` names the kinds that may be
+    chosen (all if it is empty).
+    """
 
-    def __init__(self, cluster: StressTarget, choice: random.Random, leader_of: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        cluster: StressTarget,
+        choice: random.Random,
+        leader_of: Callable[[int], int],
+        only: Collection[str] = (),
+    ) -> None:
         self._cluster = cluster
         self._random = choice
         self._leader_of = leader_of
@@ -46,11 +44,19 @@ class Faults:
         }
         if cluster.network is not None:
             self._kinds |= {self._cut_one_way: 4, self._cut_both_ways: 3, self._isolate: 3}
+        if isinstance(cluster, StressCluster):
+            self._kinds |= Mistakes(cluster, choice).kinds
+        named = {kind.__name__.strip("_"): kind for kind in self._kinds}
+        if only:
+            self._kinds = {named[name]: self._kinds[named[name]] for name in only}
 
-    def choose(self, impaired: frozenset[int | Link]) -> Fault | None:
-        """A fault that leaves the impaired nodes and links alone; None if the one that was drawn cannot."""
+    def choose(self, active: Sequence[Fault]) -> Fault | None:
+        """A fault that leaves alone what the active ones impair; None if the one that was drawn cannot."""
         kind = self._random.choices(list(self._kinds), list(self._kinds.values()))[0]
         fault = kind()
+        if active and fault.is_exclusive:
+            return None
+        impaired = frozenset[int | Link]().union(*(other.impaired for other in active))
         return None if fault.impaired & impaired else fault
 
     def hold_ms(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import ge
@@ -17,7 +17,8 @@ from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import SystemClock
 from tests.stress.clients import SharedHistory, StressReader, Watcher, describe
 from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, TOPIC_CONFIG, StressTarget
-from tests.stress.faults import Fault, Faults
+from tests.stress.fault import Fault
+from tests.stress.faults import Faults
 from tests.stress.history import Content, summary
 from tests.stress.producers import JavaProducers, LibrdkafkaProducer
 from tests.stress.replicas import differences, read_log
@@ -52,7 +53,13 @@ class StressRun:
     """The parts of a run. Owner: the thread that calls `execute`."""
 
     def __init__(
-        self, cluster: StressTarget, runtime: KafkaRuntime, workload: Workload, seed: int, say: Callable[[str], None]
+        self,
+        cluster: StressTarget,
+        runtime: KafkaRuntime,
+        workload: Workload,
+        seed: int,
+        say: Callable[[str], None],
+        only: Collection[str] = (),
     ) -> None:
         self._cluster = cluster
         self._random = random.Random(seed)
@@ -78,7 +85,7 @@ class StressRun:
         ]
         addresses = {node.node_id: (node.host, node.port) for node in cluster.brokers}
         self._watcher = Watcher(addresses, self._shared)
-        self._faults = Faults(cluster, self._random, lambda partition: self._leader_of(partition))
+        self._faults = Faults(cluster, self._random, lambda partition: self._leader_of(partition), only)
         self._active: list[Fault] = []
         self._failures: list[str] = []
 
@@ -106,7 +113,7 @@ class StressRun:
     def _one_fault(self, number: int) -> None:
         fault = None
         while fault is None:
-            fault = self._faults.choose(frozenset(thing for active in self._active for thing in active.impaired))
+            fault = self._faults.choose(self._active)
         hold_ms = self._faults.hold_ms()
         self._tell(f"fault {number}: {fault.description} for {hold_ms} ms")
         self._active.append(fault)
@@ -114,7 +121,7 @@ class StressRun:
         is_alone = len(self._active) == 1
         self._pause.wait(hold_ms / 1000)
         self._check_processes()
-        if is_alone and self._random.random() < SECOND_FAULT_SHARE:
+        if is_alone and not fault.is_exclusive and self._random.random() < SECOND_FAULT_SHARE:
             return  # the next one comes on top
         self._heal()
         self._await_progress(self._random.randint(1, BREATHER_ACKNOWLEDGEMENTS_MAX))

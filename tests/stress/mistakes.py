@@ -1,0 +1,224 @@
+"""Faults that people and strangers cause: a lost disk, a copied file, swapped directories, pushes from a stranger.
+
+None of them may cost an acknowledged record. Each is undone as a person would undo it, who does what the line on stderr
+says.
+
+    lose the controller's disk   its data directory is emptied; it ends with advice; `controller recover` rebuilds it
+    copied file, other id        a broker with another id that advertises a running broker's addresses is refused
+    copied file, same id         a second process with a running broker's id is refused, and the first goes on
+    swapped directories          two brokers are given each other's data: both refuse to start
+    stray pushes                 every listener gets pushes that no controller of this cluster sent
+
+Only Barnabas's own clusters have these faults, Apache Kafka's have not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from barnabas.client.connection import NodeConnection
+from barnabas.cluster import CONTROLLER_ID, Node
+from barnabas.common.ports import reserve_port
+from barnabas.protocol.messages.k03_metadata import MetadataRequest
+from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
+from barnabas.protocol.messages.k05_stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
+from barnabas.protocol.metadata_records.topics import RemoveTopicRecord
+from barnabas.protocol.push_tags import FULL, Receiver, set_offset, set_receiver, set_records
+from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, StressCluster
+from tests.stress.fault import Fault
+from tests.support.waiting import eventually
+
+COMMAND_TIMEOUT_S = 60
+ANSWER_TIMEOUT_MS = 2_000
+STRANGER_ID = 77
+EVERYTHING = frozenset({*range(BROKERS), CONTROLLER_ID})
+CONTROLLER_EPOCHS = (-1, 0, 1, 1_000, 2**31 - 1)
+
+
+class Mistakes:
+    """Makes these faults for a cluster. Owner: the thread that runs the stress."""
+
+    def __init__(self, cluster: StressCluster, choice: random.Random) -> None:
+        self._cluster = cluster
+        self._random = choice
+        self._copies = itertools.count()
+        self.kinds: dict[Callable[[], Fault], int] = {
+            self._lose_controller_disk: 2,
+            self._copy_with_another_id: 1,
+            self._copy_with_the_same_id: 2,
+            self._swap_directories: 2,
+            self._stray_pushes: 3,
+        }
+
+    # The controller's disk
+
+    def _lose_controller_disk(self) -> Fault:
+        controller = self._cluster.nodes[CONTROLLER_ID]
+
+        def begin() -> None:
+            self._cluster.stop_node(controller, signal.SIGKILL)
+            _move_away(controller.directory / "data")
+            self._cluster.start_node(controller)
+            eventually("an empty controller ends in a cluster with data", lambda: not controller.is_running)
+            assert "recover" in controller.last_words(), controller.last_words()
+
+        def end() -> None:
+            recover = [sys.executable, "-P", "-m", "barnabas.cli", "controller", "recover"]
+            file = str(controller.directory / "server.properties")
+            done = subprocess.run(
+                [*recover, file, "--from-brokers", self._cluster.bootstrap],
+                capture_output=True,
+                text=True,
+                timeout=COMMAND_TIMEOUT_S,
+                check=False,
+            )
+            assert done.returncode == 0, f"controller recover: {done.stderr or done.stdout}"
+            self._cluster.start_node(controller)
+
+        return Fault("lose the disk of controller-100", EVERYTHING, begin, end, is_exclusive=True)
+
+    # Copied files
+
+    def _copy_with_another_id(self) -> Fault:
+        return self._copied(STRANGER_ID, "a copied file with another id")
+
+    def _copy_with_the_same_id(self) -> Fault:
+        return self._copied(None, "a copied file with the same id")
+
+    def _copied(self, node_id: int | None, what: str) -> Fault:
+        """A second process from a running broker's file, on a port and in a directory of its own."""
+        original = self._cluster.nodes[self._random.randrange(BROKERS)]
+        started: list[subprocess.Popen[bytes]] = []
+
+        def begin() -> None:
+            directory = self._cluster.directory / f"copy-{next(self._copies)}"
+            started.append(self._start_copy(original, original.node_id if node_id is None else node_id, directory))
+            log = directory / "process.log"
+            eventually(f"{what} is refused", lambda: "refuses this broker" in log.read_text(errors="replace"))
+
+        def end() -> None:
+            copy = started.pop()
+            copy.kill()
+            copy.wait()
+            assert original.is_running, f"{original.name} ended because of {what}: {original.last_words()}"
+
+        return Fault(f"{what}, of {original.name}", EVERYTHING, begin, end, is_exclusive=True)
+
+    def _start_copy(self, original: Node, node_id: int, directory: Path) -> subprocess.Popen[bytes]:
+        directory.mkdir()
+        properties = self._cluster.properties(original)
+        names = [listener.partition("://")[0] for listener in properties["listeners"].split(",")]
+        own = [(name, *reserve_port()) for name in names]
+        properties |= {
+            "node.id": str(node_id),
+            "listeners": ",".join(f"{name}://{original.host}:{port}" for name, port, _ in own),
+            "advertised.listeners": properties.get("advertised.listeners", properties["listeners"]),
+            "log.dirs": str(directory / "data"),
+        }
+        file = directory / "server.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        command = [*self._cluster.node_command(original)[:-1], str(file)]
+        try:
+            with (directory / "process.log").open("wb") as log:
+                return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        finally:
+            for _, _, reservation in own:
+                reservation.close()
+
+    # Directories
+
+    def _swap_directories(self) -> Fault:
+        one, other = (self._cluster.nodes[id_] for id_ in self._random.sample(range(BROKERS), 2))
+
+        def begin() -> None:
+            for node in (one, other):
+                self._cluster.stop_node(node, signal.SIGKILL)
+            _swap(one, other)
+            for node in (one, other):
+                self._cluster.start_node(node)
+            for node in (one, other):
+                eventually(f"{node.name} refuses another broker's data", lambda node=node: not node.is_running)  # type: ignore[misc]
+
+        def end() -> None:
+            _swap(one, other)
+            for node in (one, other):
+                self._cluster.start_node(node)
+
+        return Fault(f"swap the directories of {one.name} and {other.name}", EVERYTHING, begin, end, is_exclusive=True)
+
+    # Pushes
+
+    def _stray_pushes(self) -> Fault:
+        return Fault("stray pushes to every listener", frozenset(), self._push, lambda: None)
+
+    def _push(self) -> None:
+        cluster_id, topic_id = self._known()
+        for node in self._cluster.brokers:
+            for host, port in _addresses(self._cluster.properties(node)["listeners"]):
+                for message, version in self._pushes(cluster_id, topic_id, node.node_id):
+                    with (
+                        contextlib.suppress(OSError),
+                        NodeConnection(host, port, timeout_ms=ANSWER_TIMEOUT_MS) as connection,
+                    ):
+                        connection.send(message, version)
+
+    def _known(self) -> tuple[str, bytes]:
+        """What any client is told: the cluster id and the topic's id; empty ones if no broker answers now."""
+        for node in self._cluster.brokers:
+            with contextlib.suppress(OSError), NodeConnection(node.host, node.port, timeout_ms=500) as connection:
+                answer = connection.send(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+                ids = {topic.name: topic.topic_id for topic in answer.topics}
+                return answer.cluster_id or "", ids.get(TOPIC, bytes(16))
+        return "", bytes(16)
+
+    def _pushes(self, cluster_id: str, topic_id: bytes, broker_id: int) -> Iterator[tuple[Any, int]]:
+        """Empty FULL ones and deletions of the topic, as like the controller's as a stranger can make them."""
+        epoch = self._random.choice(CONTROLLER_EPOCHS)
+        broker_epoch = self._random.choice((-1, 0, 2**63 - 1))
+        states = [
+            StopReplicaPartitionState(partition_index=partition, leader_epoch=-2, delete_partition=True)
+            for partition in range(PARTITIONS)
+        ]
+        head = {"controller_id": CONTROLLER_ID, "controller_epoch": epoch, "broker_epoch": broker_epoch}
+        topics = [StopReplicaTopicState(topic_name=TOPIC, partition_states=states)]
+        for message, version in (
+            (LeaderAndIsrRequest(**head, is_kraft_controller=True, type=FULL), 7),
+            (StopReplicaRequest(**head, is_kraft_controller=True, topic_states=topics), 4),
+            (UpdateMetadataRequest(**head, is_kraft_controller=True, type=FULL), 8),
+        ):
+            set_records(message, [RemoveTopicRecord(topic_id=topic_id)])
+            set_offset(message, self._random.choice((0, 10**6, 2**63 - 1)))
+            set_receiver(message, Receiver(cluster_id, broker_id, self._random.randbytes(16)))
+            yield message, version
+
+
+def _addresses(listeners: str) -> Iterator[tuple[str, int]]:
+    for listener in listeners.split(","):
+        host, _, port = listener.partition("://")[2].rpartition(":")
+        yield host, int(port)
+
+
+def _swap(one: Node, other: Node) -> None:
+    spare = one.directory / "data.swapped"
+    (one.directory / "data").rename(spare)
+    (other.directory / "data").rename(one.directory / "data")
+    spare.rename(other.directory / "data")
+
+
+def _move_away(data: Path) -> None:
+    """The disk is gone; what was on it is kept beside, for whoever looks into a failure."""
+    number = next(n for n in itertools.count() if not data.with_name(f"lost-{n}").exists())
+    data.rename(data.with_name(f"lost-{number}"))
