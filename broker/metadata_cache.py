@@ -188,6 +188,7 @@ class MetadataCache:
         self.on_caught_up: Callable[[], None] | None = None  # fixed before start; told once, of the first whole picture
         self._is_caught_up = False  # guarded by: _lock
         self.offset = -1  # guarded by: _lock; of the metadata log (inclusive), up to which we were told everything
+        self._expected_offset = -1  # guarded by: _lock; the same, of the newest push that has begun
 
     def note_features(self, features: Mapping[str, int]) -> None:
         """The cluster's feature levels (a push that names any names all)."""
@@ -203,10 +204,20 @@ class MetadataCache:
         if is_first and self.on_caught_up is not None:
             self.on_caught_up()
 
+    def expect_offset(self, offset: int) -> None:
+        """A push has begun whose last part will tell everything up to `offset` of the metadata log."""
+        with self._lock:
+            self._expected_offset = max(self._expected_offset, offset)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the picture is as new as every push that has begun."""
+        return self.offset >= self._expected_offset
+
     def forget_offset(self) -> None:
         """A new registration: what earlier pushes told does not count for it."""
         with self._lock:
-            self.offset = -1
+            self.offset = self._expected_offset = -1
         self.finalized_features = FinalizedFeatures()  # replaced whole by whoever applies a FeatureLevelRecord
 
     def apply_update_metadata(

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from barnabas.protocol.push_tags import FULL
+from barnabas.protocol.push_tags import FULL, offset_of
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -42,6 +42,9 @@ def handle(services: Services, request: Request) -> Answer:
     if error:
         return Reply(LeaderAndIsrResponse(error_code=error))
     apply_records(services, message)
+    offset = offset_of(message)
+    if offset is not None:
+        services.metadata_cache.expect_offset(offset)
     topics = _topics(message, request.version)
     leaders = {leader.broker_id: (leader.host_name, leader.port) for leader in message.live_leaders}
     errors = services.leadership.apply(topics, is_full=message.type == FULL, leaders=leaders)

@@ -1,7 +1,8 @@
 """UpdateMetadata: v0-v8, accepted from the controller, not advertised
 
 Behaviour: replaces the metadata cache by one that includes the push (`metadata_cache.py`), then wakes the admin
-requests that wait to see their topics appear, change or vanish. Offsets committed for topics that vanished are removed.
+requests that wait to see their topics appear, change or vanish. Offsets committed for topics that vanished are removed,
+also if another topic of the same name came in the same push: ids are compared, not names.
 Tag 10001 says up to which offset of the metadata log this broker now knows everything; the next heartbeat reports it.
 
 Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
@@ -31,14 +32,15 @@ def handle(services: Services, request: Request) -> Answer:
     if error:
         return Reply(UpdateMetadataResponse(error_code=error))
     registrations = apply_records(services, message)
+    before = services.metadata_cache.snapshot
     changed = services.metadata_cache.apply_update_metadata(message, registrations)
     offset = offset_of(message)
     if offset is not None and tag_of(message, TAG_PARTIAL) is None:
         services.metadata_cache.note_offset(offset)
         services.lifecycle.wake()
-    gone = changed - services.metadata_cache.snapshot.topics.keys()
-    if gone:
-        services.group_coordinator.on_topics_deleted(gone)
+    after = services.metadata_cache.snapshot
+    former_ids = {name: before.topic_id(name) for name in changed if before.topic_id(name) != after.topic_id(name)}
+    services.group_coordinator.on_picture(former_ids)
     for name in changed:
         services.purgatories.topic.check_and_complete(name)
     return Reply(UpdateMetadataResponse())

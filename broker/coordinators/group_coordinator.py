@@ -3,7 +3,9 @@
 Rules
 1. A group lives in partition abs(hashCode(group id)) % partitions of __consumer_offsets; the leader of that partition
    coordinates it. Nobody else answers for it (NOT_COORDINATOR).
-2. A shard serves once its partition has been read (COORDINATOR_LOAD_IN_PROGRESS until then).
+2. A shard serves once its partition has been read, and the picture of the cluster is as new as the push that made
+   this broker its leader (COORDINATOR_LOAD_IN_PROGRESS until then): committed offsets carry ids of topics, and an older
+   picture would take a new topic for a former one.
 3. Nothing here decides about groups: `shard.py` and the pure parts below it do.
 
 Threads: requests on handlers; timers on `group-coordinator-reaper`; loading and unloading on
@@ -102,6 +104,7 @@ class GroupCoordinator:
         self.reconfigure(config)
         self._lock = threading.Lock()  # serialises changes of _shards
         self._shards: dict[int, Shard] = {}  # guarded by: _lock (lookups need none); by partition
+        self._loaded: list[Shard] = []  # owner: the loader thread; loaded, and waiting for the picture
         self._is_running = False  # set by start, cleared by shutdown
         self._loader_thread = ServiceThread("group-metadata-manager-0", "group-meta-0", self._work)
         self._reaper_thread = ServiceThread("group-coordinator-reaper", "group-reaper", self._reap)
@@ -169,11 +172,16 @@ class GroupCoordinator:
         log.info("Unloading the groups of %s", tp)
         shard.close()
 
-    def on_topics_deleted(self, topics: Iterable[str]) -> None:
-        """Remove the offsets committed for topics that are gone."""
-        deleted = set(topics)
-        if deleted and self._shards:
-            self._jobs.put(partial(self._remove_topics, deleted))
+    def on_picture(self, former_ids: Mapping[str, bytes]) -> None:
+        """The picture of the cluster has changed: remove the offsets of topics that are gone, serve what waited for it.
+
+        `former_ids`: the names that belong to another topic now, or to none, with the id of the topic that had them
+        before (ZERO_UUID if there was none).
+        """
+        if former_ids and self._shards:
+            self._jobs.put(partial(self._remove_former, former_ids))
+        if self._loaded:
+            self._jobs.put(self._activate_loaded)
 
     def run_pending_jobs(self) -> None:
         """Do on this thread what waits for the loader thread, for tests without threads."""
@@ -187,12 +195,9 @@ class GroupCoordinator:
         try:
             partition_log = self._replica_manager.partition(shard.tp).log
             count = load(shard, partition_log, self._config.offsets_load_buffer_size)
-            shard.activate()
         except Exception as error:  # Why every kind: nothing in the log may end the process, or keep other shards away.
             shard.fail(describe(error))
             return
-        if shard.state is not ShardState.ACTIVE:
-            return  # it moved on while it was loaded
         if self._context.sensors is not None:
             self._context.sensors.load_time.record(self._context.clock.monotonic_ms() - started_ms)
         log.info(
@@ -200,9 +205,29 @@ class GroupCoordinator:
             shard.tp, count, self._context.clock.monotonic_ms() - started_ms,
         )  # fmt: skip
 
-    def _remove_topics(self, topics: set[str]) -> None:
+        self._loaded.append(shard)
+        self._activate_loaded()
+
+    def _activate_loaded(self) -> None:
+        """Let shards serve that were loaded, if the picture is new enough.
+
+        Why the list comes first: `on_picture` looks at it after the picture has changed, so one of the two sees both.
+        """
+        if not self._metadata_cache.is_current:
+            return
+        loaded, self._loaded = self._loaded, []
+        for shard in loaded:
+            try:
+                shard.activate()
+            except Exception as error:
+                shard.fail(describe(error))
+
+    def _remove_former(self, former_ids: Mapping[str, bytes]) -> None:
         for shard in list(self._shards.values()):
-            shard.on_topics_deleted(topics)
+            try:
+                shard.on_topics_replaced(former_ids)
+            except Exception as error:
+                shard.fail(describe(error))
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -43,6 +43,10 @@ class MetadataWatch:
         picture = self._picture
         return picture if picture.snapshot is self._cache.snapshot else self._look_again()
 
+    def topic_id(self, name: str) -> bytes:
+        """The id of the topic that has this name now; ZERO_UUID if there is none."""
+        return self._cache.snapshot.topic_id(name)
+
     def _look_again(self) -> Picture:
         with self._lock:
             before, snapshot = self._picture, self._cache.snapshot

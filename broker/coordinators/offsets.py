@@ -5,6 +5,8 @@ Rules
    survived.
 2. Offsets of an open transaction are kept apart, by producer id, until its marker comes (KIP-98, KIP-447).
 3. Of a transactional and a plain commit the one with the higher record offset wins: compaction may reorder the rest.
+4. A position belongs to the topic whose id it carries. A topic that is deleted and made anew has another id: positions
+   in the former one are never told for the present one. A position without id (before value version 4) is told by name.
 
 Threads: owner is the group's shard, under its lock.
 Source: Kafka's OffsetMetadataManager, OffsetAndMetadata, OffsetExpirationConditionImpl (4.3), KIP-211, KIP-848
@@ -13,7 +15,7 @@ Source: Kafka's OffsetMetadataManager, OffsetAndMetadata, OffsetExpirationCondit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from barnabas.broker.coordinators.consumer_group import ConsumerGroup
@@ -140,24 +142,39 @@ class OffsetStore:
                 found.update((TopicPartition(topic, partition), None) for partition in partitions)
         return list(found)
 
-    def of_topics(self, topics: set[str]) -> list[tuple[str, TopicPartition]]:
-        """(group, partition) of every position in these topics: what a deletion of the topics leaves behind."""
-        found: dict[tuple[str, TopicPartition], None] = {}
+    def of_topics(self, topics: Set[str]) -> dict[tuple[str, TopicPartition], set[bytes]]:
+        """Every (group, partition) that has positions in these topics, with the ids of the topics they belong to."""
+        found: dict[tuple[str, TopicPartition], set[bytes]] = {}
         for by_group in (self._groups, *self._pending.values()):
             for group_id, by_topic in by_group.items():
                 for topic in topics & by_topic.keys():
-                    found.update(((group_id, TopicPartition(topic, p)), None) for p in by_topic[topic])
-        return list(found)
+                    for partition, committed in by_topic[topic].items():
+                        found.setdefault((group_id, TopicPartition(topic, partition)), set()).add(committed.topic_id)
+        return found
 
-    def fetch(self, group_id: str, wanted: Iterable[TopicWanted] | None, *, require_stable: bool) -> list[FetchedTopic]:
+    def fetch(
+        self,
+        group_id: str,
+        wanted: Iterable[TopicWanted] | None,
+        *,
+        require_stable: bool,
+        present_id: Callable[[str], bytes] = lambda _name: ZERO_UUID,
+    ) -> list[FetchedTopic]:
         """Tell the positions of these partitions, or (None) of all; unknown ones are INVALID_OFFSET.
 
-        A position committed for another topic of the same name (by id) is unknown. With `require_stable` one that an
-        open transaction may change is UNSTABLE_OFFSET_COMMIT.
+        A position committed for another topic of the same name (by id) is unknown; of who asks by name the topic is
+        the present one (`present_id`, ZERO_UUID if there is none). With `require_stable` one that an open transaction
+        may change is UNSTABLE_OFFSET_COMMIT.
         """
         topics = self._groups.get(group_id, {})
         if wanted is None:
-            wanted = [TopicWanted(ZERO_UUID, name, list(partitions)) for name, partitions in topics.items()]
+            wanted = [
+                TopicWanted(present_id(name), name, known)
+                for name, partitions in topics.items()
+                if (known := [p for p, one in partitions.items() if not _is_of_another(one, present_id(name))])
+            ]
+        else:
+            wanted = [w if w.topic_id != ZERO_UUID else w._replace(topic_id=present_id(w.name)) for w in wanted]
         return [
             FetchedTopic(
                 topic.topic_id, topic.name,
@@ -175,7 +192,7 @@ class OffsetStore:
         if require_stable and self._pending and self.has_pending(group_id, topic.name, partition):
             return FetchedPartition(partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
         found = committed.get(partition)
-        if found is None or ZERO_UUID != found.topic_id != topic.topic_id != ZERO_UUID:
+        if found is None or _is_of_another(found, topic.topic_id):
             return FetchedPartition(partition)
         return FetchedPartition(partition, found.offset, found.leader_epoch, found.metadata)
 
@@ -205,6 +222,11 @@ class OffsetStore:
             else:
                 due.append(tp)
         return due, is_all and not self.has_open_transactions(group.group_id)
+
+
+def _is_of_another(committed: CommittedOffset, topic_id: bytes) -> bool:
+    """Whether a position belongs to another topic than this one, so far as both are known."""
+    return ZERO_UUID != committed.topic_id != topic_id != ZERO_UUID
 
 
 def _may_expire(group: Group) -> bool:

@@ -21,7 +21,8 @@ from barnabas.broker.coordinators.group import Group
 from barnabas.broker.coordinators.offsets import CommittedOffset, FetchedTopic, TopicWanted
 from barnabas.broker.coordinators.shard_classic import ClassicInConsumerShard
 from barnabas.broker.coordinators.shard_consumer import Committer
-from barnabas.broker.coordinators.shard_core import ShardState, Write, log_failure, nothing
+from barnabas.broker.coordinators.shard_core import ShardState, Write, nothing
+from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -190,6 +191,8 @@ class Shard(ClassicInConsumerShard):
     def _commit_error_locked(
         self, who: Committer, commits: Sequence[OffsetCommit], *, is_transactional: bool = False
     ) -> ErrorCode:
+        if self._is_any_of_a_former_topic(commits):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if who.group_id in self.consumer_groups:
             partitions = [(commit.committed.topic_id, commit.partition) for commit in commits]
             return self._consumer_commit_error_locked(who, partitions, is_transactional=is_transactional)
@@ -202,6 +205,14 @@ class Shard(ClassicInConsumerShard):
             return ErrorCode.NONE
         is_new = who.version >= GROUP_ID_NOT_FOUND_FROM
         return ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
+
+    def _is_any_of_a_former_topic(self, commits: Sequence[OffsetCommit]) -> bool:
+        """Whether a topic was deleted while its commit was on its way here.
+
+        Why under the lock: a position in a former topic must never follow one in the present topic in the log.
+        """
+        present_id = self._context.consumers.watch.topic_id
+        return any(ZERO_UUID != c.committed.topic_id != present_id(c.topic) for c in commits)
 
     def _apply_commits(self, group_id: str, commits: Sequence[OffsetCommit], first_offset: int) -> None:
         self._ensure_group_locked(group_id)
@@ -248,7 +259,9 @@ class Shard(ClassicInConsumerShard):
         reply: Callable[[ErrorCode, list[FetchedTopic]], object],
     ) -> None:
         known_id = group_id if self._any_group_locked(group_id) is not None else ""
-        topics = self.offsets.fetch(known_id, wanted, require_stable=require_stable)
+        topics = self.offsets.fetch(
+            known_id, wanted, require_stable=require_stable, present_id=self._context.consumers.watch.topic_id
+        )
         self._mailbox.say(partial(reply, ErrorCode.NONE, topics))
 
     def _once_written_locked(self, then: Callable[[], None]) -> None:
@@ -342,8 +355,8 @@ class Shard(ClassicInConsumerShard):
         group = self._any_group_locked(group_id)
         return ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.delete_error()
 
-    def on_topics_deleted(self, topics: set[str]) -> None:
-        """Remove the positions in topics that are gone."""
+    def on_topics_replaced(self, former_ids: Mapping[str, bytes]) -> None:
+        """Remove the positions in topics that are gone; see `_remove_former_locked`."""
         with self._mailbox:
             if self.state is ShardState.ACTIVE:
-                self._remove_offsets_locked(self.offsets.of_topics(topics), [], log_failure)
+                self._remove_former_locked(former_ids)

@@ -38,6 +38,7 @@ from barnabas.broker.coordinators.mailbox import Mailbox
 from barnabas.broker.coordinators.offsets import OffsetStore
 from barnabas.broker.coordinators.shard_timers import ShardTimers, TimerEntry
 from barnabas.broker.timing_wheel import CallbackTask
+from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.records.compression import CompressionType
@@ -141,6 +142,8 @@ class ShardCore:
                 self._step_locked(group, ev.Loaded())
             self._watch_consumer_groups_locked()
             self._schedule_expiry_locked()
+            topics = self._context.consumers.watch.look().snapshot.topics
+            self._remove_former_locked(dict.fromkeys(topics, ZERO_UUID))
 
     def close(self) -> None:
         """Stop serving: whoever waits is sent to look for the new coordinator."""
@@ -405,6 +408,27 @@ class ShardCore:
         last.on_settled = both
 
     # Removal
+
+    def _remove_former_locked(self, former_ids: Mapping[str, bytes]) -> None:
+        """Remove the positions that belong to former topics of these names.
+
+        `former_ids` has the id of the topic that had the name until now, ZERO_UUID if none or not known. A position
+        without id goes with the topic that was there. A partition whose positions belong partly to the present topic
+        (a transaction is open) is left alone: a tombstone would remove them all, and the former one is never told.
+        """
+        present_id = self._context.consumers.watch.topic_id
+        doomed = []
+        for (group_id, tp), topic_ids in self.offsets.of_topics(former_ids.keys()).items():
+            former_id, current_id = former_ids[tp.topic], present_id(tp.topic)
+            if current_id == ZERO_UUID:
+                is_former = former_id != ZERO_UUID
+            else:
+                is_former = current_id not in topic_ids and (former_id != ZERO_UUID or ZERO_UUID not in topic_ids)
+            if is_former:
+                doomed.append((group_id, tp))
+        if doomed:
+            log.info("Removing %d offsets of %s in topics that were deleted", len(doomed), self.tp)
+        self._remove_offsets_locked(doomed, [], log_failure)
 
     def _remove_offsets_locked(
         self,

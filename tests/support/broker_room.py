@@ -222,7 +222,7 @@ class BrokerRoom:
             auto_topic_creation=AutoTopicCreation(self.config, channel),
             producer_ids=self.producer_ids,
             dynamic_config=self.dynamic_config,
-            group_coordinator=SimpleNamespace(on_topics_deleted=lambda _names: None),  # type: ignore[arg-type]
+            group_coordinator=SimpleNamespace(on_picture=lambda _former_ids: None),  # type: ignore[arg-type]
             transaction_coordinator=self.transaction_coordinator,
             transaction_verification=TransactionVerification(
                 broker_id=BROKER_ID,

@@ -151,7 +151,9 @@ class World:
         self.clock = FakeClock()
         self.registry = Registry(self.clock)
         self.replicas = FakeReplicaManager()
-        self.cache = SimpleNamespace(snapshot=snapshot(), offset=0, finalized_features=FinalizedFeatures())
+        self.cache = SimpleNamespace(
+            snapshot=snapshot(), offset=0, finalized_features=FinalizedFeatures(), is_current=True
+        )
         self.config = SimpleNamespace(**{**CONFIG, **config})
         self.coordinator = self.make_coordinator()
         if leads:

@@ -12,12 +12,13 @@ from barnabas.broker.coordinators.group_coordinator import java_hash, partition_
 from barnabas.broker.coordinators.group_events import GroupState
 from barnabas.broker.coordinators.offsets import CommittedOffset, TopicWanted
 from barnabas.broker.coordinators.shard import Committer, OffsetCommit
+from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.metrics import catalogue
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker, iter_headers
 from barnabas.protocol.records.compression import CompressionType
-from tests.broker.coordinators.fake_log import World, transactional_batch
+from tests.broker.coordinators.fake_log import World, snapshot, transactional_batch
 from tests.broker.coordinators.group_room import RANGE
 
 NONE = ErrorCode.NONE
@@ -509,7 +510,11 @@ class TestRemoval:
         client.commit(1)
         client.commit(2, topic="u")
         client.answers.clear()
-        world.coordinator.on_topics_deleted(["t", "v"])
+        world.cache.snapshot = snapshot({"u": 1, GROUP_METADATA_TOPIC: 2})
+        world.coordinator.on_picture({"t": NO_ID, "v": NO_ID})  # not known to have been there: nothing is removed
+        world.coordinator.run_pending_jobs()
+        assert world.registry_value(catalogue.NUM_OFFSETS) == 2
+        world.coordinator.on_picture({"t": b"t" * 16, "v": NO_ID})
         world.coordinator.run_pending_jobs()
         assert client.fetched() == -1
         assert world.registry_value(catalogue.NUM_OFFSETS) == 1

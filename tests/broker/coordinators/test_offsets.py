@@ -86,7 +86,7 @@ class TestTransactions:
     def test_a_removal_takes_pending_ones_too(self) -> None:
         store = OffsetStore()
         store.put_pending(9, "g", "t", 0, committed(2, record_offset=10))
-        assert store.of_topics({"t"}) == [("g", TopicPartition("t", 0))]
+        assert list(store.of_topics({"t"})) == [("g", TopicPartition("t", 0))]
         store.remove("g", "t", 0)
         store.end_transaction(9, True)
         assert fetch(store).offset == -1
