@@ -20,6 +20,7 @@ for this process alone.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -41,7 +42,7 @@ from barnabas.common.cluster_file import (
     write_cluster_file,
 )
 from barnabas.common.deadline import Deadline
-from barnabas.common.ports import HOST, free_ports, is_free, reserve_port
+from barnabas.common.ports import HOST, free_ports, refusal, reserve_port
 from barnabas.common.process import PARENT_PID_VARIABLE
 
 __all__ = ["HOST", "ClusterFile", "free_ports", "is_supervisor", "read_cluster_file"]  # what goes with a cluster
@@ -146,8 +147,8 @@ class LocalCluster:
 
     `config` holds Kafka server properties that every process gets; they win over the defaults for one machine. Where a
     value can serve one process only, each gets its own: the ports in `listeners` and `advertised.listeners` count up
-    from broker 0's, that of `barnabas.metrics.port` too (the controller's is the last), and a log directory gets a
-    subdirectory for each process.
+    from the first broker's, that of `barnabas.metrics.port` too (the controller's is the last), and a log directory
+    gets a subdirectory for each process.
     """
 
     directory: Path
@@ -158,6 +159,7 @@ class LocalCluster:
     nodes: dict[int, Node] = field(default_factory=dict)
     is_cancelled: Callable[[], bool] = never  # asked while waiting for processes to be ready
     control_url: str = ""  # where the supervisor answers HTTP; it sets this before the start
+    first_id: int = 0  # of the brokers
     _lock: int | None = field(default=None, init=False)  # descriptor of supervisor.lock, while this cluster holds it
     _reserved: list[socket.socket] = field(default_factory=list, init=False)  # keep the ports that were drawn
 
@@ -167,6 +169,16 @@ class LocalCluster:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @property
+    def _broker_ids(self) -> range:
+        return range(self.first_id, self.first_id + self.broker_count)
+
+    def left_out(self) -> list[str]:
+        """The brokers whose data is in the directory, and which are not part of this cluster: `broker-1`, in order."""
+        found = [path.parent.name for path in self.directory.glob("broker-*/server.properties")]
+        ids = sorted(int(number) for name in found if (number := name.removeprefix("broker-")).isdecimal())
+        return [f"broker-{broker_id}" for broker_id in ids if broker_id not in self._broker_ids]
 
     @property
     def brokers(self) -> list[Node]:
@@ -208,6 +220,8 @@ class LocalCluster:
         reserved = sorted(RESERVED_KEYS & self.config.keys())
         if reserved:
             raise ClusterError(f"{reserved[0]} is what makes the processes one cluster: it cannot be set here")
+        if CONTROLLER_ID in self._broker_ids:
+            raise ClusterError(f"{CONTROLLER_ID} is the controller's id: no broker can have it")
         self._take_directory()
         try:
             self._await_leftovers()
@@ -249,21 +263,23 @@ class LocalCluster:
         if listeners is not None:
             brokers = [self._listener(listeners, index) for index in range(self.broker_count)]
         else:
-            brokers = [(self._host(index), port) for index, port in enumerate(self._broker_ports())]
+            hosts = map(self._host, self._broker_ids)
+            brokers = list(zip(hosts, self._broker_ports(), strict=True))
         taken = {port for _, port in brokers}
         metrics = self._metrics_ports([self._draw_port(avoid=taken) for _ in range(self.broker_count + 1)])
         controller = (self._host(CONTROLLER_ID), self._draw_port(avoid=taken))
         self.nodes = {CONTROLLER_ID: self._node("controller", CONTROLLER_ID, controller, metrics[-1])}
-        for broker_id, address in enumerate(brokers):
-            self.nodes[broker_id] = self._node("broker", broker_id, address, metrics[broker_id])
+        for broker_id, address, metrics_port in zip(self._broker_ids, brokers, metrics, strict=False):
+            self.nodes[broker_id] = self._node("broker", broker_id, address, metrics_port)
 
     def _broker_ports(self) -> Iterable[int]:
         if self.first_port == 0:
             return [self._draw_port() for _ in range(self.broker_count)]
         ports = range(self.first_port, self.first_port + self.broker_count)
         for index, port in enumerate(ports):
-            if not is_free(port, self._host(index)):
-                raise ClusterError(f"port {port} is taken: choose another with --port")
+            error = refusal(port, self._host(self.first_id + index))
+            if error is not None:
+                raise ClusterError(f"{_port_refusal(port, error)}: choose another with --port")
         return ports
 
     def _draw_port(self, avoid: Collection[int] = ()) -> int:
@@ -272,9 +288,9 @@ class LocalCluster:
         self._reserved.append(reservation)
         return port
 
-    def _listener(self, listeners: str, broker_id: int) -> tuple[str, int]:
+    def _listener(self, listeners: str, index: int) -> tuple[str, int]:
         """Where clients reach a broker that has `listeners` of the person's choice: the first of them."""
-        host, _, port = ports_up(listeners, broker_id).split(",")[0].partition("://")[2].rpartition(":")
+        host, _, port = ports_up(listeners, index).split(",")[0].partition("://")[2].rpartition(":")
         if not port.isdecimal() or int(port) == 0:
             raise ClusterError(f"listeners={listeners}: NAME://HOST:PORT with a fixed port is expected here")
         return (HOST if host in ("", "0.0.0.0", "[::]") else host.strip("[]")), int(port)
@@ -330,7 +346,7 @@ class LocalCluster:
     def _own_value(self, node: Node, key: str, value: str) -> str:
         """What a setting of the whole cluster means for one of its processes."""
         if key in ("listeners", "advertised.listeners"):
-            return ports_up(value, node.node_id)
+            return ports_up(value, node.node_id - self.first_id)
         if key in DIRECTORY_KEYS:
             base = self.directory
             return ",".join(str(base / part.strip() / node.name) for part in value.split(","))
@@ -465,6 +481,15 @@ class LocalCluster:
         if self.control_url:
             content["control_url"] = self.control_url
         write_cluster_file(self.directory, content)
+
+
+def _port_refusal(port: int, error: OSError) -> str:
+    """What keeps a listener from a port, in words."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is taken"
+    if error.errno == errno.EACCES:
+        return f"port {port} may not be opened by this user ({error.strerror}; ports below 1024 are usually for root)"
+    return f"port {port} cannot be opened ({error.strerror})"
 
 
 def is_ready(node: Node, expected: set[int]) -> bool:

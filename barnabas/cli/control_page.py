@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from barnabas.cluster import ClusterError
-from barnabas.common.cluster_file import ProcessEntry, read_cluster_file
+from barnabas.common.cluster_file import ProcessEntry, process_state, read_cluster_file
 from barnabas.common.ports import HOST
 
 if TYPE_CHECKING:
@@ -120,18 +120,12 @@ def _parsed(body: bytes) -> Any:
 
 
 def _nodes(page: ControlPage, below: str, _query: dict[str, str], _body: bytes) -> Answer:
-    nodes = [{**entry, "state": _state(entry["pid"])} for entry in page.entries() if below in ("", str(entry["id"]))]
+    nodes = [
+        {**entry, "state": process_state(entry["pid"])} for entry in page.entries() if below in ("", str(entry["id"]))
+    ]
     if not nodes:
         return MISSING, {"error": f"there is no node {below}"}
     return OK, {"nodes": nodes}
-
-
-def _state(pid: int) -> str:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "dead"
-    return {"T": "paused", "t": "paused", "Z": "dead", "X": "dead"}.get(state, "running")
 
 
 def _act(page: ControlPage, below: str, _query: dict[str, str], body: bytes) -> Answer:

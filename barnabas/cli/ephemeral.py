@@ -83,13 +83,14 @@ def run_ephemeral(
     command: Sequence[str],
     print_env: bool,
     check: Callable[[LocalCluster], None],
+    first_id: int = 0,
 ) -> int:
     """Run a cluster until one of its ends comes; return the exit code, that of the command if there is one.
 
     `check` refuses what the processes would refuse, if there are settings of a person's.
     """
     directory = new_directory()
-    cluster = LocalCluster(directory, brokers, port, {**SETTINGS, **config})
+    cluster = LocalCluster(directory, brokers, port, {**SETTINGS, **config}, first_id=first_id)
     try:
         cluster.plan()
         if config:
@@ -127,7 +128,7 @@ class Ephemeral(Supervisor):
     """The supervisor of a cluster that ends with its starter, or with a command."""
 
     def __init__(self, cluster: LocalCluster, command: Sequence[str] = (), *, print_env: bool = False) -> None:
-        super().__init__(cluster)
+        super().__init__(cluster, is_temporary=True)
         self._command = command  # fixed before start
         self._print_env = print_env  # fixed before start
         self._child: subprocess.Popen[bytes] | None = None  # the command, once the cluster is ready

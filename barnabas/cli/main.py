@@ -23,6 +23,8 @@ from barnabas.cluster import ClusterError
 
 COMMANDS = {
     "up": ("barnabas.cli.up", "Start a local cluster: one controller and some brokers."),
+    "status": ("barnabas.cli.detached", "Show the local clusters that run, and their processes."),
+    "down": ("barnabas.cli.detached", "Stop a local cluster, in order."),
     "node": ("barnabas.cli.node", "Break and mend one node of a local cluster: its process, disk, links and clock."),
     "faults": ("barnabas.cli.faults", "Inject faults into a local cluster, and record the requests of its clients."),
     "broker": ("barnabas.cli.process", "Run one broker from a server.properties file."),

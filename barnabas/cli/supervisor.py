@@ -22,6 +22,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 
+from barnabas.cli.ready import Ready
 from barnabas.cli.running import announced
 from barnabas.cluster import CancelledError, ClusterError, LocalCluster, Node
 from barnabas.control import MESSAGE_MAX_BYTES, control_path, short_name
@@ -36,8 +37,9 @@ FAULTS_KEY = "barnabas.faults.enable"
 class Supervisor:
     """Owns the signals of the process and the events of a cluster; all on the main thread."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, *, is_temporary: bool = False) -> None:
         self._cluster = cluster
+        self._is_temporary = is_temporary  # fixed before start; the directory goes at the end
         self._selector = selectors.DefaultSelector()
         self._signals: list[int] = []  # the handler appends
         self._end_code: int | None = None  # what `end` said first
@@ -110,9 +112,13 @@ class Supervisor:
         return announced(self._cluster.directory)
 
     def on_ready(self) -> None:
-        """Say that clients can use the cluster."""
-        control = f" control={self._cluster.control_url}" if self._cluster.control_url else ""
-        print(f"ready bootstrap={self._cluster.bootstrap} metrics={self._cluster.metrics}{control}", flush=True)
+        """Say that clients can use the cluster: to a person on a terminal, else to a program."""
+        ready = Ready(self._cluster.bootstrap, self._cluster.metrics, self._cluster.control_url)
+        if sys.stdout.isatty():
+            words = ready.words(self._cluster.directory, is_temporary=self._is_temporary, is_detached=False)
+            print("\n".join(words), flush=True)
+        else:
+            print(ready.line(), flush=True)
 
     def close(self) -> None:
         """Give the descriptors back; signals go on being taken, and ignored."""

@@ -1,18 +1,21 @@
-"""`barnabas up`: a cluster on this machine until SIGINT or SIGTERM.
+"""`barnabas up`: a cluster on this machine until SIGINT, SIGTERM or `barnabas down`.
 
-Prints one line for scripts, `ready bootstrap=HOST:PORT,... metrics=HOST:PORT,...`, when clients can use every broker.
-A process that dies is left dead and named, so that failures can be watched; `barnabas node start ID` brings it back.
-For test runs there is `--ephemeral` (`barnabas.cli.ephemeral`).
+When clients can use every broker it prints what a person needs next on a terminal, and one line for programs into
+anything else: `ready bootstrap=HOST:PORT,... metrics=HOST:PORT,...` (`barnabas.cli.ready`). A process that dies is left
+dead and named, so that failures can be watched; `barnabas node start ID` brings it back. `--detach` goes on in the
+background (`barnabas.cli.detached`). For test runs there is `--ephemeral` (`barnabas.cli.ephemeral`).
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import click
 
+from barnabas.cli import detached
 from barnabas.cli.ephemeral import run_ephemeral
 from barnabas.cli.errors import UserError
 from barnabas.cli.slow_motion import slow_motion_option, slow_motion_properties
@@ -29,9 +32,14 @@ PORT_MAX = 65535
     "--brokers", type=click.IntRange(1, 99), default=3, show_default=True, help="How many brokers, ids 0, 1, ..."
 )
 @click.option(
+    "--controllers", type=click.IntRange(1), default=1, show_default=True, help="How many controllers, ids 100, ..."
+)
+@click.option("--first-id", type=click.IntRange(0, 1000), default=0, show_default=True, help="Id of the first broker.")
+@click.option("--security", default="plaintext", show_default=True, help="How clients connect.")
+@click.option(
     "--port",
     type=click.IntRange(0, PORT_MAX),
-    help=f"Port of broker 0 (default {PORT}), the others' count up; 0 takes free ports.",
+    help=f"Port of the first broker (default {PORT}), the others' count up; 0 takes free ports.",
 )
 @click.option(
     "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Kept and reused; else a temporary one."
@@ -42,52 +50,86 @@ PORT_MAX = 65535
     is_flag=True,
     help="For tests: ends with whoever started it, or with COMMAND, and leaves nothing. Free ports unless --port.",
 )
+@click.option("-d", "--detach", is_flag=True, help="Go on in the background: see `barnabas status`, `barnabas down`.")
+@click.option("--temporary", is_flag=True, hidden=True, help="Remove --data-dir at the end.")
 @click.option("--print-env", is_flag=True, help="With --ephemeral: print NAME=VALUE lines when it is ready.")
 @slow_motion_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def up(
     brokers: int,
+    controllers: int,
+    first_id: int,
+    security: str,
     port: int | None,
     data_dir: Path | None,
     configs: tuple[str, ...],
     ephemeral: bool,
+    detach: bool,
+    temporary: bool,
     print_env: bool,
     slow_motion: float | None,
     command: tuple[str, ...],
 ) -> int:
-    """Start a controller (id 100) and brokers (ids 0, 1, ...) on 127.0.0.1, and run until SIGINT or SIGTERM.
+    """Start a controller (id 100) and brokers (ids 0, 1, ...) on 127.0.0.1, and run until Ctrl-C or `barnabas down`.
 
     With --ephemeral, until COMMAND ends, if there is one: `barnabas up --ephemeral -- pytest`.
     """
+    _refuse_what_is_not_built(controllers, security)
     if port is None:
         port = 0 if ephemeral else PORT
     if port + brokers - 1 > PORT_MAX:
         raise UserError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
     config = {**slow_motion_properties(slow_motion), **dict(map(key_value, configs))}
     if ephemeral:
-        if data_dir is not None:
-            raise UserError("--ephemeral leaves nothing: it goes without --data-dir")
-        return run_ephemeral(brokers, port, config, command=command, print_env=print_env, check=_check)
+        if data_dir is not None or detach:
+            raise UserError("--ephemeral leaves nothing and ends with its starter: no --data-dir, no --detach")
+        return run_ephemeral(
+            brokers, port, config, command=command, print_env=print_env, check=_check, first_id=first_id
+        )
     if command or print_env:
         raise UserError("a COMMAND and --print-env go with --ephemeral only")
-    if data_dir is not None:
-        return _run(LocalCluster(data_dir.absolute(), brokers, port, config))
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-"))
+    is_temporary = temporary or data_dir is None
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-")) if data_dir is None else data_dir.absolute()
+    if detach:
+        options = ["--brokers", str(brokers), "--port", str(port), "--first-id", str(first_id)]
+        options += [f"--config={key}={value}" for key, value in config.items()]
+        return detached.start(options, directory, is_temporary=is_temporary)
+    return _run(LocalCluster(directory, brokers, port, config, first_id=first_id), is_temporary=is_temporary)
+
+
+def _refuse_what_is_not_built(controllers: int, security: str) -> None:
+    if controllers > 1:
+        raise UserError(f"--controllers {controllers}: a quorum of controllers is not built yet; start one")
+    if security.lower() != "plaintext":
+        raise UserError(f"--security {security}: only plaintext is built yet")
+
+
+def _run(cluster: LocalCluster, *, is_temporary: bool) -> int:
+    """Run a cluster until it is over, and remove its directory if that is temporary."""
     try:
-        return _run(LocalCluster(directory, brokers, port, config))
+        return _supervise(cluster, is_temporary=is_temporary)
     except ProcessDiedError:
-        directory = Path()  # the message names a log in it
+        is_temporary = False  # the message names a log in it
         raise
     finally:
-        if directory.name:
-            shutil.rmtree(directory, ignore_errors=True)
+        if is_temporary:
+            shutil.rmtree(cluster.directory, ignore_errors=True)
 
 
-def _run(cluster: LocalCluster) -> int:
+def _supervise(cluster: LocalCluster, *, is_temporary: bool) -> int:
     cluster.plan()
     if cluster.config:
         _check(cluster)
-    return Supervisor(cluster).run()
+    left_out = cluster.left_out()
+    if left_out:
+        names = ", ".join(left_out)
+        print(
+            f"barnabas: {cluster.directory} holds data of {names} too, which this start leaves out (--brokers, "
+            "--first-id): replicas there are missing, and partitions without others are offline",
+            file=sys.stderr,
+            flush=True,
+        )
+    return Supervisor(cluster, is_temporary=is_temporary).run()
 
 
 def _check(cluster: LocalCluster) -> None:

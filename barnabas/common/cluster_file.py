@@ -47,12 +47,41 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
     return content
 
 
+def open_supervisor(directory: Path, content: ClusterFile) -> int | None:
+    """A pidfd of the process that runs the cluster in this directory; None if it is gone (pids are reused).
+
+    Who runs it has the directory's lock open.
+    """
+    pid = content["supervisor_pid"]
+    try:
+        descriptor = os.pidfd_open(pid)  # Why first: from here on the pid is this process's
+    except OSError:
+        return None
+    lock = os.path.realpath(directory / "supervisor.lock")
+    try:
+        if any(os.path.realpath(entry) == lock for entry in Path(f"/proc/{pid}/fd").iterdir()):
+            return descriptor
+    except OSError:
+        pass  # it is gone, or another user's
+    os.close(descriptor)
+    return None
+
+
 def is_supervisor(content: ClusterFile) -> bool:
     """Whether the process that wrote the file still runs (and is a Python process: pids are reused)."""
     try:
         return b"python" in Path(f"/proc/{content['supervisor_pid']}/cmdline").read_bytes()
     except OSError:
         return False
+
+
+def process_state(pid: int) -> str:
+    """Whether a process runs, is paused (SIGSTOP) or dead."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "dead"
+    return {"T": "paused", "t": "paused", "Z": "dead", "X": "dead"}.get(state, "running")
 
 
 def await_leftover(pid: int, directory: Path) -> None:

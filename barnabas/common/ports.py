@@ -23,13 +23,18 @@ _USUAL_RANGE_START = 32_768
 
 def is_free(port: int, host: str = HOST) -> bool:
     """Whether a listener could be opened on this port now; a reserved port counts as free."""
+    return refusal(port, host) is None
+
+
+def refusal(port: int, host: str = HOST) -> OSError | None:
+    """Why no listener could be opened on this port now (EADDRINUSE; EACCES: a port for root); None if one could."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None
 
 
 def free_ports(count: int, avoid: Collection[int] = ()) -> Iterator[int]:

@@ -15,7 +15,7 @@ from barnabas.faults.definition import FaultError
 
 TIMEOUT_S: Final = 10.0
 HOST: Final = "127.0.0.1"
-NOT_FOUND: Final = 404
+OFF: Final = frozenset({404, 405})  # without a word of JSON: the answer of a page that takes no faults
 SIGNALS_THAT_END: Final = {"kill": signal.SIGKILL, "stop": signal.SIGTERM}
 SIGNALS_THAT_DO_NOT: Final = {"pause": signal.SIGSTOP, "resume": signal.SIGCONT}
 
@@ -46,17 +46,17 @@ class NodePage:
         """Ask, and return the answer; raises FaultError for what is refused, FaultsUnavailableError."""
         status, answer = self._ask(method, path, body)
         if status >= 400:
-            if status == NOT_FOUND:
-                raise FaultsUnavailableError(f"{self.name} takes no faults: start it with barnabas.faults.enable=true")
             raise FaultError(str(answer.get("error", f"{self.name} answers {status}")))
         return answer
 
     def find(self, method: str, path: str) -> dict[str, Any] | None:
-        """Ask for something that may not be there (any more): None, then."""
+        """Ask for something that may not be there (any more): None, then. Raises FaultsUnavailableError."""
         status, answer = self._ask(method, path, None)
         return answer if status < 400 else None
 
     def _ask(self, method: str, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        if self.port <= 0:
+            raise FaultsUnavailableError(f"{self.name} has no page that takes faults: set barnabas.metrics.port")
         connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
@@ -70,6 +70,8 @@ class NodePage:
             answer = json.loads(text)
         except ValueError:
             answer = {}
+        if response.status in OFF and not answer:
+            raise FaultsUnavailableError(f"{self.name} takes no faults: start it with barnabas.faults.enable=true")
         return response.status, answer if isinstance(answer, dict) else {}
 
 

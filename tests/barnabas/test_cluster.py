@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -122,6 +123,32 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         with pytest.raises(ClusterError, match=f"port {port} is taken"):
             LocalCluster(tmp_path, 1, port).start()
+
+
+def test_a_port_for_root_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr("barnabas.cluster.refusal", lambda port, host: error)
+    with pytest.raises(ClusterError, match=r"^port 81 may not be opened by this user \(Permission denied; .* --port$"):
+        LocalCluster(tmp_path, 1, 81).plan()
+
+
+def test_ids_begin_where_they_are_told_to_and_ports_with_the_first(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, 2, 0, {"listeners": "PLAINTEXT://127.0.0.1:19092"}, first_id=1)
+    cluster.plan()
+    cluster.stop()
+    assert [(node.name, node.port) for node in cluster.brokers] == [("broker-1", 19092), ("broker-2", 19093)]
+    assert cluster.properties(cluster.brokers[1])["listeners"] == "PLAINTEXT://127.0.0.1:19093"
+    assert cluster.properties(cluster.brokers[1])["node.id"] == "2"
+    with pytest.raises(ClusterError, match="100 is the controller's id"):
+        LocalCluster(tmp_path, 3, 0, first_id=98).plan()
+
+
+def test_data_of_brokers_that_are_left_out_is_named(tmp_path: Path) -> None:
+    for name in ("broker-0", "broker-2", "broker-10", "broker-x", "controller-100"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "server.properties").touch()
+    assert LocalCluster(tmp_path, 1, 0).left_out() == ["broker-2", "broker-10"]
+    assert LocalCluster(tmp_path, 11, 0).left_out() == []
 
 
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

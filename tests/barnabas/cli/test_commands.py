@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.barnabas.cli.conftest import Barnabas
+from tests.support.cluster import BarnabasCluster
 from tests.support.waiting import eventually
 
 
@@ -218,3 +219,29 @@ def test_settings_that_cannot_be_are_one_line(barnabas: Barnabas, topic: str) ->
     assert wrong.err.startswith(f"barnabas: topic {topic}: Invalid value x for configuration retention.ms")
     assert barnabas("config", "show", "--broker", "9").err == "barnabas: no broker 9 is up; the brokers are 0\n"
     assert ["node.id", "0", "STATIC_BROKER_CONFIG"] in barnabas("config", "show", "--broker", "0").rows
+
+
+# faults that are switched off
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "faults add api=Produce error=NOT_LEADER_OR_FOLLOWER",
+        "faults list",
+        "faults remove f1",
+        "faults remove --all",
+        "faults record start",
+        "faults requests",
+        "node slow-disk 0 5",
+        "node cut 0 100",
+        "node heal 0",
+    ],
+)
+def test_faults_that_are_off_say_which_key_switches_them_on(
+    barnabas: Barnabas, cluster: BarnabasCluster, command: str
+) -> None:
+    outcome = barnabas(*command.split(), "--data-dir", str(cluster.directory))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.endswith("takes no faults: start it with barnabas.faults.enable=true\n")
+    assert outcome.err.count("\n") == 1

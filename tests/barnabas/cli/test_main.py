@@ -23,6 +23,12 @@ UNREACHABLE = "127.0.0.1:1"
     [
         (["nosuch"], 2, "No such command 'nosuch'. (see barnabas --help)"),
         (["up", "--brokers", "0"], 2, "Invalid value for '--brokers': 0 is not in the range 1<=x<=99."),
+        (["up", "--controllers", "3"], 1, "--controllers 3: a quorum of controllers is not built yet"),
+        (["up", "--security", "sasl"], 1, "--security sasl: only plaintext is built yet"),
+        (["up", "--ephemeral", "-d"], 1, "--ephemeral leaves nothing and ends with its starter"),
+        (["up", "--first-id", "98"], 1, "100 is the controller's id: no broker can have it"),
+        (["down", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
+        (["status", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
         (["up", "--config", "x"], 1, "'x' is not of the form KEY=VALUE"),
         (["up", "--port", "65534"], 1, "--port 65534: 3 brokers need the ports up to 65536"),
         (["up", "--port", "0", "--config", "num.io.threads=0"], 1, "Invalid value 0 for configuration num.io.threads"),
