@@ -19,7 +19,7 @@ export TMPDIR := $(shell ./tools/scratch)
 .DEFAULT_GOAL := help
 .PHONY: help setup java test-tools run up test lint types unit compiled clients crash fuzz-short fuzz stress-short stress \
 	churn-short churn eos-short eos pipeline-test free-threaded test-free-threaded \
-	compose-test dashboards bench golden format clean
+	compose-test dashboards bench bench-installed golden format clean packaging wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,7 +61,8 @@ run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAO
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
 
-test: lint types unit compiled clients crash fuzz-short stress-short churn-short eos-short pipeline-test ## everything that must pass
+test: lint types unit compiled packaging clients crash fuzz-short stress-short churn-short eos-short \
+	pipeline-test ## everything that must pass
 
 lint: $(VENV)/installed ## style, imports between packages, bans
 	$(BIN)/ruff check .
@@ -74,7 +75,7 @@ types: $(VENV)/installed ## strict static types
 unit: $(VENV)/installed test-tools ## the tests that mirror the packages
 	$(BIN)/pytest -q -n 2 tests --ignore tests/clients --ignore tests/crash --ignore tests/pipeline \
 		--ignore tests/stress/test_stress.py --ignore tests/churn/test_churn.py \
-		--ignore tests/eos/test_eos.py --ignore tests/fuzz --ignore tests/compose
+		--ignore tests/eos/test_eos.py --ignore tests/fuzz --ignore tests/compose --ignore tests/packaging
 
 # From a directory without sources, `broker` and the others are those that were installed.
 compiled: $(VENV)/installed ## the same of what is compiled, run compiled
@@ -82,6 +83,14 @@ compiled: $(VENV)/installed ## the same of what is compiled, run compiled
 	$(BIN)/barnabas --version | grep ', compiled'
 	cd build/compiled && ../../$(BIN)/python -P -m pytest -q -n 2 tests/broker tests/metrics tests/barnabas/protocol tests/barnabas/common \
 		tests/barnabas/client
+
+# In one process: the packages are made once, which takes three minutes of one core.
+packaging: $(VENV)/installed ## sdist and wheel, made in isolation, into empty environments; there the example runs
+	$(BIN)/pytest -q tests/packaging
+
+wheel: $(VENV)/installed ## the same, keeping the sdist and the wheel of this machine in dist/
+	$(BIN)/pytest -q tests/packaging --packages build/packages
+	mkdir -p dist && cp build/packages/dist/* dist/ && ls -l dist
 
 clients: $(VENV)/installed test-tools ## real clients and Apache Kafka's own tools against a real cluster
 	$(BIN)/pytest -q -n 3 --dist loadfile tests/clients
@@ -155,6 +164,12 @@ golden: $(VENV)/installed test-tools ## ask Apache Kafka again what tests/compar
 # A column more after `make free-threaded`.
 bench: $(VENV)/installed test-tools ## beside Apache Kafka on this machine: a table of ratios, a picture, a line of history (BENCH=options)
 	$(BIN)/python -m benchmarks $(if $(wildcard $(FREE_THREADED)/installed),--also free-threaded=$(FREE_THREADED)/bin/barnabas) $(BENCH)
+
+# What a stranger has: the wheel, the sdist, and the sources uncompiled, each in an environment of its own.
+bench-installed: $(VENV)/installed test-tools ## small requests as `bench` has them, of what pip installs (BENCH=options)
+	$(BIN)/python -m tools.packages --into build/packages
+	$(BIN)/python -m benchmarks --only small-32x2 --history build/packages/history.jsonl \
+		$(foreach name,wheel sdist pure,--also $(name)=build/packages/$(name)/bin/barnabas) $(BENCH)
 
 format: $(VENV)/installed ## lay the source out
 	$(BIN)/ruff check --fix .

@@ -106,15 +106,19 @@ IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 class BuildOrFail(build_ext):
-    """Builds the C extensions and mypyc's, or ends the build."""
+    """Builds the C extensions, then mypyc's, or ends the build."""
 
     def run(self) -> None:
+        self._build()  # without a compiler it ends here, before mypyc has worked for half a minute
         # Why here: setuptools asks for the extensions many times, to make metadata and an sdist too. An editable
         # install runs the source that is edited, not what mypyc once made of it.
         if not self.editable_mode and not IS_FREE_THREADED:
             self.distribution.ext_modules = [*written_in_c(), *compiled()]
             self.reinitialize_command("build_ext")
             self.ensure_finalized()
+            self._build()
+
+    def _build(self) -> None:
         try:
             super().run()
         except Exception as error:

@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from barnabas.common import interpreter
+from barnabas.common import interpreter, linux
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.cluster_file import (
     ClusterFile,
@@ -44,6 +44,8 @@ from barnabas.common.cluster_file import (
 from barnabas.common.deadline import Deadline
 from barnabas.common.ports import HOST, free_ports, refusal, reserve_port
 from barnabas.common.process import PARENT_PID_VARIABLE
+
+linux.require()
 
 __all__ = ["HOST", "ClusterFile", "free_ports", "is_supervisor", "read_cluster_file"]  # what goes with a cluster
 

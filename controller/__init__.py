@@ -1,0 +1,3 @@
+from barnabas.common import linux
+
+linux.require()

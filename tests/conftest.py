@@ -24,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", type=int, default=8, help="how many faults the short stress run has")
     parser.addoption("--deeds", type=int, default=12, help="how many things happen in the short churn run")
     parser.addoption("--eos-kills", type=int, default=6, help="how many processes the short exactly-once run kills")
+    parser.addoption("--packages", help="where tests/packaging leaves what it makes (default: nowhere)")
     parser.addoption("--seed", type=int, default=20130101, help="what crash and stress tests' moments derive from")
 
 

@@ -15,7 +15,6 @@ import itertools
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
+from barnabas.common import interpreter
 from barnabas.common.cluster_file import read_cluster_file
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Cluster:
     # Life
 
     def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--ephemeral", "--print-env"]
+        command = [*interpreter.own_command("barnabas.cli"), "up", "--ephemeral", "--print-env"]
         command += ["--brokers", str(self.settings.brokers), "--port", str(self.settings.port)]
         for key, value in self.settings.config:
             command += ["--config", f"{key}={value}"]

@@ -12,16 +12,33 @@ import pytest
 from barnabas.common import interpreter
 
 
-def test_this_one_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Barnabas is in site-packages."""
     monkeypatch.delenv(interpreter.VARIABLE, raising=False)
     monkeypatch.delenv("PYTHONPATH", raising=False)
+    (tmp_path / "site-packages" / "barnabas").mkdir(parents=True)
+    (tmp_path / "site-packages" / "barnabas" / "__init__.py").touch()
+    monkeypatch.setattr(interpreter.site, "getsitepackages", lambda: [str(tmp_path / "site-packages")])
+
+
+@pytest.fixture
+def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not."""
+    monkeypatch.delenv(interpreter.VARIABLE, raising=False)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(interpreter.site, "getsitepackages", list)
+    monkeypatch.setattr(interpreter.site, "ENABLE_USER_SITE", False)
+
+
+@pytest.mark.usefixtures("installed")
+def test_this_one_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "is_free_threaded", lambda: False)
     assert interpreter.command("barnabas.broker.main") == [sys.executable, "-E", "-P", "-m", "barnabas.broker.main"]
 
 
+@pytest.mark.usefixtures("installed")
 def test_a_free_threaded_one_keeps_its_lock_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(interpreter.VARIABLE, raising=False)
-    monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.setattr(interpreter, "is_free_threaded", lambda: True)
     expected = [sys.executable, "-X", "gil=0", "-E", "-P", "-m", "barnabas.broker.main"]
     assert interpreter.command("barnabas.broker.main") == expected
@@ -41,13 +58,42 @@ def test_the_caller_s_path_does_not_reach_a_server(tmp_path: Path, monkeypatch: 
     assert "usage" in _usage(tmp_path).lower()
 
 
-def test_a_barnabas_that_was_found_by_pythonpath_is_found_by_its_servers(
+@pytest.mark.usefixtures("installed")
+def test_a_barnabas_that_was_found_by_pythonpath_is_its_servers_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(interpreter.VARIABLE, raising=False)
+    """Also where another one is installed."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(interpreter.HOME)]))
-    assert str(interpreter.HOME) in interpreter.command("barnabas.broker.main")[-1]
+    assert interpreter.command("barnabas.broker.main")[-2:] == [str(interpreter.START), "barnabas.broker.main"]
     _usage(tmp_path)
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_a_barnabas_that_is_nowhere_python_looks_is_found_by_its_servers(tmp_path: Path) -> None:
+    """`pip install --target` and a line that changes sys.path, an archive that was unpacked, a checkout."""
+    _usage(tmp_path)
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_what_stands_beside_a_barnabas_is_looked_for_last(tmp_path: Path) -> None:
+    (tmp_path / "barnabas").symlink_to(interpreter.HOME / "barnabas")
+    for name in ("queue", "crc32c"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('another module of this name')")
+    start = tmp_path / "barnabas" / "common" / "start.py"
+    done = subprocess.run([sys.executable, "-E", "-P", start, "barnabas.broker.main", "--help"], cwd=tmp_path)
+    assert done.returncode == 0
+
+
+def test_of_two_packages_the_one_that_is_named_runs(tmp_path: Path) -> None:
+    common = tmp_path / "barnabas" / "common"
+    common.mkdir(parents=True)
+    for directory in (common, common.parent):
+        (directory / "__init__.py").touch()
+    (common / "start.py").write_text(interpreter.START.read_text())
+    (common / "who.py").write_text("import sys; print(__name__, __file__, *sys.argv[1:])")
+    command = [sys.executable, "-E", "-P", common / "start.py", "barnabas.common.who", "a", "b"]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True)
+    assert done.stdout == f"__main__ {common / 'who.py'} a b\n"
 
 
 def _usage(directory: Path) -> str:

@@ -1,0 +1,19 @@
+"""The packages of this checkout, made once for the session: three minutes of one core (see tools/packages.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.packages import PackageError, Packages, make
+
+
+@pytest.fixture(scope="session")
+def packages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    """An sdist and a wheel, and environments into which they were installed."""
+    into = request.config.getoption("--packages")
+    try:
+        return make(Path(into) if into else tmp_path_factory.mktemp("packages"))
+    except PackageError as error:
+        pytest.fail(str(error), pytrace=False)
