@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import mmh3
 import pytest
 
 from barnabas.broker.storage.offset_map import (
@@ -129,3 +130,68 @@ def test_noise_is_read_or_refused(seed: int) -> None:
         return
     assert 0 < record_end <= len(noise)
     assert end == -1 or 0 < start <= end < record_end
+
+
+# Keys that a producer chose
+
+_MASK = 2**64 - 1
+_C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+_ADDED = (0x52DCE729, 0x38495AB5)
+
+
+def _rotated(value: int, by: int) -> int:
+    return ((value << by) | (value >> (64 - by))) & _MASK
+
+
+def _state_after(block: bytes) -> tuple[int, int]:
+    """Murmur3's two halves after one block, from seed 0."""
+    one, two = int.from_bytes(block[:8], "little"), int.from_bytes(block[8:], "little")
+    high = _rotated((one * _C1) & _MASK, 31) * _C2 & _MASK
+    high = (_rotated(high, 27) * 5 + _ADDED[0]) & _MASK
+    low = _rotated((two * _C2) & _MASK, 33) * _C1 & _MASK
+    low = ((_rotated(low, 31) + high) * 5 + _ADDED[1]) & _MASK
+    return high, low
+
+
+def _block_between(before: tuple[int, int], after: tuple[int, int]) -> bytes:
+    """The block that takes murmur3 from one state to another: every step of it can be undone."""
+    fifth = pow(5, -1, 2**64)
+    high = _rotated(((after[0] - _ADDED[0]) * fifth - before[1]) & _MASK, 64 - 27) ^ before[0]
+    low = _rotated(((after[1] - _ADDED[1]) * fifth - after[0]) & _MASK, 64 - 31) ^ before[1]
+    one = _rotated(high * pow(_C2, -1, 2**64) & _MASK, 64 - 31) * pow(_C1, -1, 2**64) & _MASK
+    two = _rotated(low * pow(_C1, -1, 2**64) & _MASK, 64 - 33) * pow(_C2, -1, 2**64) & _MASK
+    return one.to_bytes(8, "little") + two.to_bytes(8, "little")
+
+
+def colliding_keys(count: int) -> list[bytes]:
+    """Different keys with one 128-bit murmur3 hash."""
+    blocks = [b"%016d" % number for number in range(count)]
+    target = (1234, 5678)
+    return [block + _block_between(_state_after(block), target) for block in blocks]
+
+
+@pytest.mark.parametrize("is_sip_hash", [True, False], ids=["siphash", "blake2b"])
+def test_keys_chosen_to_collide_are_different_keys(is_sip_hash: bool) -> None:
+    keys = colliding_keys(50)
+    assert len(set(keys)) == 50
+    assert len({mmh3.hash128(key) for key in keys}) == 1, "what the map once took for one key"
+    offset_map = OffsetMap(MEMORY, 0.9)
+    offset_map._is_sip_hash = is_sip_hash
+    offset_map.begin(100)
+    for key in keys:
+        offset_map.put(payload((key, b"v")), 1)
+    assert list(offset_map.flags) == [VALUE] * 50
+    assert list(offset_map.flags_of_older(payload((keys[7], b"v"), (b"other", b"v")), 2)) == [DEAD, VALUE]
+
+
+@pytest.mark.parametrize("is_sip_hash", [True, False], ids=["siphash", "blake2b"])
+def test_each_round_hashes_otherwise_so_that_no_keys_crowd_in_one_place(is_sip_hash: bool) -> None:
+    """Where a key goes is not known beforehand, nor learnt from an earlier round, even with a fixed PYTHONHASHSEED."""
+    offset_map = OffsetMap(MEMORY, 0.9)
+    offset_map._is_sip_hash = is_sip_hash
+    places = []
+    for _ in range(2):
+        offset_map.begin(10_000)
+        places.append([offset_map._slot_of(b"%d" % number, is_new=False) for number in range(100)])
+    assert places[0] != places[1]
+    assert len(set(places[0])) > 95
