@@ -56,7 +56,7 @@ from barnabas.broker.storage.scheduler import Scheduler
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.metrics import catalogue, process
 from barnabas.metrics.channel_metrics import ChannelMetrics
-from barnabas.metrics.http import MetricsServer, Page, readiness
+from barnabas.metrics.http import MetricsServer, Page, own_names, readiness
 from barnabas.metrics.live import add_live_page
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
@@ -154,7 +154,7 @@ class BrokerServer:
             request_bytes_max=config.barnabas_request_max_bytes,
         )
         self.page: MetricsServer = MetricsServer(
-            registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock
+            registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock, own_names(config)
         )
         self.page.add_page("/readyz", self._readiness)
         if self.faults is not None:

@@ -37,7 +37,7 @@ from barnabas.controller.quorum_controller import QuorumController
 from barnabas.metrics import process
 from barnabas.metrics.catalogue import CONTROLLER_CLUSTER_ID
 from barnabas.metrics.channel_metrics import ChannelMetrics
-from barnabas.metrics.http import MetricsServer, Page, readiness
+from barnabas.metrics.http import MetricsServer, Page, own_names, readiness
 from barnabas.metrics.live import add_live_page
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
@@ -126,7 +126,11 @@ class ControllerServer:
         register_supported(self.registry)
         ClientMetrics(self.registry, request_log.metrics)
         self.page = MetricsServer(
-            self.registry, str(config.barnabas_metrics_host), int(config.barnabas_metrics_port), clock
+            self.registry,
+            str(config.barnabas_metrics_host),
+            int(config.barnabas_metrics_port),
+            clock,
+            own_names(config),
         )
         if self.faults is not None:
             self.faults.serve_controller(self.page, self._topic_name, self._brokers)

@@ -11,6 +11,8 @@ Rules
    time as far as work goes. Each gets `PATIENCE_S` seconds for all it does; there are at most `VISITORS_MAX`, the
    oldest makes room: nobody keeps the pages from others.
 2. Nothing that happens here reaches the rest of the process; errors are logged and the thread goes on.
+3. No foreign page in a browser asks anything here (`barnabas.common.page_guard`): each request is looked at before its
+   page is. Only /healthz and /readyz, which tell nothing, answer under any name.
 
 Threads: the server's own; `add_page`, `add_view` and `add_resource` before `start`; `stop` by main.
 """
@@ -22,11 +24,13 @@ import logging
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.page_addresses import page_addresses
+from barnabas.common.page_guard import PageGuard
 from barnabas.common.threads import ServiceThread
 from barnabas.metrics.exposition import CONTENT_TYPE, Exposition
 
@@ -40,6 +44,8 @@ VISITORS_MAX: Final = 64
 _HEAD_BYTES_MAX: Final = 16 * 1024
 _BODY_BYTES_MAX: Final = 1024 * 1024
 _OFF: Final = -1
+_LENGTH_DIGITS_MAX: Final = 10
+_PROBES: Final = frozenset({"/healthz", "/readyz"})
 
 #: What follows the question mark of an address: values by name, the last one where a name comes twice.
 Query = Mapping[str, str]
@@ -68,6 +74,19 @@ def readiness(state: str, *, is_ready: bool) -> Page:
     return Page(f"{state.lower()}\n".encode(), status="200 OK" if is_ready else "503 Service Unavailable")
 
 
+def own_names(config: Any) -> list[str]:
+    """The names under which the pages of the process with this config are asked."""
+    listeners = [*config.listeners_parsed, *config.advertised_listeners_parsed]
+    peers = page_addresses(config.barnabas_live_peers)
+    return [
+        socket.gethostname(),
+        config.barnabas_metrics_host,
+        *(listener.host or "" for listener in listeners),
+        *(peer.address for peer in peers),
+        *config.barnabas_metrics_hosts,
+    ]
+
+
 _NOT_FOUND: Final = Page(b"not found\n", status="404 Not Found")
 _BAD_REQUEST: Final = Page(b"bad request\n", status="400 Bad Request")
 _BAD_METHOD: Final = Page(b"only GET and HEAD\n", status="405 Method Not Allowed", headers=(("Allow", "GET, HEAD"),))
@@ -90,8 +109,16 @@ class _Visitor:
 class MetricsServer:
     """Serves the registry on `host:port`; port 0 is a free one (see `port` after `start`), -1 serves nothing."""
 
-    def __init__(self, registry: Registry, host: str = "127.0.0.1", port: int = 0, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Clock | None = None,
+        names: Iterable[str] = (),
+    ) -> None:
         self._host = host  # fixed before start
+        self._guard = PageGuard(names)  # fixed before start
         self._clock = clock or SystemClock()  # fixed before start
         self.port = port  # replaced by start, before the thread
         self._listener: socket.socket | None = None  # replaced by start and stop
@@ -193,6 +220,9 @@ class MetricsServer:
         except OSError as error:
             log.debug("a visitor of the metrics page left: %s", error)
             self._leave(visitor, selector)
+        except Exception:  # rule 2
+            log.exception("a visitor of the metrics page could not be served")
+            self._leave(visitor, selector)
 
     def _read(self, visitor: _Visitor) -> memoryview | None:
         """Read what is there; once that has a blank line, return the answer."""
@@ -225,11 +255,18 @@ class MetricsServer:
             return "", _BAD_REQUEST
         method, target, _ = line
         path, _, text = target.partition("?")
-        query = dict(parse_qsl(text, keep_blank_values=True))
+        root = next((r for r in self._resources if path == r or path.startswith(f"{r}/")), None)
+        refusal = None
+        if path not in _PROBES:
+            hosts, origins = _values(head, b"host"), _values(head, b"origin")
+            refusal = self._guard.refusal(hosts, origins, can_change=root is not None)
+        if refusal is not None:
+            log.info("refused %s %s: %s", method, path, refusal)
+            return method, Page(f"{refusal}\n".encode(), status="403 Forbidden")
         try:
-            for root, resource in self._resources.items():
-                if method in _RESOURCE_METHODS and (path == root or path.startswith(f"{root}/")):
-                    return method, resource(Asked(method, path[len(root) + 1 :], query, body))
+            query = dict(parse_qsl(text, keep_blank_values=True))
+            if root is not None and method in _RESOURCE_METHODS:
+                return method, self._resources[root](Asked(method, path[len(root) + 1 :], query, body))
             if method not in ("GET", "HEAD"):
                 return method, _BAD_METHOD
             view = self._pages.get(path)
@@ -259,11 +296,16 @@ def _end_of_head(received: bytes) -> int:
 
 def _body_length(head: bytes) -> int:
     """How many bytes follow the blank line; 0 where the head does not say, or says no number."""
-    for line in head.split(b"\n")[1:]:
-        name, _, value = line.partition(b":")
-        if name.strip().lower() == b"content-length" and value.strip().isdigit():
-            return int(value)
+    for value in _values(head, b"content-length"):
+        if value.isdecimal() and value.isascii():
+            return int(value[:_LENGTH_DIGITS_MAX])  # Why cut: ten digits are too much already
     return 0
+
+
+def _values(head: bytes, wanted: bytes) -> list[str]:
+    """What the lines of a head say of one name, which is in small letters."""
+    lines = (line.partition(b":") for line in head.split(b"\n")[1:])
+    return [value.strip().decode("latin-1") for name, _, value in lines if name.strip().lower() == wanted]
 
 
 def _response(page: Page, *, with_body: bool) -> bytes:

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.common.page_guard import PageGuard
+
 BODY_BYTES_MAX = 1 << 20
 
 AnswerTo = Callable[[str, str, bytes], tuple[int, dict[str, Any]]]
@@ -20,7 +22,9 @@ def attend(visitor: socket.socket, address: Any, answer: AnswerTo) -> None:
         """Asks `answer` whatever the method is."""
 
         def do_GET(self) -> None:
-            if self.headers.get("Origin") is not None:  # a page in somebody's browser is not to break a cluster
+            # A page in somebody's browser is not to break a cluster.
+            hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
+            if PageGuard().refusal(hosts, origins, can_change=True) is not None:
                 self.send_error(403)
                 return
             length = self.headers.get("Content-Length", "0")

@@ -69,6 +69,11 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.metrics.host", STRING, "127.0.0.1", MEDIUM, None,
         "Address that the /metrics page listens on.",
         honoured=True),
+    Key("barnabas.metrics.hosts", LIST, (), LOW, None,
+        "Further names under which the pages (/metrics, /live, /faults) are asked. Addresses, localhost, names without "
+        "a dot and those that the process listens on or advertises are known; a page under another name is refused, "
+        "since a foreign site could have made that name up (DNS rebinding). * allows all.",
+        honoured=True),
     Key("barnabas.metrics.port", INT, -1, HIGH, between(-1, 65535),
         "Port of the /metrics page: 0 for a free one, -1 for none.",
         honoured=True),

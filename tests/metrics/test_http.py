@@ -9,9 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.common.page_guard import PageGuard
+from barnabas.config.config import Config
 from barnabas.metrics import catalogue as c
 from barnabas.metrics import http
-from barnabas.metrics.http import MetricsServer, Page
+from barnabas.metrics.http import MetricsServer, Page, own_names
 from barnabas.metrics.registry import Registry
 
 LARGE = bytes(range(256)) * 40_000
@@ -47,8 +49,8 @@ def ask(server: MetricsServer, request: bytes) -> tuple[bytes, bytes]:
     return head, body
 
 
-def get(server: MetricsServer, path: str, method: str = "GET") -> tuple[bytes, bytes]:
-    return ask(server, f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+def get(server: MetricsServer, path: str, method: str = "GET", headers: str = "Host: localhost") -> tuple[bytes, bytes]:
+    return ask(server, f"{method} {path} HTTP/1.1\r\n{headers}\r\n\r\n".encode())
 
 
 def test_pages(server: MetricsServer) -> None:
@@ -185,3 +187,56 @@ def test_resources_take_methods_paths_and_bodies() -> None:
         assert asked == []
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("headers", ["Host: evil.example", "Host: localhost\r\nOrigin: http://evil.example"])
+@pytest.mark.parametrize("path", ["/metrics", "/hello", "/nothing", "/things", "/things/1"])
+def test_a_foreign_page_is_told_nothing(path: str, headers: str) -> None:
+    asked: list[http.Asked] = []
+    server = MetricsServer(Registry(), "127.0.0.1", 0)
+    server.add_page("/hello", lambda: Page(b"hello"))
+    server.add_resource("/things", lambda request: asked.append(request) or Page(b""))
+    server.start()
+    try:
+        methods = ("GET", "HEAD", "POST", "DELETE") if path.startswith("/things") else ("GET", "HEAD")
+        for method in methods:
+            head, body = get(server, path, method, headers)
+            assert head.startswith(b"HTTP/1.1 403")
+            assert b"hello" not in body
+        assert asked == []
+        assert get(server, "/healthz", headers=headers)[1] == b"ok\n"
+    finally:
+        server.stop()
+
+
+def test_prometheus_asks_by_the_name_of_a_service(server: MetricsServer) -> None:
+    assert get(server, "/metrics", headers="Host: broker-0:9404")[0].startswith(b"HTTP/1.1 200")
+    head, body = get(server, "/metrics", headers="Host: broker.example.org:9404")
+    assert head.startswith(b"HTTP/1.1 403")
+    assert body == b"this page is not known as 'broker.example.org'; barnabas.metrics.hosts names further hosts\n"
+
+
+def test_the_names_of_a_process_are_its_own() -> None:
+    config = Config.from_properties(
+        {
+            "process.roles": "broker",
+            "node.id": "0",
+            "controller.quorum.bootstrap.servers": "localhost:9093",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": "PLAINTEXT://inside.example.org:9092",
+            "advertised.listeners": "PLAINTEXT://outside.example.org:9092",
+            "barnabas.live.peers": "broker-1=peer.example.org:9404",
+            "barnabas.metrics.hosts": "further.example.org,another.example.org",
+        },
+        "broker",
+    )
+    guard = PageGuard(own_names(config))
+    for name in ("inside", "outside", "peer", "further", "another"):
+        assert guard.refusal([f"{name}.example.org:1"], [], can_change=True) is None
+    assert guard.refusal(["evil.example.org"], [], can_change=False) is not None
+    assert guard.refusal([socket.gethostname()], [], can_change=True) is None
+
+
+def test_a_length_of_very_many_digits_does_not_end_the_thread(server: MetricsServer) -> None:
+    assert ask(server, b"GET /healthz HTTP/1.1\r\nContent-Length: " + b"9" * 9_000 + b"\r\n\r\n") == (b"", b"")
+    assert get(server, "/healthz")[1] == b"ok\n"

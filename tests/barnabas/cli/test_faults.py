@@ -184,11 +184,12 @@ def test_mistakes_by_http(directory: Path, method: str, path: str, body: Any, st
     assert complaint in answer["error"]
 
 
-def test_a_page_in_a_browser_breaks_nothing(directory: Path) -> None:
+@pytest.mark.parametrize("headers", [{"Origin": "http://example.org"}, {"Host": "evil.example"}])
+def test_a_page_in_a_browser_breaks_nothing(directory: Path, headers: dict[str, str]) -> None:
     content = read_cluster_file(directory)
     assert content is not None
     url = content["control_url"] + "/faults"
-    request = urllib.request.Request(url, b"{}", {"Origin": "http://example.org"}, method="POST")
+    request = urllib.request.Request(url, b"{}", headers, method="POST")
     with pytest.raises(urllib.error.HTTPError, match="403") as refused:
         urllib.request.urlopen(request, timeout=60)
     refused.value.close()

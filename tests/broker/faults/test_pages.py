@@ -204,3 +204,17 @@ def test_a_process_without_faults_says_how_to_get_them(room: Served) -> None:
             Faults(f"127.0.0.1:{plain.port}").list()
     finally:
         plain.stop()
+
+
+@pytest.mark.parametrize("path", ["/faults", "/recorder"])
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "http://evil.example"}, {"Host": "evil.example:9404"}, {"Host": "broker-0", "Origin": "null"}],
+)
+def test_a_page_in_a_browser_breaks_nothing_and_reads_nothing(room: Served, path: str, headers: dict[str, str]) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        connection = http.client.HTTPConnection("127.0.0.1", room.page.port, timeout=30)
+        connection.request(method, path, '{"api": "Produce", "error": "INVALID_RECORD"}', headers)
+        assert connection.getresponse().status == 403
+        connection.close()
+    assert room.engine.faults() == []
