@@ -40,6 +40,8 @@ from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.metadata_cache import TRANSACTION_STATE_TOPIC, MetadataCache
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.purgatory import Purgatory
+from barnabas.broker.push_gate import PushGate
+from barnabas.broker.push_state import CHECKPOINT_MS, PushState
 from barnabas.broker.replication.alter_partition import AlterPartitions
 from barnabas.broker.replication.fetchers import ReplicaFetchers
 from barnabas.broker.replication.high_watermarks import HighWatermarks
@@ -61,6 +63,7 @@ from barnabas.metrics.live import add_live_page
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from barnabas.protocol.push_tags import Receiver
 from barnabas.protocol.registration_tags import Applied
 
 if TYPE_CHECKING:
@@ -227,6 +230,7 @@ class BrokerServer:
         self.leadership = Leadership(
             self.replica_manager, self.high_watermarks, dynamic_config.topic_config, self.fetchers
         )
+        self.push_state = PushState(fs, self.log_manager.directories, self.cluster_id)
         self._build_log_dirs(dynamic_config)
         self.producer_ids = ProducerIds(self.broker_id, self._broker_epoch, self.forwarding)
         self.group_coordinator = GroupCoordinator(
@@ -240,6 +244,9 @@ class BrokerServer:
         self._build_transactions()
         self.replica_manager.listeners += [self.group_coordinator, self.transaction_coordinator]
         self.lifecycle = self._make_lifecycle()
+        self.push_gate = PushGate(
+            Receiver(self.cluster_id, self.broker_id, self.lifecycle.incarnation_id), self.push_state
+        )
         self.log_dir_failures = LogDirFailures(
             self.log_manager, self.leadership, self.lifecycle.tell_of_failed_directory, self._on_fatal
         )
@@ -264,6 +271,7 @@ class BrokerServer:
             transaction_verification=self.transaction_verification,
             marker_writer=self.marker_writer,
             leadership=self.leadership,
+            push_gate=self.push_gate,
             lifecycle=self.lifecycle,
         )
 
@@ -353,6 +361,7 @@ class BrokerServer:
         for purgatory in self.all_purgatories():
             purgatory.shutdown()
         self.high_watermarks.write(self.replica_manager)
+        self.push_state.checkpoint()
         self.log_cleaner.shutdown()
         self._scheduler.shutdown()
         self.log_manager.shutdown(self.lifecycle.epoch)
@@ -434,7 +443,7 @@ class BrokerServer:
             config=self.config,
             clock=self._clock,
             metadata_cache=self.metadata_cache,
-            applied=lambda: Applied(self.metadata_cache.offset),
+            applied=lambda: Applied(self.push_state.metadata_offset, self.push_state.controller_epoch),
             on_registered=self._registered,
             on_refused=self._on_fatal,
             offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline and d.directory_id],
@@ -444,7 +453,7 @@ class BrokerServer:
         )
 
     def _registered(self, epoch: int) -> None:
-        self.leadership.broker_epoch = epoch
+        self.push_gate.broker_epoch = epoch
         self.producer_ids.prefetch()
 
     def _advertised_listeners(self) -> list[tuple[str, str, int, str]]:
@@ -466,6 +475,7 @@ class BrokerServer:
             interval_ms,
             interval_ms,
         )
+        every("push-state-checkpoint", self.push_state.checkpoint, CHECKPOINT_MS, CHECKPOINT_MS)
         check_ms = max(1, config.replica_lag_time_max_ms // ISR_CHECKS_PER_LAG)
         every("isr-expiration", self.replica_manager.maybe_shrink_isrs, check_ms, check_ms)
         affinity = RequestAffinity(self.registry, self.broker_id, config.barnabas_cpu_affinity)

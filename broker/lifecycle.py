@@ -123,7 +123,7 @@ class Lifecycle:
         self._cordoned_log_dirs = cordoned_log_dirs
         self._traffic = traffic
         self._connect = connect
-        self._incarnation_id = random_uuid()
+        self.incarnation_id = random_uuid()  # never shown: who knows it may push (push_tags.py)
         # Owner: the lifecycle thread; others read.
         self._addresses = list(addresses)  # the one to try next is first
         self._connection: NodeConnection | None = None
@@ -329,7 +329,7 @@ class Lifecycle:
         request = registration_wire.BrokerRegistrationRequest(
             broker_id=self._broker_id,
             cluster_id=self._cluster_id,
-            incarnation_id=self._incarnation_id,
+            incarnation_id=self.incarnation_id,
             listeners=[
                 registration_wire.Listener(
                     name=name, host=host, port=port, security_protocol=SECURITY_PROTOCOL_IDS[protocol]

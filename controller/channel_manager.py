@@ -1,7 +1,8 @@
 """The senders: one thread, one connection and one pending set for each registered broker.
 
 Rules
-1. A sender decides nothing: it says what the newest committed image says about what is pending (push.py).
+1. A sender decides nothing: it says what a committed image says about what is pending (push.py). It takes both at
+   once, as they were offered together: all that is in the image is pending or was told, so the image's offset is true.
 2. A push that failed becomes pending again, and is tried after a pause that doubles up to `BACKOFF_MAX_MS`. A broker
    that answers STALE_BROKER_EPOCH gets everything, once it is what the registration says.
 3. A registration under a new epoch, or at a new address, starts over: FULL, at once, on a new connection.
@@ -63,7 +64,6 @@ class PushObserver(Protocol):
 
 
 Connect = Callable[[str, int], Connection]
-ImageSource = Callable[[], Image]
 HaveApplied = Callable[[int, Image], bool]
 """Whether all active brokers but this one have acknowledged everything in an image."""
 
@@ -80,7 +80,7 @@ class BrokerChannel:
         sender: Sender,
         broker: Broker,
         connect: Connect,
-        image: ImageSource,
+        image: Image,
         observer: PushObserver | None = None,
         clock: Clock | None = None,
         others_have_applied: HaveApplied = lambda _id, _image: True,
@@ -90,10 +90,10 @@ class BrokerChannel:
         self._others_have_applied = others_have_applied  # fixed before start
         self._now_ns = (clock or SystemClock()).monotonic_ns  # fixed before start
         self._connect = connect  # fixed before start
-        self._image = image  # fixed before start
         self._condition = threading.Condition()
         self._broker = broker  # guarded by: _condition
         self._pending = Pending(is_full=True)  # guarded by: _condition
+        self._image = image  # guarded by: _condition; of which everything is pending that was not told
         self._pending_since_ns = self._now_ns()  # guarded by: _condition; when the oldest of it came
         self._connection: Connection | None = None  # guarded by: _condition; used by the sender without it
         self._is_stopped = False  # guarded by: _condition
@@ -116,19 +116,21 @@ class BrokerChannel:
         """Start the sender."""
         self._thread.start()
 
-    def offer(self, pending: Pending) -> None:
-        """Add to what is pending."""
+    def offer(self, pending: Pending, image: Image) -> None:
+        """Add to what is pending all that changed up to this image."""
         with self._condition:
+            self._image = image
             if not self._pending:
                 self._pending_since_ns = self._now_ns()
             self._pending.merge(pending)
             self._condition.notify()
 
-    def reset(self, broker: Broker) -> None:
-        """Rule 3."""
+    def reset(self, broker: Broker, image: Image) -> None:
+        """Rule 3. What is to be deleted must still be said: a FULL push does not name it."""
         with self._condition:
             self._broker = broker
-            self._pending = Pending(is_full=True)
+            self._image = image
+            self._pending = Pending(is_full=True, stops=self._pending.stops)
             self._pending_since_ns = self._now_ns()
             self._failures = 0
             self._drop_connection()
@@ -187,8 +189,8 @@ class BrokerChannel:
         """Send what is pending; if that fails, it is pending again."""
         with self._condition:
             broker, pending, since_ns = self._broker, self._pending, self._pending_since_ns
+            image = self._image
             self._pending = Pending()
-        image = self._image()
         registered = image.brokers.get(broker.id)
         if registered is None:
             return True  # unregistered meanwhile: there is nobody to tell
@@ -234,7 +236,8 @@ class BrokerChannel:
             pending.is_full = True  # rule 2
         with self._condition:
             if self._broker != broker or self._is_stopped:
-                return  # it was reset: everything is pending anyway
+                self._pending.merge(Pending(stops={**pending.stops, **self._pending.stops}))
+                return  # it was reset: everything else is pending anyway
             level = logging.WARNING if self._failures == 0 else logging.DEBUG
             log.log(level, "Could not push to broker %d (epoch %d): %s", broker.id, broker.epoch, error)
             pending.merge(self._pending)
@@ -273,7 +276,6 @@ class ChannelManager:
         self,
         sender: Sender,
         connect: Connect,
-        image: ImageSource,
         *,
         observer: PushObserver | None = None,
         clock: Clock | None = None,
@@ -283,17 +285,17 @@ class ChannelManager:
         self._observer = observer  # fixed before start
         self._clock = clock  # fixed before start
         self._connect = connect  # fixed before start
-        self._image = image  # fixed before start
         self._start_threads = start_threads  # fixed before start; tests step the channels themselves
         self.channels: dict[int, BrokerChannel] = {}  # replaced whole by the event thread
 
     def start(self, image: Image) -> None:
         """Begin to tell every registered broker everything."""
         for broker in image.brokers.values():
-            self._add(broker)
+            self._add(broker, image)
 
     def publish(self, image: Image, deltas: Iterable[Delta]) -> None:
-        """Make committed changes pending for everyone."""
+        """Make committed changes pending for everyone; `image` is what they led to, all together."""
+        changes: dict[int, Pending] = {}
         for delta in deltas:
             if not delta:
                 continue
@@ -301,9 +303,11 @@ class ChannelManager:
             told = list(self.channels)
             self._follow_registrations(image, delta)
             for broker_id in told:
-                channel = self.channels.get(broker_id)
-                if channel is not None:
-                    channel.offer(pending_for(broker_id, image, delta, affected))
+                changes.setdefault(broker_id, Pending()).merge(pending_for(broker_id, image, delta, affected))
+        for broker_id, pending in changes.items():
+            channel = self.channels.get(broker_id)
+            if channel is not None:
+                channel.offer(pending, image)
 
     def _follow_registrations(self, image: Image, delta: Delta) -> None:
         for broker_id in delta.brokers:
@@ -311,13 +315,13 @@ class ChannelManager:
             if broker is None:
                 self._remove(broker_id)
             elif channel is None:
-                self._add(broker)
+                self._add(broker, image)
             elif (channel.broker.epoch, channel.broker.endpoints) != (broker.epoch, broker.endpoints):
-                channel.reset(broker)
+                channel.reset(broker, image)
 
-    def _add(self, broker: Broker) -> None:
+    def _add(self, broker: Broker, image: Image) -> None:
         channel = BrokerChannel(
-            self._sender, broker, self._connect, self._image, self._observer, self._clock, self._others_have_applied
+            self._sender, broker, self._connect, image, self._observer, self._clock, self._others_have_applied
         )
         self.channels = {**self.channels, broker.id: channel}
         if self._start_threads:

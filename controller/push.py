@@ -6,8 +6,8 @@ the cluster, and a push that is sent twice says the same or newer things.
 
 Order of a push: the live brokers, if they changed (an UpdateMetadata with nothing else: a leader that loses a follower
 must not go on waiting for it, and judges by them); StopReplica for topics that exist again under another id;
-LeaderAndIsr; UpdateMetadata; StopReplica for the rest. LeaderAndIsr, or else UpdateMetadata, carries configs and
-features in tag 10000; UpdateMetadata, which is always there, carries registrations in it, and tag 10001.
+LeaderAndIsr; UpdateMetadata; StopReplica for the rest. If LeaderAndIsr is FULL, all StopReplicas come before it. What
+the tagged fields of each carry is in `push_tags.py`.
 
 Threads: none; `Pending` belongs to whoever holds the sender's lock, `build` is pure.
 
@@ -28,9 +28,20 @@ from barnabas.protocol.metadata_records import (
     BrokerEndpoint,
     ConfigRecord,
     FeatureLevelRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
+    RemoveTopicRecord,
 )
-from barnabas.protocol.push_tags import FULL, INCREMENTAL, TAG_PARTIAL, set_offset, set_records, set_tag
+from barnabas.protocol.push_tags import (
+    FULL,
+    INCREMENTAL,
+    TAG_PARTIAL,
+    Receiver,
+    set_offset,
+    set_receiver,
+    set_records,
+    set_tag,
+)
 
 LEADER_AND_ISR_VERSION: Final = 7
 UPDATE_METADATA_VERSION: Final = 8
@@ -119,11 +130,12 @@ class Requests(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """Who pushes: the controller's id and epoch, and the listener on which brokers talk to each other."""
+    """Who pushes: the controller's id and epoch, the listener on which brokers talk to each other, the cluster's id."""
 
     controller_id: int
     controller_epoch: int
     listener_name: str | None
+    cluster_id: str
 
 
 # -- what becomes pending
@@ -180,10 +192,11 @@ def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Req
         set_records(update_metadata, registrations)
     else:
         set_records(update_metadata, [*registrations, *records])
+    # Why all of them before a FULL LeaderAndIsr: it does not name what they delete, so that would be set aside instead.
     again = {
         key: stop
         for key, stop in pending.stops.items()
-        if stop.topic in image.topic_ids and image.topic_ids[stop.topic] != key.topic_id
+        if pending.is_full or image.topic_ids.get(stop.topic, key.topic_id) != key.topic_id
     }
     rest = {key: stop for key, stop in pending.stops.items() if key not in again}
     live_brokers = None
@@ -198,8 +211,10 @@ def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Req
         update_metadata,
         _stop_replica(sender, broker, image, rest),
     )
+    receiver = Receiver(sender.cluster_id, broker.id, broker.incarnation_id)
     for message, _ in requests.in_order():
         set_offset(message, image.offset)
+        set_receiver(message, receiver)
     return requests
 
 
@@ -349,10 +364,16 @@ def _stop_replica(
     sender: Sender, broker: Broker, image: Image, stops: dict[PartitionKey, Stop]
 ) -> stop_wire.StopReplicaRequest | None:
     by_topic: dict[str, list[Any]] = {}
+    removed: set[bytes] = set()
+    reassigned: list[PartitionRecord] = []
     for key, stop in sorted(stops.items()):
         partition = image.partition(key)
         if partition is not None and broker.id in partition.replicas:
             continue  # it became a replica again before we could say so
+        if partition is None:
+            removed.add(key.topic_id)
+        else:
+            reassigned.append(_partition_record(key, partition))
         by_topic.setdefault(stop.topic, []).append(
             stop_wire.StopReplicaPartitionState(
                 partition_index=key.partition, leader_epoch=stop.leader_epoch, delete_partition=True
@@ -360,7 +381,7 @@ def _stop_replica(
         )
     if not by_topic:
         return None
-    return stop_wire.StopReplicaRequest(
+    request = stop_wire.StopReplicaRequest(
         controller_id=sender.controller_id,
         is_kraft_controller=True,
         controller_epoch=sender.controller_epoch,
@@ -369,6 +390,21 @@ def _stop_replica(
             stop_wire.StopReplicaTopicState(topic_name=name, partition_states=states)
             for name, states in by_topic.items()
         ],
+    )
+    set_records(request, [*(RemoveTopicRecord(topic_id=id_) for id_ in sorted(removed)), *reassigned])
+    return request
+
+
+def _partition_record(key: PartitionKey, partition: Partition) -> PartitionRecord:
+    """Whose replica a partition is now."""
+    return PartitionRecord(
+        partition_id=key.partition,
+        topic_id=key.topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
     )
 
 
@@ -387,11 +423,10 @@ def _config_records(image: Image, pending: Pending) -> list[Any]:
 
 
 def _registrations(image: Image) -> list[Any]:
-    """What the log knows of every registered broker."""
+    """What the log knows of every registered broker, but for the incarnations: each is between it and us."""
     return [
         RegisterBrokerRecord(
             broker_id=b.id,
-            incarnation_id=b.incarnation_id,
             broker_epoch=b.epoch,
             end_points=[
                 BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)

@@ -128,11 +128,10 @@ class QuorumController:
         self.sessions.start(self.image, self._clock.monotonic_ms())
         self._log.open_epoch()
         self.append(self.prepare(self._first_records()))
-        sender = Sender(self.node_id, self._log.epoch, inter_broker_listener(self.config))
+        sender = Sender(self.node_id, self._log.epoch, inter_broker_listener(self.config), self.cluster_id)
         self.channels = ChannelManager(
             sender,
             self._connect,
-            lambda: self.committed_image,
             observer=self._metrics,
             clock=self._clock,
             start_threads=self._start_threads,

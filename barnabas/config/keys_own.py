@@ -58,6 +58,10 @@ OWN_ROWS: tuple[Key, ...] = (
         "Slow motion: how long a replica fetcher pauses after each fetch. With less than half of "
         "replica.lag.time.max.ms the replica stays in sync.",
         mode=CLUSTER_WIDE, honoured=True, live=True),
+    Key("barnabas.stray.retention.ms", LONG, 604_800_000, MEDIUM, at_least(-1),
+        "How long a log that metadata does not know is kept aside (barnabas stray list) before it is deleted; -1 keeps "
+        "it until somebody deletes it.",
+        honoured=True),
     Key("barnabas.slow.request.ms", LONG, 1000, LOW, at_least(-1),
         "A request that takes longer is logged with its six times (but for the time that a fetch or a member of a "
         "group waits on purpose); -1 logs none.",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 Handle: TypeAlias = "Callable[[Any, Request], Answer]"
+NodesOnly: TypeAlias = "Callable[[Request], bool]"
 ErrorResponse: TypeAlias = "Callable[[Message, int, int, str | None], Message]"
 
 
@@ -26,7 +27,9 @@ class Api:
     `versions` is inclusive. `operation` and `resource` are the names of the AclOperation and ResourceType that an
     authorizer will ask about ("" = decided per item by the API itself). `advertised` False: accepted, but not listed by
     ApiVersions (the controller's pushes). `error_response(request message, version, code, message)` builds the answer
-    for an error that concerns the whole request; None derives it from the response's schema.
+    for an error that concerns the whole request; None derives it from the response's schema. `nodes_only(request)`
+    tells whether a request is one that only brokers and controllers may send: on a listener for clients it is answered
+    with CLUSTER_AUTHORIZATION_FAILED; None: no request of this API is.
     """
 
     key: int
@@ -37,10 +40,16 @@ class Api:
     resource: str = ""
     advertised: bool = True
     error_response: ErrorResponse | None = None
+    nodes_only: NodesOnly | None = None
 
     def supports(self, version: int) -> bool:
         """Tell whether a request of this version may be decoded and handled."""
         return self.versions[0] <= version <= self.versions[1]
+
+
+def nodes_only(_request: Request) -> bool:
+    """The `nodes_only` of an API that no client may use."""
+    return True
 
 
 Table: TypeAlias = Mapping[int, Api]

@@ -1,13 +1,14 @@
-"""UpdateMetadata: v0-v8, accepted from the controller, not advertised
+"""UpdateMetadata: v8, accepted from the controller, not advertised
 
 Behaviour: replaces the metadata cache by one that includes the push (`metadata_cache.py`), then wakes the admin
 requests that wait to see their topics appear, change or vanish. Offsets committed for topics that vanished are removed,
 also if another topic of the same name came in the same push: ids are compared, not names.
 Tag 10001 says up to which offset of the metadata log this broker now knows everything; the next heartbeat reports it.
 
-Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
+Errors: those of every push (`push_gate.py`).
 
-Different from Apache Kafka: 4.x removed this request; it is the push of 3.9, with two tagged fields of our own.
+Different from Apache Kafka: 4.x removed this request; it is the push of 3.9, with tagged fields of our own, without
+which it is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.api import Api, nodes_only
 from barnabas.broker.apis.push import apply_records
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.protocol.push_tags import TAG_PARTIAL, offset_of, tag_of
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Check the epochs, apply configs, then the picture of the cluster."""
+    """Apply configs, then the picture of the cluster."""
     message: UpdateMetadataRequest = request.message
-    error = services.leadership.check_epochs(message.broker_epoch, message.controller_epoch)
-    if error:
-        return Reply(UpdateMetadataResponse(error_code=error))
+    return Reply(services.push_gate.obey(message, lambda: _carry_out(services, message), UpdateMetadataResponse))
+
+
+def _carry_out(services: Services, message: UpdateMetadataRequest) -> UpdateMetadataResponse:
     registrations = apply_records(services, message)
     before = services.metadata_cache.snapshot
     changed = services.metadata_cache.apply_update_metadata(message, registrations)
@@ -43,7 +45,16 @@ def handle(services: Services, request: Request) -> Answer:
     services.group_coordinator.on_picture(former_ids)
     for name in changed:
         services.purgatories.topic.check_and_complete(name)
-    return Reply(UpdateMetadataResponse())
+    return UpdateMetadataResponse()
 
 
-API = Api(6, "UpdateMetadata", (0, 8), handle, operation="CLUSTER_ACTION", resource="CLUSTER", advertised=False)
+API = Api(
+    6,
+    "UpdateMetadata",
+    (8, 8),
+    handle,
+    operation="CLUSTER_ACTION",
+    resource="CLUSTER",
+    advertised=False,
+    nodes_only=nodes_only,
+)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.broker.metadata_cache import MetadataCache
     from barnabas.broker.producer_ids import ProducerIds
     from barnabas.broker.purgatory import Purgatory
+    from barnabas.broker.push_gate import PushGate
     from barnabas.broker.replication.leadership import Leadership
     from barnabas.broker.replication.log_dir_moves import LogDirMoves
     from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -64,6 +65,7 @@ class Services:
     transaction_verification: TransactionVerification
     marker_writer: MarkerWriter
     leadership: Leadership
+    push_gate: PushGate
     lifecycle: Lifecycle
     log_dir_moves: LogDirMoves
 

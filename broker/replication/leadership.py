@@ -2,10 +2,11 @@
 
 Rules
 1. Pushes are applied one at a time, in the order of their connection, under `_lock` (before any partition's lock).
-2. A push of an older controller or for an older incarnation of this broker is refused whole; a partition state with an
-   older leader epoch is refused alone.
-3. A FULL LeaderAndIsr is the whole truth: a log that it does not name, or names under another topic id, belongs to a
-   topic that was deleted while this broker was away, and is deleted.
+2. Whether a push is obeyed at all is decided before (`push_gate.py`); a partition state with an older leader epoch is
+   refused alone.
+3. A FULL LeaderAndIsr is the whole truth of what this broker holds. A log that it does not name, or names under another
+   topic id, is set aside (storage/strays.py), not deleted: its topic may have been deleted while this broker was away,
+   or the controller may have lost what it knew. A log is deleted only by a StopReplica that names its topic id.
 4. Coordinators and waiters are told afterwards, holding no lock of a partition.
 5. A broker that is about to leave copies nothing more of partitions whose ISR it has left: those who took over have
    better things to do at that moment.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.broker.replication.partition import Partition
@@ -34,8 +36,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.state-change")
 
+ANOTHERS_NAME = "its name is another topic's now"
+
 TopicState = tuple[str, bytes, Sequence[Any]]  # name, id, LeaderAndIsrPartitionStates
 PartitionErrors = dict[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """What a push names as deleted: topics by id, and replicas of this broker by topic id and partition."""
+
+    topics: frozenset[bytes] = frozenset()
+    replicas: frozenset[tuple[bytes, int]] = frozenset()
+
+    def names(self, topic_id: bytes, partition: int) -> bool:
+        """Whether the log of this topic's partition is to be deleted."""
+        return topic_id in self.topics or (topic_id, partition) in self.replicas
 
 
 class Fetchers(Protocol):
@@ -77,24 +93,7 @@ class Leadership:
         self._fetchers = fetchers  # fixed before start
         self.log_dirs: LogDirWatcher | None = None  # fixed before start
         self._lock = threading.Lock()  # one push at a time
-        self._controller_epoch = -1  # guarded by: _lock
-        self.broker_epoch = -1  # set by the lifecycle thread at each registration
         self.is_leaving = False  # set once, when a controlled shutdown begins
-
-    def check_epochs(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
-        """Whether the sender may still command this incarnation of the broker.
-
-        A broker epoch above ours is right: the controller knows of our registration before its answer reaches us. But
-        before our first registration a push may be meant for the process that had this id and address until it was
-        killed: it would make us leader of an epoch in which that one had promised more than we remember.
-        """
-        if broker_epoch != -1 and (self.broker_epoch == -1 or broker_epoch < self.broker_epoch):
-            return ErrorCode.STALE_BROKER_EPOCH
-        with self._lock:
-            if controller_epoch < self._controller_epoch:
-                return ErrorCode.STALE_CONTROLLER_EPOCH
-            self._controller_epoch = controller_epoch
-        return ErrorCode.NONE
 
     def apply(
         self, topics: Sequence[TopicState], *, is_full: bool, leaders: Mapping[int, tuple[str, int]] | None = None
@@ -105,7 +104,7 @@ class Leadership:
         followed: list[Partition] = []
         with self._lock:
             if is_full:
-                self._delete_strays(topics)
+                self._set_strays_aside(topics)
             for name, topic_id, states in topics:
                 for state in states:
                     tp = TopicPartition(name, state.partition_index)
@@ -134,20 +133,42 @@ class Leadership:
             if self._manager.broker_id not in state.isr
         )
 
-    def stop(self, stops: Iterable[tuple[TopicPartition, int, bool]]) -> PartitionErrors:
-        """Hold these partitions no more, given as (partition, leader epoch or -2 for deletion, delete its log?)."""
+    def stop(self, stops: Iterable[tuple[TopicPartition, int, bool]], deletions: Deletions) -> PartitionErrors:
+        """Hold these partitions no more, given as (partition, leader epoch or -2 for deletion, delete its log?).
+
+        Of those to be deleted only what `deletions` names is; a partition of another topic id stays as it is.
+        """
         errors: PartitionErrors = {}
-        stopped: dict[TopicPartition, bool] = {}
+        stopped: list[TopicPartition] = []
+        doomed: dict[TopicPartition, bytes] = {}
         with self._lock:
             for tp, leader_epoch, delete in stops:
                 partition = self._manager.find(tp)
+                topic_id = self._topic_id(tp, partition)
                 if partition is not None and 0 <= leader_epoch < partition.leader_epoch:
                     errors[tp] = ErrorCode.FENCED_LEADER_EPOCH
+                elif not delete:
+                    stopped.append(tp)
+                elif topic_id is not None and deletions.names(topic_id, tp.partition):
+                    stopped.append(tp)
+                    doomed[tp] = topic_id
                 else:
-                    stopped[tp] = delete
-            errors |= self._stop(stopped)
-        self._tell_stopped(list(stopped))
+                    if topic_id is not None:
+                        log.warning("%s is of another topic id than the push names as deleted: it is kept", tp)
+                    errors[tp] = ErrorCode.NONE
+            self._give_up(stopped)
+            errors |= dict.fromkeys(stopped, ErrorCode.NONE)
+            for tp, error in self._manager.log_manager.delete_logs(doomed).items():
+                log.error("cannot delete the log of %s: %s", tp, error)
+                errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+        self._tell_stopped(stopped)
         return errors
+
+    def _topic_id(self, tp: TopicPartition, partition: Partition | None) -> bytes | None:
+        """The topic id of what this broker holds of a partition; None if it holds nothing, or does not know."""
+        logs = self._manager.log_manager
+        ids = [held.topic_id for held in (partition, logs.get_log(tp), logs.future_log(tp)) if held is not None]
+        return next((topic_id for topic_id in ids if topic_id not in (None, ZERO_UUID)), None)
 
     def take_offline(self, tps: Iterable[TopicPartition]) -> None:
         """The log directory of these partitions failed: whoever asks for them hears KAFKA_STORAGE_ERROR."""
@@ -186,8 +207,7 @@ class Leadership:
         manager = self._manager
         partition = manager.find(tp)
         if partition is not None and topic_id not in (ZERO_UUID, partition.topic_id):
-            log.warning("%s is another topic now: deleting the replica of the old one", tp)
-            self._stop({tp: True})
+            self._set_aside([tp], ANOTHERS_NAME)
             partition = None
         if manager.broker_id not in state.replicas:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -242,37 +262,38 @@ class Leadership:
             self.log_dirs.on_log(partition, opened)
         return opened
 
-    def _stop(self, stopped: Mapping[TopicPartition, bool]) -> PartitionErrors:
-        """Give partitions up, and delete the logs of those that say so; returns an error (or NONE) for each."""
-        errors = dict.fromkeys(stopped, ErrorCode.NONE)
-        self._fetchers.forget(list(stopped))
-        for tp in stopped:
+    def _give_up(self, tps: Sequence[TopicPartition]) -> None:
+        """Hold these partitions no more; their logs stay where they are."""
+        self._fetchers.forget(list(tps))
+        for tp in tps:
             partition = self._manager.remove(tp)
             if partition is not None:
                 partition.resign()
                 if self.log_dirs is not None:
                     self.log_dirs.on_gone(partition)
-        refused = self._manager.log_manager.delete_logs([tp for tp, delete in stopped.items() if delete])
-        for tp, error in refused.items():
-            log.error("cannot delete the log of %s: %s", tp, error)
-            errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
-        return errors
 
-    def _delete_strays(self, topics: Sequence[TopicState]) -> None:
+    def _set_aside(self, tps: Sequence[TopicPartition], reason: str) -> None:
+        """Give partitions up, and keep their logs where a person finds them."""
+        self._give_up(tps)
+        for tp, error in self._manager.log_manager.set_aside(dict.fromkeys(tps), reason).items():
+            log.error("cannot set the log of %s aside: %s", tp, error)
+
+    def _set_strays_aside(self, topics: Sequence[TopicState]) -> None:
+        """Rule 3."""
         ids = {
             TopicPartition(name, state.partition_index): topic_id
             for name, topic_id, states in topics
             for state in states
         }
         log_manager = self._manager.log_manager
-        strays = {}
-        for stray in (*log_manager.all_logs(), *log_manager.future_logs()):
-            tp = stray.topic_partition
-            expected = ids.get(tp)
-            if expected is None or (stray.topic_id not in (None, ZERO_UUID) and expected != stray.topic_id):
-                log.warning("deleting stray log %s: its topic is gone or another now", tp)
-                strays[tp] = True
-        self._stop(strays)
+        held = {stray.topic_partition: stray.topic_id for stray in log_manager.all_logs()}
+        held.update((partition.tp, partition.topic_id) for partition in self._manager.partitions())
+        copied = {copy.topic_partition for copy in log_manager.future_logs()}
+        unnamed = (held.keys() | copied) - ids.keys()
+        others = [tp for tp, id_ in held.items() if tp in ids and id_ not in (None, ZERO_UUID, ids[tp])]
+        self._set_aside(sorted(unnamed), "the controller knows no such partition of this broker")
+        self._set_aside(sorted(others), ANOTHERS_NAME)
+        log_manager.set_aside({tp: ids[tp] for tp in copied if tp in ids}, ANOTHERS_NAME)
 
     # After it
 

@@ -54,9 +54,10 @@ from barnabas.broker.storage.log_types import (
     TimestampOffset,
 )
 from barnabas.broker.storage.log_writer import UnexpectedAppendOffsetError
-from barnabas.broker.storage.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, delete_dir_name
+from barnabas.broker.storage.names import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, delete_dir_name, stray_dir_name
 from barnabas.broker.storage.segment import LogSegment
 from barnabas.broker.storage.segments import SegmentList
+from barnabas.broker.storage.strays import Note, write_note
 from barnabas.common.ids import uuid_to_string
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 
@@ -317,6 +318,16 @@ class Log(LogSegmentKeeper):
         with self._lock, self._disk_errors():
             self._closed = True
             self._rename_locked(delete_dir_name(self.topic_partition))
+            return self.directory
+
+    def set_aside(self, note: Note) -> str:
+        """Leave a note in the directory, and move it to a name that start-up passes over; returns the new path.
+
+        The log was flushed and closed. The log directory is to be fsynced afterwards.
+        """
+        with self._flush_lock, self._lock, self._disk_errors():
+            write_note(self._fs, self.directory, note)
+            self._rename_locked(stray_dir_name(self.topic_partition))
             return self.directory
 
     def _rename_locked(self, name: str) -> None:

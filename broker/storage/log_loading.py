@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from barnabas.broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
 from barnabas.broker.storage.log_directory import LogDirectory, LogDirectoryError
-from barnabas.broker.storage.names import METADATA_LOG_DIR, parse_dir_name
+from barnabas.broker.storage.names import METADATA_LOG_DIR, is_stray_dir, parse_dir_name
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError
@@ -58,7 +58,7 @@ def load_directory(directory: LogDirectory, load: Callable[[Found], None], threa
     jobs = []
     for name in directory.partition_names():
         tp = parse_dir_name(name)
-        if tp is not None and name != METADATA_LOG_DIR:
+        if tp is not None and name != METADATA_LOG_DIR and not is_stray_dir(name):
             jobs.append(
                 Found(
                     directory,

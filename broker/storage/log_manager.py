@@ -8,7 +8,8 @@ Rules
 4. A log on its way to another directory has a copy there, its *future log* (`…-future`, KIP-113), which nobody reads.
    When it has caught up it takes the name and the place of the current one, which is then deleted. Two current logs
    of a partition hold the same records (a crash between these two renames), or one is empty (its disk failed while
-   it was made): the longer one stays.
+   it was made): the longer one stays, and the other is set aside unless it is empty.
+5. A log is deleted only for a topic id that somebody named. What metadata does not know is set aside (strays.py).
 
 Threads: `open_directories`, `load_logs`, `start`, `shutdown` by the thread that starts and stops the broker; the rest
 by any. `_lock` guards the maps of logs and the making of new ones; a log's own lock is never taken while it is held,
@@ -20,7 +21,8 @@ Source: Kafka's LogManager, 4.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.broker.storage import log_upkeep
 from barnabas.broker.storage.checkpoints import UNKNOWN_BROKER_EPOCH, OffsetCheckpoint
@@ -29,6 +31,7 @@ from barnabas.broker.storage.log_directory import LogDirectory, LogDirectoryErro
 from barnabas.broker.storage.log_loading import Found, in_threads, load_directory
 from barnabas.broker.storage.log_registry import LogRegistry
 from barnabas.broker.storage.names import future_dir_name, is_delete_dir, is_future_dir, partition_dir_name
+from barnabas.broker.storage.strays import Note, expire, list_strays
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError
 
@@ -92,6 +95,7 @@ class LogManager(LogRegistry):
             except OSError as error:
                 self.fail_directory(directory, error)
         self._check_some_online()
+        self.find_strays()
         self._has_loaded = True
         return len(self._logs)
 
@@ -116,7 +120,10 @@ class LogManager(LogRegistry):
             kept, spare = sorted((other, opened), key=_how_far, reverse=True)
             logs[opened.topic_partition] = kept
         log.warning("%s is in two log directories: %s is kept, not %s", kept.topic_partition, kept, spare.directory)
-        self._discard([spare])
+        if spare.log_end_offset > spare.log_start_offset:
+            self._set_aside([spare], f"{kept.directory} is the same partition's")
+        else:
+            self._discard([spare])
 
     def start(self) -> None:
         """Begin the periodic work: retention, flushing, checkpoints, expiry of producers."""
@@ -133,6 +140,7 @@ class LogManager(LogRegistry):
             self.checkpoint_log_start_offsets,
             config.log_flush_start_offset_checkpoint_interval_ms,
         )
+        every("stray-retention", self.expire_strays, config.log_retention_check_interval_ms)
         every("producer-expiration", self.remove_expired_producers, PRODUCER_EXPIRATION_CHECK_MS)
 
     def _every(self, name: str, job: Callable[[], object], period_ms: int) -> None:
@@ -199,19 +207,79 @@ class LogManager(LogRegistry):
 
     # Deleting
 
-    def delete_logs(self, tps: Sequence[TopicPartition]) -> dict[TopicPartition, ApiError]:
-        """Forget partitions' logs now and remove their files after file.delete.delay.ms; returns what was refused."""
+    def delete_logs(self, doomed: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, ApiError]:
+        """Forget the logs of partitions, given with the topic ids that are deleted, now, and remove their files after
+        file.delete.delay.ms. What turns out to be of another topic id is kept, aside. Returns what was refused.
+        """
+        gone = self._forget(doomed)
+        ids = {found.topic_partition: found.topic_id for found in gone if found.topic_id is not None}
+        named = [f for f in gone if (f.topic_id or ids.get(f.topic_partition)) == doomed[f.topic_partition]]
+        refused = self._discard(named)
+        others = [found for found in gone if found not in named]
+        return refused | self._set_aside(others, "its topic was deleted, as far as anybody can tell")
+
+    def set_aside(self, strays: Mapping[TopicPartition, bytes | None], reason: str) -> dict[TopicPartition, ApiError]:
+        """Forget the logs of partitions now, and keep them aside (strays.py), but for those of the topic id given
+        (None: all go). Returns what was refused.
+        """
+        with self._lock:
+            gone = [
+                logs.pop(tp)
+                for tp, topic_id in strays.items()
+                for logs in (self._future, self._logs)
+                if tp in logs and (topic_id is None or logs[tp].topic_id not in (None, topic_id))
+            ]
+        return self._set_aside(gone, reason)
+
+    def _forget(self, tps: Iterable[TopicPartition]) -> list[Log]:
+        """Take the logs of partitions, future ones first, out of the maps."""
         with self._lock:
             gone = [logs.pop(tp) for tp in tps for logs in (self._future, self._logs) if tp in logs]
             for tp in tps:
                 self._preferred.pop(tp, None)
-        return self._discard(gone)
+        return gone
+
+    def _set_aside(self, gone: Sequence[Log], reason: str) -> dict[TopicPartition, ApiError]:
+        """Close logs that nobody finds any more, and rename their directories."""
+        refused: dict[TopicPartition, ApiError] = {}
+        where = {id(found): self.directory_of(found) for found in gone}
+        for found in gone:
+            tp = found.topic_partition
+            note = Note(tp, found.topic_id, self._clock.wall_ms(), found.log_start_offset, reason)
+            if found.is_offline:
+                continue
+            try:
+                log_upkeep.flush_and_close(found)
+                log.warning("%s is set aside as %s: %s", tp, found.set_aside(note), reason)
+            except ApiError as error:
+                refused[tp] = error
+        self._note_gone(gone, where)
+        if gone:
+            self.find_strays()
+        return refused
+
+    def find_strays(self) -> None:
+        """Look which logs were set aside."""
+        found = []
+        for directory in self.online_directories():
+            try:
+                found += list_strays(self._fs, directory.path)
+            except OSError as error:
+                self.fail_directory(directory, error)
+        self.strays = found
+
+    def expire_strays(self) -> None:
+        """Delete the logs that were set aside for longer than barnabas.stray.retention.ms."""
+        self.find_strays()
+        now_ms, retention_ms = self._clock.wall_ms(), int(self._config.barnabas_stray_retention_ms)
+        for stray in self.strays:
+            directory = self.directory_at(os.path.dirname(stray.path))
+            if directory is not None:
+                self._try(directory, lambda stray=stray: expire(self._fs, [stray], now_ms, retention_ms))  # type: ignore[misc]
+        self.find_strays()
 
     def _discard(self, gone: Sequence[Log]) -> dict[TopicPartition, ApiError]:
-        """Mark the directories of logs for deletion, which follows; nobody finds the logs any more.
-
-        What must be durable is made so once for each log directory, however many logs go.
-        """
+        """Mark the directories of logs for deletion, which follows; nobody finds the logs any more."""
         refused: dict[TopicPartition, ApiError] = {}
         where = {id(found): self.directory_of(found) for found in gone}
         for found in gone:
@@ -221,6 +289,11 @@ class LogManager(LogRegistry):
                     self._delete_later(found)
                 except ApiError as error:
                     refused[found.topic_partition] = error
+        self._note_gone(gone, where)
+        return refused
+
+    def _note_gone(self, gone: Sequence[Log], where: Mapping[int, LogDirectory]) -> None:
+        """Make what was renamed durable, once for each log directory, and forget what was noted of it."""
         for directory in {directory.path: directory for directory in where.values()}.values():
             self._try(directory, lambda at=directory: self._fs.fsync_dir(at.path))  # type: ignore[misc]
         if gone:
@@ -232,7 +305,6 @@ class LogManager(LogRegistry):
             for found in gone:
                 tp, directory = found.topic_partition, where[id(found)]
                 self._try(directory, lambda tp=tp, at=directory: watcher.on_removed(tp, at.path))  # type: ignore[misc]
-        return refused
 
     def _try(self, directory: LogDirectory, job: Callable[[], object]) -> None:
         """Do something in a log directory that is online; it is not if that fails."""

@@ -20,6 +20,7 @@ from barnabas.broker.storage.log_loading import Found
 from barnabas.broker.storage.names import partition_dir_name
 from barnabas.broker.storage.recovery import LogLoader
 from barnabas.broker.storage.scheduler import TaskScheduler
+from barnabas.broker.storage.strays import Stray
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
@@ -68,6 +69,7 @@ class LogRegistry:
         self._future: dict[TopicPartition, Log] = {}  # guarded by: _lock; single look-ups without it
         self._preferred: dict[TopicPartition, LogDirectory] = {}  # guarded by: _lock; where to make a log to come
         self._to_delete: list[Log] = []  # guarded by: _lock
+        self.strays: list[Stray] = []  # what was set aside; replaced whole
         self._node_id = -1  # fixed before start
         self.on_flush: Callable[[float], None] | None = None  # fixed before start; told the ms of each flush
         self._has_loaded = False  # owner: the starting thread

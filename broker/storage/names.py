@@ -2,7 +2,7 @@
 
 A segment's files are its base offset in 20 digits and a suffix; a file about to be deleted, cleaned or swapped in
 carries a second one. A partition's directory is `topic-N`; one to be deleted is renamed to `topic-N.<32 hex
-digits>-delete`.
+digits>-delete`, one that was set aside (strays.py) to `topic-N.<32 hex digits>-stray`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ STRAY_DIR_SUFFIX = "-stray"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 META_PROPERTIES_FILE = "meta.properties"
+STRAY_NOTE_FILE = "stray.json"  # ours: Kafka passes over it
 PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 TXN_INDEX_FILE = "txn-index-checkpoint"  # ours: Kafka passes over it
@@ -41,7 +42,7 @@ PUSH_STATE_FILE = "push-state-checkpoint"  # ours: Kafka passes over it (push_st
 METADATA_LOG_DIR = "__cluster_metadata-0"
 NAME_LENGTH_MAX = 255
 
-_MARKED_DIR = re.compile(r"^(\S+)-(\d+)\.(\S+)-(delete|future)$")
+_MARKED_DIR = re.compile(r"^(\S+)-(\d+)\.(\S+)-(delete|future|stray)$")
 _DIR = re.compile(r"^(.+)-(\d+)$")
 
 
@@ -63,7 +64,16 @@ def partition_dir_name(tp: TopicPartition) -> str:
 
 def delete_dir_name(tp: TopicPartition) -> str:
     """Draw a name for a partition's directory that is to be deleted; a long topic name is cut to fit."""
-    suffix = f"-{tp.partition}.{uuid4().hex()}{DELETE_DIR_SUFFIX}"
+    return _marked(tp, DELETE_DIR_SUFFIX)
+
+
+def stray_dir_name(tp: TopicPartition) -> str:
+    """Draw a name for a partition's directory that is set aside; a long topic name is cut to fit."""
+    return _marked(tp, STRAY_DIR_SUFFIX)
+
+
+def _marked(tp: TopicPartition, mark: str) -> str:
+    suffix = f"-{tp.partition}.{uuid4().hex()}{mark}"
     return tp.topic[: NAME_LENGTH_MAX - len(suffix)] + suffix
 
 
@@ -82,10 +92,15 @@ def is_future_dir(name: str) -> bool:
     return name.endswith(FUTURE_DIR_SUFFIX) and _MARKED_DIR.match(name) is not None
 
 
+def is_stray_dir(name: str) -> bool:
+    """Tell whether a directory holds a log that was set aside."""
+    return name.endswith(STRAY_DIR_SUFFIX) and _MARKED_DIR.match(name) is not None
+
+
 def parse_dir_name(name: str) -> TopicPartition | None:
     """Return the partition that a directory belongs to; None if the name is no partition's."""
     match = _MARKED_DIR.match(name)
-    if match is None and not name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX)):
+    if match is None and not name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
         match = _DIR.match(name)
     return TopicPartition(match.group(1), int(match.group(2))) if match else None
 

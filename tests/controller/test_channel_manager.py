@@ -14,11 +14,13 @@ from barnabas.controller.channel_manager import (
     BrokerChannel,
     ChannelManager,
 )
-from barnabas.controller.image import Broker, Endpoint, Image, PartitionKey
-from barnabas.controller.push import Pending, Sender
+from barnabas.controller.image import Broker, Endpoint, Image, ImageEditor, PartitionKey
+from barnabas.controller.push import Pending, Sender, Stop
 from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
+from barnabas.protocol.messages.k05_stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
-from barnabas.protocol.push_tags import FULL, INCREMENTAL
+from barnabas.protocol.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from barnabas.protocol.push_tags import FULL, INCREMENTAL, Receiver, offset_of, receiver_of, records_of
 from tests.controller.rig import RESPONSES
 
 WAIT_S = 10
@@ -63,21 +65,24 @@ def broker(epoch: int = 5, port: int = 9001) -> Broker:
     return Broker(1, epoch, bytes(16), (endpoint,), (), None, (b"d" * 16,), False, False)
 
 
+SENDER = Sender(100, 3, "PLAINTEXT", "h3zYrOmsQJqmHD2y0yjFEg")
+PARTITION = PartitionRecord(topic_id=b"t" * 16, partition_id=0, replicas=[1], isr=[1], leader=1)
+IMAGE = Image(brokers={1: broker()}, offset=9)
+
+
 def test_a_sender_from_start_to_stop() -> None:
     far = Far()
-    images = [Image(brokers={1: broker()}, offset=9)]
-    channel = BrokerChannel(Sender(100, 3, "PLAINTEXT"), broker(), far.connect, lambda: images[-1])
+    channel = BrokerChannel(SENDER, broker(), far.connect, Image(brokers={1: broker()}, offset=9))
     channel.start()
     first = far.push()
     assert [type(m) for m in first] == [LeaderAndIsrRequest, UpdateMetadataRequest]
     assert [m.type for m in first] == [FULL, FULL]
     far.failures.put(ConnectionResetError("gone"))
     far.failures.put(ConnectionResetError("still gone"))
-    channel.offer(Pending(has_metadata=True))
+    channel.offer(Pending(has_metadata=True), IMAGE)
     (update,) = far.push()
     assert (update.type, update.broker_epoch) == (INCREMENTAL, 5)
-    images.append(Image(brokers={1: broker(8, 9002)}, offset=11))
-    channel.reset(broker(8, 9002))
+    channel.reset(broker(8, 9002), Image(brokers={1: broker(8, 9002)}, offset=11))
     again = far.push()
     assert [(m.type, m.broker_epoch) for m in again] == [(FULL, 8), (FULL, 8)]
     channel.stop()
@@ -87,7 +92,7 @@ def test_a_sender_from_start_to_stop() -> None:
 
 def test_a_sender_that_waits_can_be_stopped() -> None:
     far = Far()
-    channel = BrokerChannel(Sender(100, 3, None), broker(), far.connect, lambda: Image(brokers={1: broker()}, offset=9))
+    channel = BrokerChannel(SENDER, broker(), far.connect, IMAGE)
     for _ in range(50):
         far.failures.put(ConnectionRefusedError("nobody"))
     channel.start()
@@ -98,7 +103,7 @@ def test_a_sender_that_waits_can_be_stopped() -> None:
 
 def test_the_pause_after_failures_doubles_up_to_a_second() -> None:
     far = Far()
-    channel = BrokerChannel(Sender(100, 3, None), broker(), far.connect, lambda: Image(brokers={1: broker()}, offset=9))
+    channel = BrokerChannel(SENDER, broker(), far.connect, IMAGE)
     pauses = []
     for _ in range(12):
         far.failures.put(ConnectionRefusedError("nobody"))
@@ -108,7 +113,7 @@ def test_the_pause_after_failures_doubles_up_to_a_second() -> None:
     assert pauses[-1] == BACKOFF_MAX_MS
     assert channel.push_once()
     assert channel.applied == (5, 9)
-    channel.reset(broker(8))
+    channel.reset(broker(8), IMAGE)
     assert channel.push_once()
     assert channel.applied == (8, 9)
 
@@ -124,14 +129,12 @@ def test_a_broker_that_shuts_down_is_told_after_the_others() -> None:
         assert seen is image
         return told.is_set()
 
-    channel = BrokerChannel(
-        Sender(100, 3, "PLAINTEXT"), leaving, far.connect, lambda: image, others_have_applied=others_have_applied
-    )
+    channel = BrokerChannel(SENDER, leaving, far.connect, image, others_have_applied=others_have_applied)
     channel._pending = Pending(leader_and_isr={PartitionKey(bytes(16), 0)})
     told.set()
     assert channel.push_once()
     assert asked == [1]
-    channel.offer(Pending(leader_and_isr={PartitionKey(bytes(16), 0)}))
+    channel.offer(Pending(leader_and_isr={PartitionKey(bytes(16), 0)}), image)
     told.clear()
     assert channel.push_once(), "it is told all the same when they take too long"
     assert len(asked) == 1 + HEAD_START_MS // HEAD_START_STEP_MS
@@ -141,11 +144,94 @@ def test_only_active_brokers_are_waited_for() -> None:
     far = Far()
     brokers = {id_: broker()._replace(id=id_) for id_ in (1, 2, 3)}
     brokers[3] = brokers[3]._replace(is_fenced=True)
-    images = [Image(brokers=brokers, offset=9)]
-    manager = ChannelManager(Sender(100, 3, "PLAINTEXT"), far.connect, lambda: images[-1], start_threads=False)
-    manager.start(images[-1])
-    assert not manager._others_have_applied(1, images[-1])
+    image = Image(brokers=brokers, offset=9)
+    manager = ChannelManager(SENDER, far.connect, start_threads=False)
+    manager.start(image)
+    assert not manager._others_have_applied(1, image)
     manager.channels[2].push_once()
-    assert manager._others_have_applied(1, images[-1])
-    images.append(Image(brokers=brokers, offset=10))
-    assert not manager._others_have_applied(1, images[-1])
+    assert manager._others_have_applied(1, image)
+    assert not manager._others_have_applied(1, Image(brokers=brokers, offset=10))
+
+
+def test_a_claimed_offset_is_covered_whatever_is_committed_meanwhile() -> None:
+    """A change is committed after the sender took what is pending: it is in no push, nor in the offset of one."""
+    far = Far()
+    manager = ChannelManager(SENDER, far.connect, start_threads=False)
+    manager.start(IMAGE)
+    channel = manager.channels[1]
+    assert channel.push_once()
+    far.push()
+    key = PartitionKey(b"t" * 16, 0)
+    editor = ImageEditor(IMAGE)
+    editor.apply_all([TopicRecord(name="t", topic_id=key.topic_id), PARTITION], 10)
+    first, first_delta = editor.image(), editor.delta
+    editor = ImageEditor(first)
+    editor.apply_all([PartitionChangeRecord(topic_id=key.topic_id, partition_id=0, leader=-1)], 12)
+
+    def connect(host: str, port: int) -> Far.Connection:
+        manager.publish(editor.image(), [editor.delta])  # while the push is under way
+        return far.connect(host, port)
+
+    channel._connection, channel._connect = None, connect
+    manager.publish(first, [first_delta])
+    assert channel.push_once()
+    leader_and_isr, update = far.push()
+    assert leader_and_isr.topic_states[0].partition_states[0].leader == 1
+    assert (offset_of(leader_and_isr), offset_of(update), channel.applied) == (11, 11, (5, 11))
+    assert channel.push_once()
+    leader_and_isr, update = far.push()
+    assert leader_and_isr.topic_states[0].partition_states[0].leader == -1
+    assert (offset_of(update), channel.applied) == (12, (5, 12))
+
+
+def test_several_changes_of_one_commit_are_told_together() -> None:
+    """The image has all of them: an offer of the first alone would claim the second."""
+    far = Far()
+    manager = ChannelManager(SENDER, far.connect, start_threads=False)
+    manager.start(IMAGE)
+    channel = manager.channels[1]
+    offered: list[set[PartitionKey]] = []
+    channel.offer = lambda pending, image: offered.append(pending.leader_and_isr)  # type: ignore[method-assign]
+    image, deltas = IMAGE, []
+    for number in (1, 2):
+        editor = ImageEditor(image)
+        topic_id = bytes([number]) * 16
+        records = [
+            TopicRecord(name=f"t{number}", topic_id=topic_id),
+            PartitionRecord(topic_id=topic_id, partition_id=0, replicas=[1], isr=[1], leader=1),
+        ]
+        editor.apply_all(records, image.offset + 1)
+        image = editor.image()
+        deltas.append(editor.delta)
+    manager.publish(image, deltas)
+    assert offered == [{PartitionKey(bytes([number]) * 16, 0) for number in (1, 2)}]
+
+
+def test_what_is_to_be_deleted_is_still_said_after_a_new_registration() -> None:
+    far = Far()
+    channel = BrokerChannel(SENDER, broker(), far.connect, IMAGE)
+    key = PartitionKey(b"t" * 16, 0)
+    channel.offer(Pending(stops={key: Stop("t", -2)}), IMAGE)
+    channel.reset(broker(8), Image(brokers={1: broker(8)}, offset=11))
+    assert channel.push_once()
+    stop, leader_and_isr, _ = far.push()
+    assert (type(stop), leader_and_isr.type) == (StopReplicaRequest, FULL), "else the log would be set aside"
+    assert [record.topic_id for record in records_of(stop)] == [key.topic_id]
+    assert {receiver_of(message) for message in (stop, leader_and_isr)} == {Receiver(SENDER.cluster_id, 1, bytes(16))}
+
+
+def test_what_could_not_be_deleted_before_a_new_registration_is_said_after_it() -> None:
+    far = Far()
+    channel = BrokerChannel(SENDER, broker(), far.connect, IMAGE)
+    key = PartitionKey(b"t" * 16, 0)
+
+    def connect(host: str, port: int) -> Far.Connection:
+        channel.reset(broker(8), Image(brokers={1: broker(8)}, offset=11))
+        raise ConnectionRefusedError("it restarts")
+
+    channel._connect = connect
+    channel.offer(Pending(stops={key: Stop("t", -2)}), IMAGE)
+    assert not channel.push_once()
+    channel._connect = far.connect
+    assert channel.push_once()
+    assert isinstance(far.push()[0], StopReplicaRequest)

@@ -22,6 +22,8 @@ from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.metadata_cache import MetadataCache
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.purgatory import DelayedOperation, Purgatory
+from barnabas.broker.push_gate import PushGate
+from barnabas.broker.push_state import PushState
 from barnabas.broker.replication.high_watermarks import HighWatermarks
 from barnabas.broker.replication.leadership import Leadership
 from barnabas.broker.replication.log_dir_moves import COPY_RATE, LogDirMoves
@@ -42,8 +44,13 @@ from barnabas.protocol.messages import k01_fetch as fetch_wire
 from barnabas.protocol.messages import k04_leader_and_isr as leader_wire
 from barnabas.protocol.messages import k05_stop_replica as stop_wire
 from barnabas.protocol.messages import k06_update_metadata as metadata_wire
-from barnabas.protocol.metadata_records import BrokerEndpoint, RegisterBrokerRecord, encode_record
-from barnabas.protocol.primitives import encode_uvarint
+from barnabas.protocol.metadata_records import (
+    BrokerEndpoint,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+)
+from barnabas.protocol.push_tags import INCREMENTAL, Receiver, set_offset, set_receiver, set_records
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.schema import Message
 
@@ -52,7 +59,8 @@ CLUSTER_ID = "h3zYrOmsQJqmHD2y0yjFEg"
 BROKER_EPOCH = 10
 LISTENER = "PLAINTEXT"
 DATA = "/data"
-FULL, INCREMENTAL = 2, 1
+INCARNATION = b"\x0a" * 16
+PUSH_OFFSET = 20
 
 
 def topic_id(name: str, incarnation: int = 0) -> bytes:
@@ -181,7 +189,9 @@ class BrokerRoom:
         self.leadership = Leadership(
             self.manager, self.high_watermarks, self.dynamic_config.topic_config, self.fetchers
         )
-        self.leadership.broker_epoch = BROKER_EPOCH
+        self.push_state = PushState(self.fs, self.log_manager.directories, CLUSTER_ID)
+        self.push_gate = PushGate(Receiver(CLUSTER_ID, BROKER_ID, INCARNATION), self.push_state)
+        self.push_gate.broker_epoch = BROKER_EPOCH
         self.assignments = FakeAssignments()
         self.log_dir_moves = LogDirMoves(
             self.manager,
@@ -236,6 +246,7 @@ class BrokerRoom:
             ),
             marker_writer=self.marker_writer,
             leadership=self.leadership,
+            push_gate=self.push_gate,
             lifecycle=SimpleNamespace(wake=self._wake),  # type: ignore[arg-type]
             log_dir_moves=self.log_dir_moves,
         )
@@ -301,9 +312,10 @@ class BrokerRoom:
         *,
         type_: int = INCREMENTAL,
         incarnation: int = 0,
+        offset: int = PUSH_OFFSET,
         **epochs: int,
     ) -> leader_wire.LeaderAndIsrRequest:
-        return leader_wire.LeaderAndIsrRequest(
+        request = leader_wire.LeaderAndIsrRequest(
             controller_id=100,
             controller_epoch=epochs.get("controller_epoch", 1),
             broker_epoch=epochs.get("broker_epoch", BROKER_EPOCH),
@@ -321,6 +333,7 @@ class BrokerRoom:
                 for name, states in topics.items()
             ],
         )
+        return pushed(request, offset)
 
     def update_metadata(
         self,
@@ -330,6 +343,7 @@ class BrokerRoom:
         brokers: Iterable[int] = (1, 2, 3),
         incarnation: int = 0,
         registrations: Iterable[RegisterBrokerRecord] = (),
+        offset: int = PUSH_OFFSET,
     ) -> metadata_wire.UpdateMetadataRequest:
         request = metadata_wire.UpdateMetadataRequest(
             controller_id=100,
@@ -357,12 +371,19 @@ class BrokerRoom:
                 for id_ in brokers
             ],
         )
-        frames = [encode_record(record) for record in registrations]
-        records = b"".join(encode_uvarint(len(frame)) + frame for frame in frames)
-        request.unknown_tagged_fields = ((10000, records), (10001, (20).to_bytes(8, "big")))
-        return request
+        set_records(request, registrations)
+        return pushed(request, offset)
 
-    def stop_replica(self, tp: TopicPartition, *, leader_epoch: int, delete: bool) -> Any:
+    def stop_replica(
+        self,
+        tp: TopicPartition,
+        *,
+        leader_epoch: int,
+        delete: bool,
+        records: Iterable[RemoveTopicRecord | PartitionRecord] | None = None,
+        offset: int = PUSH_OFFSET,
+    ) -> Any:
+        """Tell the broker to give a replica up; `records` say why, the deletion of its topic unless given."""
         request = stop_wire.StopReplicaRequest(
             controller_id=100,
             controller_epoch=1,
@@ -378,10 +399,18 @@ class BrokerRoom:
                 )
             ],
         )
-        return self.answer(request, 4)
+        set_records(request, [RemoveTopicRecord(topic_id=topic_id(tp.topic))] if records is None else records)
+        return self.answer(pushed(request, offset), 4)
 
     def close(self) -> None:
         self.log_manager.shutdown()
+
+
+def pushed(request: Any, offset: int = PUSH_OFFSET) -> Any:
+    """A push of this metadata offset, addressed to the broker of the room."""
+    set_receiver(request, Receiver(CLUSTER_ID, BROKER_ID, INCARNATION))
+    set_offset(request, offset)
+    return request
 
 
 class Waiting:

@@ -6,9 +6,9 @@ import pytest
 
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.metadata_records import ConfigRecord, encode_record
-from barnabas.protocol.primitives import encode_uvarint
-from tests.support.broker_room import BROKER_EPOCH, FULL, BrokerRoom, batch, produce, state
+from barnabas.protocol.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord
+from barnabas.protocol.push_tags import FULL, set_records
+from tests.support.broker_room import BROKER_EPOCH, BROKER_ID, BrokerRoom, batch, produce, state, topic_id
 
 TP = TopicPartition("t", 0)
 
@@ -36,7 +36,7 @@ def test_commands_of_the_past_are_refused(room):
 
 
 def test_before_its_registration_a_broker_obeys_nobody(room):
-    room.leadership.broker_epoch = -1
+    room.push_gate.broker_epoch = -1
     for_the_process_before = room.answer(room.leader_and_isr({"t": [state(1)]}, broker_epoch=BROKER_EPOCH), 7)
     assert for_the_process_before.error_code == ErrorCode.STALE_BROKER_EPOCH
     assert room.manager.find(TP) is None
@@ -64,13 +64,53 @@ def test_a_stop_of_an_older_epoch_is_fenced(room):
     assert room.manager.find(TP) is not None
 
 
-def test_a_full_push_deletes_strays_and_logs_of_former_topics(room):
+def test_a_full_push_sets_aside_what_it_does_not_name_and_logs_of_former_topics(room):
     room.push({"t": [state(1)], "gone": [state(1)]})
     room.answer(produce(batch(b"a")), 9)
     room.push({"t": [state(1)]}, type_=FULL, incarnation=1)
     assert room.log_manager.get_log(TopicPartition("gone", 0)) is None
+    assert room.manager.find(TopicPartition("gone", 0)) is None
     assert room.manager.partition(TP).log.log_end_offset == 0  # a new topic of the same name
     assert set(room.cache.snapshot.topics) == {"t"}
+    kept = {stray.tp: stray for stray in room.log_manager.strays}
+    assert {tp: stray.note.topic_id for tp, stray in kept.items()} == {
+        TP: topic_id("t"),
+        TopicPartition("gone", 0): topic_id("gone"),
+    }
+    assert kept[TP].size_bytes > 0
+
+
+def test_an_empty_full_push_deletes_nothing(room):
+    room.push({"t": [state(1), state(1)]})
+    room.answer(produce(batch(b"a")), 9)
+    room.push({}, type_=FULL)
+    room.advance_ms(120_000)
+    assert sorted(stray.tp for stray in room.log_manager.strays) == [TP, TopicPartition("t", 1)]
+    assert all(room.fs.exists(stray.path) for stray in room.log_manager.strays)
+
+
+def test_a_topic_is_deleted_by_its_id_only(room):
+    room.push({"t": [state(1)]})
+    room.answer(produce(batch(b"a")), 9)
+    for records in ([], [RemoveTopicRecord(topic_id=topic_id("t", 1))]):
+        answer = room.stop_replica(TP, leader_epoch=-2, delete=True, records=records)
+        assert answer.partition_errors[0].error_code == ErrorCode.NONE
+        assert room.manager.partition(TP).log.log_end_offset == 1
+    room.stop_replica(TP, leader_epoch=-2, delete=True)
+    assert room.manager.find(TP) is None
+    assert room.log_manager.strays == []
+
+
+def test_a_replica_that_moved_away_is_deleted_by_the_record_that_does_not_name_it(room):
+    room.push({"t": [state(1)]})
+    here = PartitionRecord(topic_id=topic_id("t"), partition_id=0, replicas=[BROKER_ID, 2])
+    other = PartitionRecord(topic_id=topic_id("t"), partition_id=1, replicas=[2])
+    room.stop_replica(TP, leader_epoch=0, delete=True, records=[here, other])
+    assert room.manager.find(TP) is not None
+    gone = PartitionRecord(topic_id=topic_id("t"), partition_id=0, replicas=[2])
+    room.stop_replica(TP, leader_epoch=0, delete=True, records=[gone])
+    assert (room.manager.find(TP), room.log_manager.get_log(TP)) == (None, None)
+    assert room.log_manager.strays == []
 
 
 def test_watermarks_survive_a_restart(room):
@@ -99,9 +139,9 @@ def test_a_lone_replica_has_its_watermark_at_the_end_after_a_crash(room):
 
 def test_configs_come_with_the_push(room):
     def tagged(value):
-        frame = encode_record(ConfigRecord(resource_type=2, resource_name="t", name="max.message.bytes", value=value))
+        record = ConfigRecord(resource_type=2, resource_name="t", name="max.message.bytes", value=value)
         request = room.leader_and_isr({"t": [state(1)]})
-        request.unknown_tagged_fields = ((10000, encode_uvarint(len(frame)) + frame),)
+        set_records(request, [record])
         room.answer(request, 7)
         return room.manager.partition(TP).log.config.max_message_bytes
 

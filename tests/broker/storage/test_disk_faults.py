@@ -133,7 +133,7 @@ class Story:
 
     def delete(self) -> None:
         self.told.values[DOOMED] = []
-        self.broker.manager.delete_logs([DOOMED])
+        self.broker.manager.delete_logs({DOOMED: TOPIC_ID})
 
 
 def move(broker: Broker, tp: TopicPartition) -> None:

@@ -204,7 +204,7 @@ def test_a_disk_that_fails_takes_its_directory_offline() -> None:
 def test_a_log_that_is_deleted_is_forgotten(room: Room) -> None:
     target = room.filled()
     assert room.run()
-    room.logs.delete_logs([target.topic_partition])
+    room.logs.delete_logs({target.topic_partition: target.topic_id})
     assert room.bench.fs.read_bytes("/a/cleaner-offset-checkpoint") == b"0\n0\n"
 
 

@@ -38,6 +38,7 @@ class BrokerSettings:
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     barnabas_record_validation: str = "full"
     cordoned_log_dirs: tuple[str, ...] = ()
+    barnabas_stray_retention_ms: int = 604_800_000
     transaction_partition_verification_enable: bool = True
     topic: Settings = field(default_factory=Settings)
 
@@ -149,8 +150,8 @@ def test_another_topic_of_the_same_name() -> None:
 def test_deletion_is_at_once_for_users_and_late_for_files() -> None:
     node = Node().start()
     node.append(node.log(TPS[0]), "old")
-    node.manager.delete_logs([TPS[0]])
-    node.manager.delete_logs([TPS[0]])
+    node.manager.delete_logs({TPS[0]: TOPIC_ID})
+    node.manager.delete_logs({TPS[0]: TOPIC_ID})
     assert node.manager.get_log(TPS[0]) is None
     fresh = node.log(TPS[0], b"\x09" * 16)
     assert fresh.log_end_offset == 0
@@ -163,7 +164,7 @@ def test_deletion_is_at_once_for_users_and_late_for_files() -> None:
 def test_what_was_to_be_deleted_is_deleted_after_a_restart() -> None:
     node = Node().start()
     node.append(node.log(TPS[0]), "old")
-    node.manager.delete_logs([TPS[0]])
+    node.manager.delete_logs({TPS[0]: TOPIC_ID})
     assert isinstance(node.fs, MemoryFileSystem)
     again = Node(node.fs.kill()).start()
     assert again.manager.all_logs() == []
@@ -370,7 +371,7 @@ def test_a_move_goes_on_after_a_restart() -> None:
 def test_a_deleted_partition_takes_its_copy_along() -> None:
     node = Node(dirs=("/a", "/b")).start()
     moving(node)
-    node.manager.delete_logs([TPS[0]])
+    node.manager.delete_logs({TPS[0]: TOPIC_ID})
     assert [directories_of(node, path) for path in ("/a", "/b")] == [["flights-0-delete"]] * 2
 
 
@@ -383,7 +384,7 @@ def test_two_current_logs_after_a_crash_within_the_swap() -> None:
     assert isinstance(node.fs, MemoryFileSystem)
     again = Node(node.fs.kill(), ("/a", "/b")).start()
     assert [value for _, value in contents(again.log(TPS[0]))] == [f"v{n}" for n in range(7)]
-    assert directories_of(again, "/a") == ["flights-0-delete"]
+    assert directories_of(again, "/a") == ["flights-0-stray"]
 
 
 def test_a_log_is_made_where_it_was_asked_for() -> None:
@@ -392,7 +393,7 @@ def test_a_log_is_made_where_it_was_asked_for() -> None:
         node.manager.prefer_directory(tp, node.manager.directories[1])
         assert node.log(tp).directory.startswith("/b/")
     node.manager.prefer_directory(TPS[0], node.manager.directories[1])
-    node.manager.delete_logs([TPS[0]])
+    node.manager.delete_logs({TPS[0]: TOPIC_ID})
     assert node.log(TPS[0], b"\x09" * 16).directory.startswith("/a/"), "it lay there already: nothing was noted"
 
 
@@ -447,7 +448,7 @@ def test_making_and_deleting_many_logs_waits_for_no_fsync_of_each() -> None:
     node.clock.advance_ms(2000)
     node.scheduler.run_due()
     assert fs.operations == before
-    assert node.manager.delete_logs(tps) == {}
+    assert node.manager.delete_logs(dict.fromkeys(tps, TOPIC_ID)) == {}
     assert fs.operations <= before + 5, "the directory, and the checkpoint of recovery points"
     assert node.manager.all_logs() == []
 

@@ -1,0 +1,149 @@
+"""Which pushes are obeyed: those from now, for this process; never a stranger's, never one of the past."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.broker.push_gate import EPOCH_LEAP_MAX
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k05_stop_replica import StopReplicaRequest
+from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
+from barnabas.protocol.metadata_records import RemoveTopicRecord
+from barnabas.protocol.push_tags import FULL, TAG_OFFSET, Receiver, set_receiver, set_tag
+from tests.support.broker_room import (
+    BROKER_EPOCH,
+    BROKER_ID,
+    CLUSTER_ID,
+    INCARNATION,
+    BrokerRoom,
+    batch,
+    produce,
+    pushed,
+    state,
+    topic_id,
+)
+
+TP = TopicPartition("t", 0)
+EPOCH_MAX = 2**31 - 1
+
+
+@pytest.fixture
+def room():
+    made = BrokerRoom()
+    made.push({"t": [state(1)]})
+    made.answer(produce(batch(b"a")), 9)
+    yield made
+    made.close()
+
+
+def is_unharmed(room):
+    """The log is there, and the controller still rules."""
+    held = room.manager.partition(TP).log.log_end_offset == 1 and "t" in room.cache.snapshot.topics
+    answer = room.answer(room.leader_and_isr({"t": [state(1)]}), 7)
+    return held and answer.error_code == ErrorCode.NONE and room.log_manager.strays == []
+
+
+@pytest.mark.parametrize("controller_epoch", [-1, 1, 2, EPOCH_MAX])
+@pytest.mark.parametrize("broker_epoch", [-1, BROKER_EPOCH])
+def test_a_stranger_is_refused_and_leaves_no_trace(room, controller_epoch, broker_epoch):
+    epochs = {"controller_epoch": controller_epoch, "broker_epoch": broker_epoch}
+    requests = [
+        (room.leader_and_isr({}, type_=FULL, **epochs), 7),
+        (StopReplicaRequest(**epochs), 4),
+        (UpdateMetadataRequest(type=FULL, **epochs), 8),
+    ]
+    for request, version in requests:
+        request.unknown_tagged_fields = ()
+        assert room.answer(request, version).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert is_unharmed(room)
+
+
+@pytest.mark.parametrize(
+    ("receiver", "error"),
+    [
+        (Receiver("AAAAAAAAAAAAAAAAAAAAAQ", BROKER_ID, INCARNATION), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (Receiver(CLUSTER_ID, BROKER_ID + 1, INCARNATION), ErrorCode.STALE_BROKER_EPOCH),
+        (Receiver(CLUSTER_ID, BROKER_ID, bytes(16)), ErrorCode.STALE_BROKER_EPOCH),
+    ],
+)
+def test_a_push_for_another_is_refused_before_its_epoch_is_noted(room, receiver, error):
+    request = room.leader_and_isr({}, type_=FULL, controller_epoch=EPOCH_MAX)
+    set_receiver(request, receiver)
+    assert room.answer(request, 7).error_code == error
+    assert is_unharmed(room)
+
+
+def test_epochs_and_offsets_are_bounded(room):
+    for epoch in (-1, EPOCH_MAX, 1 + EPOCH_LEAP_MAX + 1):
+        request = room.leader_and_isr({}, type_=FULL, controller_epoch=epoch)
+        assert room.answer(request, 7).error_code == ErrorCode.INVALID_REQUEST
+    negative = room.leader_and_isr({}, type_=FULL, offset=-1)
+    assert room.answer(negative, 7).error_code == ErrorCode.INVALID_REQUEST
+    damaged = room.leader_and_isr({}, type_=FULL)
+    set_tag(damaged, TAG_OFFSET, b"123")
+    assert room.answer(damaged, 7).error_code == ErrorCode.INVALID_REQUEST
+    assert room.answer(room.leader_and_isr({}, broker_epoch=-1), 7).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert is_unharmed(room)
+
+
+def test_a_push_of_a_connection_that_broke_comes_late(room):
+    """A (offset 30) is sent, its connection breaks; B (offset 32) is applied on the next one; then A arrives."""
+    deletes_t = pushed(room.leader_and_isr({}), 30)
+    a = [
+        (room.leader_and_isr({"u": [state(1)]}, type_=FULL, offset=30), 7),
+        (room.update_metadata({"u": [state(1)]}, type_=FULL, offset=30), 8),
+    ]
+    b = {"t": [state(1, leader_epoch=1, partition_epoch=1)]}
+    room.answer(room.leader_and_isr(b, offset=32), 7)
+    room.answer(room.update_metadata(b, offset=32), 8)
+    assert room.cache.offset == 32
+    for request, version in [*a, (deletes_t, 7)]:
+        assert room.answer(request, version).error_code == ErrorCode.NONE
+    stop = room.stop_replica(TP, leader_epoch=-2, delete=True, offset=30)
+    assert (stop.error_code, stop.partition_errors) == (ErrorCode.NONE, [])
+    assert (room.cache.offset, set(room.cache.snapshot.topics)) == (32, {"t"})
+    assert (room.manager.partition(TP).leader_epoch, room.manager.partition(TP).log.log_end_offset) == (1, 1)
+    assert (room.log_manager.strays, room.push_gate.late_count) == ([], 4)
+
+
+def test_the_requests_of_one_push_and_a_repeated_one_have_one_offset(room):
+    for _ in range(2):
+        room.push({"t": [state(1)], "u": [state(1)]}, type_=FULL)
+    room.stop_replica(TopicPartition("u", 0), leader_epoch=-2, delete=True)
+    assert room.manager.find(TopicPartition("u", 0)) is None
+    assert room.push_gate.late_count == 0
+    assert is_unharmed(room)
+
+
+def test_neither_epoch_nor_offset_goes_back_across_a_restart(room):
+    room.answer(room.leader_and_isr({"t": [state(1)]}, controller_epoch=5, offset=40), 7)
+    again = BrokerRoom(room.fs.kill())
+    older = again.answer(again.leader_and_isr({}, type_=FULL, controller_epoch=4, offset=90), 7)
+    assert older.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    again.answer(again.leader_and_isr({}, type_=FULL, controller_epoch=5, offset=39), 7)
+    assert again.push_gate.late_count == 1
+    assert again.log_manager.get_log(TP).log_end_offset == 1
+    again.answer(again.leader_and_isr({"t": [state(1)]}, type_=FULL, controller_epoch=6, offset=41), 7)
+    assert again.manager.partition(TP).is_leader
+    again.close()
+
+
+def test_an_epoch_that_cannot_be_kept_is_refused(room):
+    room.log_manager.directories[0].failure = OSError("full")
+    answer = room.answer(room.leader_and_isr({}, controller_epoch=2), 7)
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert room.push_state.controller_epoch == 1
+
+
+def test_records_that_cannot_be_read_harm_nobody(room):
+    request = StopReplicaRequest(controller_epoch=1, broker_epoch=BROKER_EPOCH)
+    set_tag(request, 10000, b"\xff\xff")
+    assert room.answer(pushed(request), 4).error_code == ErrorCode.INVALID_REQUEST
+    assert is_unharmed(room)
+
+
+def test_names_in_records_are_not_enough(room):
+    """A deletion is by id, whatever the body names."""
+    room.stop_replica(TP, leader_epoch=-2, delete=True, records=[RemoveTopicRecord(topic_id=topic_id("u"))])
+    assert is_unharmed(room)
