@@ -48,6 +48,7 @@ SHARD_COUNT = 16
 REAPER_WAIT_MS_MAX = 60_000
 LOOKS_A_SHARD = 16_384
 PURGE_INTERVAL = 1000
+_FOR_EVER_MS = -1
 
 Outcome: TypeAlias = "Message | Reply | NoReply | Close"
 Callback: TypeAlias = "Callable[[DelayedOperation], None]"
@@ -57,14 +58,15 @@ Callback: TypeAlias = "Callable[[DelayedOperation], None]"
 class DelayedOperation(TimerTask):
     """Something a request waits for; its completion runs exactly once.
 
-    `delay_ms` is the longest wait. `lock` serialises `try_complete`; pass one to share it with the state it looks at,
+    `delay_ms` is the longest wait: None is for ever; a negative one, which a client may send, is over at once, as in
+    Kafka. `lock` serialises `try_complete`; pass one to share it with the state it looks at,
     else the operation has its own.
     """
 
     __slots__ = ("_callback", "_guard", "_is_completed", "_timer", "lock", "request")
 
-    def __init__(self, delay_ms: int, lock: Any = None) -> None:
-        super().__init__(delay_ms)
+    def __init__(self, delay_ms: int | None, lock: Any = None) -> None:
+        super().__init__(_FOR_EVER_MS if delay_ms is None else max(0, delay_ms))
         self.lock = lock if lock is not None else threading.RLock()  # taken before any partition's lock
         self._guard = threading.Lock()  # a leaf: nothing is called while it is held
         self._is_completed = False  # guarded by: _guard; goes to True once
@@ -166,7 +168,7 @@ class Deferred(DelayedOperation):
 
     def __init__(self, timeout_ms: int | None = None, on_timeout: Callable[[], Outcome] | None = None) -> None:
         assert (timeout_ms is None) == (on_timeout is None), "a timeout needs its answer"
-        super().__init__(-1 if timeout_ms is None else timeout_ms)
+        super().__init__(timeout_ms)
         self._on_timeout = on_timeout  # fixed before start
         self._outcome: Outcome | None = None  # guarded by: _guard; set by the one who completes
 
@@ -233,12 +235,12 @@ class Purgatory:
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
         """Try the operation, else watch it under every key and start its time; true when it is complete by now.
 
-        The caller holds no lock of a partition. An operation whose delay is negative is never timed.
+        The caller holds no lock of a partition. An operation that may wait for ever is not timed.
         """
         operation._timer = self._timer
         if self._try_else_watch(operation, keys):
             return True
-        if operation.delay_ms >= 0:
+        if operation.delay_ms != _FOR_EVER_MS:
             self._time(operation)
         return operation.is_completed
 

@@ -4,7 +4,7 @@ Behaviour
 - Each partition gets exactly one record batch (magic 2), which its leader validates, deduplicates and appends whole.
 - acks=0: no answer; after an error the connection is closed, which is all such a client can be told. acks=1: answered
   once the leader has written. acks=-1: answered when all in-sync replicas have it (`DelayedProduce`), at once where
-  they do already (a partition with one replica).
+  they do already (a partition with one replica), and with REQUEST_TIMED_OUT after timeout_ms (negative: at once).
 - Only Kafka's own admin client id may write to internal topics.
 - Before the first batch of a transaction in a partition the transaction's coordinator is asked whether it is part of
   it (KIP-890); from v12 on it is added there and then, since the client no longer does so (`verified.py`).

@@ -139,7 +139,7 @@ class Continuation(DelayedOperation):
     __slots__ = ("_error", "_for", "_inner", "_outcome")
 
     def __init__(self, request: Request) -> None:
-        super().__init__(-1)
+        super().__init__(None)
         self._for = request  # fixed before start
         self._inner: DelayedOperation | None = None  # what it waits for once it has gone on
         self._outcome: Outcome | None = None  # set by the one who completes

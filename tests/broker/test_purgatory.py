@@ -16,7 +16,7 @@ from barnabas.common.clock import FakeClock, SystemClock
 class Waiting(DelayedOperation):
     """Is satisfied once `is_ready` says so."""
 
-    def __init__(self, delay_ms: int = 1000, is_ready: bool = False) -> None:
+    def __init__(self, delay_ms: int | None = 1000, is_ready: bool = False) -> None:
         super().__init__(delay_ms)
         self.is_ready = is_ready
         self.tries = 0
@@ -116,10 +116,24 @@ def test_time_runs_out(purgatory: Purgatory, clock: FakeClock) -> None:
     assert purgatory.watched() == 0
 
 
-def test_no_delay_expires_at_once(purgatory: Purgatory) -> None:
-    operation = Waiting(delay_ms=0)
+@pytest.mark.parametrize("delay_ms", [0, -1, -(2**31)])
+def test_no_delay_expires_at_once(purgatory: Purgatory, delay_ms: int) -> None:
+    operation = Waiting(delay_ms)
     assert purgatory.try_complete_else_watch(operation, ["a"])
-    assert operation.completions == 1
+    assert (operation.completions, operation.expirations) == (1, 1)
+
+
+def test_for_ever_and_for_as_long_as_a_client_may_say(purgatory: Purgatory, clock: FakeClock) -> None:
+    for_ever, longest = Waiting(None), Waiting(2**31 - 1)
+    for operation in (for_ever, longest):
+        assert not purgatory.try_complete_else_watch(operation, ["a"])
+    assert purgatory.delayed() == 1
+    clock.advance_ms(2**31 - 2)
+    purgatory.advance()
+    assert purgatory.delayed() == 1
+    clock.advance_ms(1)
+    purgatory.advance()
+    assert (for_ever.expirations, longest.expirations) == (0, 1)
 
 
 def test_a_change_between_the_tries_is_not_missed(purgatory: Purgatory) -> None:

@@ -187,7 +187,7 @@ class Waiting(DelayedOperation):
     """Is satisfied once the flag is up."""
 
     def __init__(self, flag: list[bool]) -> None:
-        super().__init__(-1)
+        super().__init__(None)
         self.flag = flag
         self.answers = 0
 

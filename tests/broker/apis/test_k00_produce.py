@@ -134,6 +134,16 @@ def test_records_are_counted(room):
     assert room.answer(MetadataRequest(topics=[]), 12).topics == []
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])
+def test_a_produce_without_time_to_wait_is_answered_at_once(room, timeout_ms):
+    """As in Kafka: the records are in the log, and whether they become safe is not known."""
+    room.push({"t": [state(1, (1, 2))]})
+    request = produce(batch(b"a"), acks=-1)
+    request.timeout_ms = timeout_ms
+    waiting = room.answer(request, 9)
+    assert waiting.response.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
 def test_a_produce_that_waits_for_replicas_lets_its_frame_go(room):
     """The log has the records: what hundreds of connections wait for shall not stay in memory twice."""
 

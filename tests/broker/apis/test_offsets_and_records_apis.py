@@ -133,6 +133,16 @@ def test_deletion_waits_for_the_followers(room):
     assert outcome(waiting.response) == (ErrorCode.NONE, 1)
 
 
+def test_a_deletion_without_time_to_wait_is_answered_at_once(room):
+    room.push({"w": [state(1, (1, 2))]})
+    room.answer(produce(batch(b"v"), topic="w"), 9)
+    partition = room.manager.partition(TopicPartition("w", 0))
+    room.manager.update_follower(
+        partition, 2, fetch_offset=1, log_start_offset=0, leader_log_end_offset=1, broker_epoch=1
+    )
+    assert outcome(delete(room, 1, topic="w", timeout_ms=-1).response)[0] == ErrorCode.REQUEST_TIMED_OUT
+
+
 def test_producer_ids_come_from_blocks(room):
     def ask(**about):
         told = room.answer(InitProducerIdRequest(transactional_id=None, **about), 4)
