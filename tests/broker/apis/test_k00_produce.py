@@ -140,8 +140,7 @@ def test_a_produce_without_time_to_wait_is_answered_at_once(room, timeout_ms):
     room.push({"t": [state(1, (1, 2))]})
     request = produce(batch(b"a"), acks=-1)
     request.timeout_ms = timeout_ms
-    waiting = room.answer(request, 9)
-    assert waiting.response.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert answered(room, request).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_produce_that_waits_for_replicas_lets_its_frame_go(room):
