@@ -15,6 +15,7 @@ from barnabas.common.cluster_file import read_cluster_file
 T = TypeVar("T")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 VARIABLE = "BARNABAS_BOOTSTRAP"
+BOOTSTRAP_NAMES = ("-b", "--bootstrap", "--bootstrap-server", "bootstrap")  # the last one is the parameter's
 PORT_MAX = 65535
 
 
@@ -39,9 +40,9 @@ def checked_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str
 
 
 def bootstrap_option(command: Callable[..., T]) -> Callable[..., T]:
-    """`--bootstrap`, for every command that needs a cluster."""
+    """`--bootstrap` (Kafka's tools say --bootstrap-server), for every command that needs a cluster."""
     return click.option(
-        "--bootstrap",
+        *BOOTSTRAP_NAMES,
         metavar="HOST:PORT,...",
         callback=checked_bootstrap,
         help=f"Where the cluster is; else ${VARIABLE}, the local cluster that runs, or {DEFAULT_BOOTSTRAP}.",

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-import click
-from click.shell_completion import CompletionItem
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.address import bootstrap_option, default_bootstrap
+from barnabas.cli.address import bootstrap_option
 from barnabas.cli.errors import RequestError, UserError
 from barnabas.cli.output import progress
+from barnabas.cli.reach import check_reachable
+from barnabas.cli.suggest import did_you_mean
 
 __all__ = ["bootstrap_option"]
 
 T = TypeVar("T")
 K = TypeVar("K")
 TIMEOUT_S = 15
-COMPLETION_TIMEOUT_S = 1
 PROGRESS_MINIMUM = 10
+UNKNOWN_NAME = frozenset({"UNKNOWN_TOPIC_OR_PART", "GROUP_ID_NOT_FOUND"})
 UNREACHABLE = frozenset({"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
 
 _silent = logging.getLogger("barnabas.cli.librdkafka")
@@ -37,8 +37,13 @@ def settings(bootstrap: str, **extra: object) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def kafka_errors(bootstrap: str) -> Iterator[None]:
-    """Turn what the cluster (or its absence) says into one line."""
+def kafka_errors(bootstrap: str, *, is_plain: bool = True) -> Iterator[None]:
+    """Turn what the cluster (or its absence) says into one line.
+
+    Absence is looked for first, if the connection is `is_plain` (neither TLS nor SASL).
+    """
+    if is_plain:
+        check_reachable(bootstrap)
     try:
         yield
     except KafkaException as error:
@@ -58,13 +63,29 @@ def partitions_of(client: AdminClient | Consumer | Producer, topic: str) -> list
     """The partitions of a topic; raises UserError if there is none of that name."""
     found = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if found.error is not None:
-        raise UserError(f"{topic}: {reason(found.error)}")
+        hint = did_you_mean(topic, topic_names(client)) if found.error.name() in UNKNOWN_NAME else ""
+        raise UserError(f"{topic}: {reason(found.error)}{hint}")
     return sorted(found.partitions)
 
 
-def results(futures: Mapping[K, Future[T]], name: Callable[[K], str] = str, label: str = "waiting") -> dict[K, T]:
+def topic_names(client: AdminClient | Consumer | Producer) -> list[str]:
+    """The topics of the cluster."""
+    return list(client.list_topics(timeout=TIMEOUT_S).topics)
+
+
+def group_names(client: AdminClient) -> list[str]:
+    """The groups of the cluster, of those coordinators that answer."""
+    return [group.group_id for group in client.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S).valid]
+
+
+def results(
+    futures: Mapping[K, Future[T]],
+    name: Callable[[K], str] = str,
+    label: str = "waiting",
+    known: Callable[[], Iterable[str]] = tuple,
+) -> dict[K, T]:
     """The results of an admin call by their key. All of them are awaited, then RequestError names every key that
-    failed.
+    failed. `known()` are the names that there are, among which one may have been meant.
     """
     found: dict[K, T] = {}
     failures: list[tuple[K, KafkaError]] = []
@@ -78,7 +99,11 @@ def results(futures: Mapping[K, Future[T]], name: Callable[[K], str] = str, labe
                 failures.append((key, error.args[0]))
             advance(1)
     if failures:
-        message = "; ".join(f"{name(key)}: {reason(cause)}" for key, cause in failures)
+        names = known() if any(cause.name() in UNKNOWN_NAME for _, cause in failures) else ()
+        message = "; ".join(
+            f"{name(key)}: {reason(cause)}" + (did_you_mean(name(key), names) if cause.name() in UNKNOWN_NAME else "")
+            for key, cause in failures
+        )
         if found:
             message += f"; done all the same: {', '.join(map(name, found))}"
         raise RequestError(message, tuple(cause.name() for _, cause in failures))
@@ -95,13 +120,3 @@ def _one_line(cause: KafkaError, bootstrap: str) -> str:
     if cause.name() in UNREACHABLE:
         return f"no cluster answers at {bootstrap} ({cause.str()})"
     return reason(cause)
-
-
-def complete_topics(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The topics of the cluster that answers, for the shell; none if none answers at once."""
-    try:
-        client = AdminClient(settings(ctx.params.get("bootstrap") or default_bootstrap()))
-        topics = client.list_topics(timeout=COMPLETION_TIMEOUT_S).topics
-    except (KafkaException, UserError):
-        return []
-    return [CompletionItem(topic) for topic in sorted(topics) if topic.startswith(incomplete)]

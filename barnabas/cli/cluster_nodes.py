@@ -6,6 +6,7 @@ from typing import Any
 
 from barnabas.cli.address import host_port
 from barnabas.cli.errors import UserError
+from barnabas.cli.reach import check_reachable
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 
 TIMEOUT_MS = 15_000
@@ -25,4 +26,5 @@ def ask_any(bootstrap: str, message: Any, version: int, timeout_ms: int = TIMEOU
                 return connection.send(message, version)
         except NodeConnectionError as error:
             problems.append(str(error))
+    check_reachable(bootstrap)
     raise UserError(f"no cluster answers at {bootstrap} ({problems[-1]})")

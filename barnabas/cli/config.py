@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 
 from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results
 from barnabas.cli.cluster_nodes import ask_any
+from barnabas.cli.complete import complete_groups, complete_keys, complete_settings, complete_topics
 from barnabas.cli.errors import RequestError, UserError
 from barnabas.cli.output import json_option, show
 from barnabas.cli.settings import explained
@@ -40,12 +41,12 @@ def config() -> None:
 
 
 def _resource_options(command: Callable[..., T]) -> Callable[..., T]:
-    for option, text in (
-        ("--group", "The settings of a consumer group."),
-        ("--broker", 'The settings of a broker, by its id; "" are the cluster\'s defaults.'),
-        ("--topic", "The settings of a topic."),
+    for option, text, complete in (
+        ("--group", "The settings of a consumer group.", complete_groups),
+        ("--broker", 'The settings of a broker, by its id; "" are the cluster\'s defaults.', None),
+        ("--topic", "The settings of a topic.", complete_topics),
     ):
-        command = click.option(option, help=text)(command)
+        command = click.option(option, help=text, shell_complete=complete)(command)
     return command
 
 
@@ -106,7 +107,7 @@ def show_config(
 
 @config.command("set")
 @_resource_options
-@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=complete_settings)
 @bootstrap_option
 def set_config(
     topic: str | None, broker: str | None, group: str | None, settings: tuple[str, ...], bootstrap: str
@@ -121,7 +122,7 @@ def set_config(
 
 @config.command("unset")
 @_resource_options
-@click.argument("keys", nargs=-1, required=True)
+@click.argument("keys", nargs=-1, required=True, shell_complete=complete_keys)
 @bootstrap_option
 def unset_config(
     topic: str | None, broker: str | None, group: str | None, keys: tuple[str, ...], bootstrap: str

@@ -13,11 +13,11 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaExcepti
 from barnabas.cli.client import (
     TIMEOUT_S,
     bootstrap_option,
-    complete_topics,
     kafka_errors,
     partitions_of,
     settings,
 )
+from barnabas.cli.complete import complete_topics
 from barnabas.cli.errors import UserError
 from barnabas.cli.text import shown
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from barnabas.cli.address import default_bootstrap, host_port
+from barnabas.cli.address import BOOTSTRAP_NAMES, default_bootstrap, host_port
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import json_option, show
 from barnabas.client.connection import NodeConnection, NodeConnectionError
@@ -38,7 +38,7 @@ class Address(NamedTuple):
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--bootstrap", metavar="HOST:PORT,...", help="The addresses that clients are given.")
+@click.option(*BOOTSTRAP_NAMES, metavar="HOST:PORT,...", help="The addresses that clients are given.")
 @json_option
 def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> None:
     """Ask each listener what it tells clients, and whether those addresses answer from here.

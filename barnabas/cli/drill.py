@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from barnabas.cli.ephemeral import Ephemeral, new_directory
 from barnabas.cli.errors import UserError
 from barnabas.cli.running import announced, running_directories
+from barnabas.cli.suggest import did_you_mean
 from barnabas.cluster import ClusterError, LocalCluster
 
 CHECK_S = 0.5
@@ -43,8 +45,17 @@ class Drills(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            raise UserError(f"there is no drill {args[0]}: see barnabas drill list")
+            from barnabas.drills.catalogue import DRILLS
+
+            hint = did_you_mean(args[0], [*DRILLS, *self.commands])
+            raise UserError(f"there is no drill {args[0]}{hint or ': see barnabas drill list'}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from barnabas.drills.catalogue import DRILLS
+
+        drills = [CompletionItem(name) for name in DRILLS if name.startswith(incomplete)]
+        return drills + super().shell_complete(ctx, incomplete)
 
 
 @click.group(cls=Drills, subcommand_metavar="NAME | COMMAND")

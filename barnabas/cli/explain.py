@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from barnabas.cli.client import admin, results
+from barnabas.cli.complete import complete_groups, complete_partitions
 from barnabas.cli.errors import UserError
 from barnabas.cli.group import committed_offsets, end_offsets, owners_of
 from barnabas.cli.inside.group_words import Position, by_partition, group_words
@@ -35,7 +36,7 @@ def explain() -> None:
 
 
 @explain.command()
-@click.argument("name", metavar="TOPIC-PARTITION")
+@click.argument("name", metavar="TOPIC-PARTITION", shell_complete=complete_partitions)
 @page_options
 @json_option
 def partition(name: str, bootstrap: str, page: str | None, as_json: bool) -> None:
@@ -71,7 +72,7 @@ def _topic_partition(text: str) -> TopicPartition:
 
 
 @explain.command("group")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_groups)
 @page_options
 @json_option
 def group_command(name: str, bootstrap: str, page: str | None, as_json: bool) -> None:

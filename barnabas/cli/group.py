@@ -6,9 +6,20 @@ import click
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription, OffsetSpec
 
-from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, partitions_of, reason, results, settings
+from barnabas.cli.client import (
+    TIMEOUT_S,
+    admin,
+    bootstrap_option,
+    group_names,
+    partitions_of,
+    reason,
+    results,
+    settings,
+)
+from barnabas.cli.complete import complete_groups, complete_topics
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import json_option, show
+from barnabas.cli.suggest import did_you_mean
 
 
 @click.group()
@@ -33,7 +44,7 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_groups)
 @bootstrap_option
 @json_option
 def describe(name: str, bootstrap: str, as_json: bool) -> None:
@@ -41,7 +52,7 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
     with admin(bootstrap) as client:
         described = results(client.describe_consumer_groups([name]))[name]
         if described.state == ConsumerGroupState.DEAD:
-            raise UserError(f"there is no group {name}")
+            raise UserError(f"there is no group {name}{did_you_mean(name, group_names(client))}")
         owners = owners_of(described)
         committed = committed_offsets(client, name)
         ends = end_offsets(client, list(committed.keys() | owners.keys()))
@@ -85,30 +96,40 @@ def end_offsets(client: AdminClient, keys: list[tuple[str, int]]) -> dict[tuple[
 
 
 @group.command("reset-offsets")
-@click.argument("name")
-@click.option("--topic", required=True, help="The topic whose offsets are reset.")
-@click.option("--to-earliest", "target", flag_value="earliest", help="To the first record.")
-@click.option("--to-latest", "target", flag_value="latest", help="To the end.")
+@click.argument("name", shell_complete=complete_groups)
+@click.option("--topic", required=True, help="The topic whose offsets are reset.", shell_complete=complete_topics)
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
 @click.option("--to-offset", type=click.IntRange(0), help="To this offset, within what there is.")
 @click.option("--to-timestamp", type=click.IntRange(0), metavar="MS", help="To the first record at or after this time.")
 @click.option("--execute", is_flag=True, help="Do it; else only show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done (as without --execute).")
 @bootstrap_option
 @json_option
 def reset_offsets(
     name: str,
     topic: str,
-    target: str | None,
+    to_earliest: bool,
+    to_latest: bool,
     to_offset: int | None,
     to_timestamp: int | None,
     execute: bool,
+    dry_run: bool,
     bootstrap: str,
     as_json: bool,
 ) -> None:
     """Set where the (inactive) group NAME goes on in a topic."""
-    if sum(choice is not None for choice in (target, to_offset, to_timestamp)) != 1:
+    if sum((to_earliest, to_latest, to_offset is not None, to_timestamp is not None)) != 1:
         raise UserError("say one of --to-earliest, --to-latest, --to-offset and --to-timestamp")
+    if execute and dry_run:
+        raise UserError("say --execute or --dry-run, not both")
+    target = "earliest" if to_earliest else "latest"
     with admin(bootstrap) as client:
         offsets = _targets(bootstrap, topic, target, to_offset, to_timestamp)
+        known = group_names(client)
+        if name not in known:
+            hint = did_you_mean(name, known)
+            click.echo(f"barnabas: warning: there is no group {name} yet{hint}; offsets make one", err=True)
         if execute:
             request = ConsumerGroupTopicPartitions(name, offsets)
             altered = results(client.alter_consumer_group_offsets([request]))[name]
@@ -122,7 +143,7 @@ def reset_offsets(
 
 
 def _targets(
-    bootstrap: str, topic: str, target: str | None, to_offset: int | None, to_timestamp: int | None
+    bootstrap: str, topic: str, target: str, to_offset: int | None, to_timestamp: int | None
 ) -> list[TopicPartition]:
     client = Consumer(settings(bootstrap, **{"group.id": "barnabas-cli"}))
     try:
@@ -142,10 +163,14 @@ def _targets(
 
 
 @group.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_groups)
 @bootstrap_option
 def delete(names: tuple[str, ...], bootstrap: str) -> None:
     """Delete inactive groups and their offsets."""
     with admin(bootstrap) as client:
-        results(client.delete_consumer_groups(list(dict.fromkeys(names))), label="deleting")
+        results(
+            client.delete_consumer_groups(list(dict.fromkeys(names))),
+            label="deleting",
+            known=lambda: group_names(client),
+        )
     click.echo(f"deleted {', '.join(names)}")

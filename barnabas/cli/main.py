@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from barnabas import __version__
 from barnabas.cli.errors import UserError
+from barnabas.cli.suggest import did_you_mean
 from barnabas.cluster import ClusterError
 
 COMMANDS = {
@@ -60,6 +61,15 @@ class LazyGroup(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name][0])
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        is_asked = not name.startswith("-") and not ctx.resilient_parsing
+        if is_asked and self.get_command(ctx, name) is None:
+            ctx.fail(f"there is no command {name}{did_you_mean(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -9,7 +9,8 @@ from typing import BinaryIO
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from barnabas.cli.client import TIMEOUT_S, bootstrap_option, complete_topics, kafka_errors, reason, settings
+from barnabas.cli.client import TIMEOUT_S, bootstrap_option, kafka_errors, reason, settings
+from barnabas.cli.complete import complete_topics
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import progress
 

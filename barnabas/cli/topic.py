@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
 import click
 from confluent_kafka import TopicCollection
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, complete_topics, results
+from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results, topic_names
+from barnabas.cli.complete import complete_topics
 from barnabas.cli.errors import RequestError
 from barnabas.cli.output import json_option, show
 from barnabas.cli.settings import explained
 from barnabas.cli.text import key_value
+
+T = TypeVar("T")
 
 
 @click.group()
@@ -48,6 +55,10 @@ def create(
     click.echo(f"created {name}")
 
 
+def _topic_results(client: AdminClient, futures: Mapping[str, Future[T]], label: str = "waiting") -> dict[str, T]:
+    return results(futures, label=label, known=lambda: topic_names(client))
+
+
 @topic.command("list")
 @click.option("--internal", is_flag=True, help="The cluster's own topics too.")
 @bootstrap_option
@@ -75,7 +86,7 @@ def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
 def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     """Show leader, replicas and in-sync replicas of each partition."""
     with admin(bootstrap) as client:
-        described = results(client.describe_topics(TopicCollection(list(names))))
+        described = _topic_results(client, client.describe_topics(TopicCollection(list(names))))
     rows = [
         {
             "topic": found.name,
@@ -98,7 +109,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 def alter(name: str, partitions: int, bootstrap: str) -> None:
     """Add partitions to NAME (its settings: barnabas config)."""
     with admin(bootstrap) as client:
-        results(client.create_partitions([NewPartitions(name, partitions)]))
+        _topic_results(client, client.create_partitions([NewPartitions(name, partitions)]))
     click.echo(f"{name} has {partitions} partitions")
 
 
@@ -108,5 +119,5 @@ def alter(name: str, partitions: int, bootstrap: str) -> None:
 def delete(names: tuple[str, ...], bootstrap: str) -> None:
     """Delete topics and all that they hold."""
     with admin(bootstrap) as client:
-        results(client.delete_topics(list(dict.fromkeys(names))), label="deleting")
+        _topic_results(client, client.delete_topics(list(dict.fromkeys(names))), "deleting")
     click.echo(f"deleted {', '.join(names)}")

@@ -176,6 +176,12 @@ def _check_role(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     role, roles = state["role"], state["process_roles"]
     if roles != (role,):
         shown = ",".join(roles)
+        if len(roles) > 1:
+            raise ConfigError(
+                f"process.roles={shown}: one process with several roles is not built yet. Run two: a file with "
+                "process.roles=controller for `barnabas controller FILE`, and one with process.roles=broker for "
+                "`barnabas broker FILE`, each with a node.id and log.dirs of its own; or, on one machine, `barnabas up`"
+            )
         raise ConfigError(f"process.roles={shown}, but this process is started as a {role}; set process.roles={role}")
     _require(state["node_id"] >= 0, "Invalid value -1 for configuration node.id: Value must be at least 0")
     names = {listener.name for listener in state["listeners_parsed"]}

@@ -66,6 +66,13 @@ def test_what_the_cluster_refuses_is_one_line(
     assert outcome.err.count("\n") == 1
 
 
+def test_a_mistyped_topic_is_guessed(barnabas: Barnabas, topic: str) -> None:
+    for command in (["topic", "describe"], ["topic", "delete"], ["consume"]):
+        outcome = barnabas(*command, topic[:-1])
+        assert outcome.code == 1
+        assert outcome.err.endswith(f"(UNKNOWN_TOPIC_OR_PART); did you mean {topic}?\n")
+
+
 # produce and consume
 
 
@@ -154,11 +161,23 @@ def test_a_group_is_listed_described_reset_and_deleted(barnabas: Barnabas, topic
     described = json.loads(barnabas("group", "describe", group, "--json").out)
     (row,) = [row for row in described if row["partition"] == 1]
     assert (row["committed"], row["end"], row["lag"], row["member"]) == (2, 3, 1, None)
+    mistyped = barnabas("group", "describe", group[:-1])
+    assert mistyped.err == f"barnabas: there is no group {group[:-1]}; did you mean {group}?\n"
+    assert f"; did you mean {group}?" in barnabas("group", "delete", group[:-1]).err
     shown = barnabas("group", "reset-offsets", group, "--topic", topic, "--to-earliest")
     assert shown.rows == [[topic, "0", "0"], [topic, "1", "0"]]
     assert shown.err == "nothing is changed yet: add --execute\n"
     barnabas("group", "reset-offsets", group, "--topic", topic, "--to-offset", "1", "--execute")
     assert barnabas("consume", topic, "--group", group, "--max", "2").out == "b\nc\n"
+    contradiction = barnabas("group", "reset-offsets", group, "--topic", topic, "--to-earliest", "--to-latest")
+    assert (contradiction.code, contradiction.out) == (1, "")
+    assert contradiction.err.startswith("barnabas: say one of --to-earliest, --to-latest")
+    both = barnabas("group", "reset-offsets", group, "--topic", topic, "--to-latest", "--execute", "--dry-run")
+    assert both.err == "barnabas: say --execute or --dry-run, not both\n"
+    unknown = barnabas("group", "reset-offsets", group[:-1], "--topic", topic, "--to-latest")
+    assert unknown.err.startswith(
+        f"barnabas: warning: there is no group {group[:-1]} yet; did you mean {group}?; offsets make one\n"
+    )
     assert barnabas("group", "delete", group).out == f"deleted {group}\n"
     gone = barnabas("group", "describe", group)
     assert (gone.code, gone.err) == (1, f"barnabas: there is no group {group}\n")

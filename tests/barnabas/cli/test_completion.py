@@ -45,6 +45,20 @@ def test_bash_completes_the_topics_of_the_cluster(environment: dict[str, str], t
     assert complete(environment, "barnabas", "consume", topic[:-3]) == [topic]
 
 
+def test_bash_completes_groups_keys_and_drills(environment: dict[str, str], topic: str, barnabas: Barnabas) -> None:
+    group = f"completed-{topic}"
+    barnabas("group", "reset-offsets", group, "--topic", topic, "--to-latest", "--execute")
+    assert complete(environment, "barnabas", "group", "describe", "completed-") == [group]
+    assert complete(environment, "barnabas", "explain", "partition", topic) == [f"{topic}-0", f"{topic}-1"]
+    assert complete(environment, "barnabas", "config", "unset", "--topic", topic, "retention.") == [
+        "retention.bytes",
+        "retention.ms",
+    ]
+    assert complete(environment, "barnabas", "config", "set", "--broker", "0", "num.io.") == ["num.io.threads="]
+    assert complete(environment, "barnabas", "drill", "l") == ["list"]
+    assert len(complete(environment, "barnabas", "drill", "''")) > 5
+
+
 def test_without_a_cluster_no_topics_are_offered(environment: dict[str, str]) -> None:
     environment[VARIABLE] = "127.0.0.1:1"
     assert complete(environment, "barnabas", "consume", "x") == []

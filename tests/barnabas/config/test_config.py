@@ -118,7 +118,7 @@ def test_units() -> None:
         ({"controller.quorum.bootstrap.servers": "a:1,b:1"}, "bootstrap.servers names 2 controllers (a:1, b:1), but"),
         (
             {"process.roles": "broker,controller"},
-            "process.roles=broker,controller, but this process is started as a broker",
+            "process.roles=broker,controller: one process with several roles is not built yet. Run two: ",
         ),
         ({"broker.id": "2"}, "You must set `node.id` to the same value as `broker.id`."),
         ({"authorizer.class.name": "X"}, "authorizer.class.name is not supported"),

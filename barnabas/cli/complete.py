@@ -1,0 +1,77 @@
+"""What a shell completes beside commands and options: topics, groups, partitions and config keys.
+
+Topics and groups are asked of the cluster, for a second at most; if it does not answer, nothing is offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+TIMEOUT_S = 1
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _offered(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def _of_cluster(names: Callable[[AdminClient], Iterable[str]]) -> Complete:
+    """Completes with what a cluster says; with nothing, and without a word, if it says nothing in time."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from concurrent.futures import TimeoutError as FutureTimeoutError
+
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        from barnabas.cli.address import default_bootstrap
+        from barnabas.cli.client import settings
+        from barnabas.cli.errors import UserError
+        from barnabas.cli.reach import check_reachable
+
+        try:
+            bootstrap = ctx.params.get("bootstrap") or default_bootstrap()
+            check_reachable(bootstrap)
+            return _offered(names(AdminClient(settings(bootstrap))), incomplete)
+        except (KafkaException, UserError, FutureTimeoutError):
+            return []
+
+    return complete
+
+
+def _groups(client: AdminClient) -> Iterable[str]:
+    return [each.group_id for each in client.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S).valid]
+
+
+def _partitions(client: AdminClient) -> Iterable[str]:
+    topics = client.list_topics(timeout=TIMEOUT_S).topics
+    return [f"{name}-{partition}" for name, topic in topics.items() for partition in topic.partitions]
+
+
+complete_partitions = _of_cluster(_partitions)
+complete_topics = _of_cluster(lambda client: client.list_topics(timeout=TIMEOUT_S).topics)
+complete_groups = _of_cluster(_groups)
+
+
+def complete_keys(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Config keys, of what the command line names so far: a topic's, a group's, a broker's; else all."""
+    from barnabas.config.keys import TABLE
+
+    scopes = {scope for scope in ("topic", "group", "broker") if ctx.params.get(scope) is not None}
+    keys = {key.name for key in TABLE if not scopes or key.scope.value in scopes}
+    return _offered(keys, incomplete)
+
+
+def complete_settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Keys with their `=`."""
+    if "=" in incomplete:
+        return []
+    return [CompletionItem(f"{item.value}=") for item in complete_keys(ctx, parameter, incomplete)]
