@@ -21,6 +21,7 @@ Source: Kafka's LeaderEpochFileCache, 4.3.
 
 from __future__ import annotations
 
+import logging
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -28,6 +29,8 @@ from collections.abc import Callable
 from barnabas.broker.storage.checkpoints import read_epochs, write_epochs
 from barnabas.broker.storage.log_types import NO_EPOCH, NO_OFFSET
 from barnabas.common.files import FileSystem
+
+log = logging.getLogger("barnabas.storage")
 
 
 class LeaderEpochCache:
@@ -90,6 +93,11 @@ class LeaderEpochCache:
         if epochs and epochs[-1] == epoch:
             return False
         keep = min(bisect_left(epochs, epoch), bisect_left(starts, start_offset))
+        if any(start != start_offset for start in starts[keep:]):  # else the epoch that is dropped wrote nothing
+            log.warning(
+                "%s: epoch %d at offset %d contradicts the epochs %s, which are forgotten",
+                self.path, epoch, start_offset, list(zip(epochs[keep:], starts[keep:], strict=True)),
+            )  # fmt: skip
         self._entries = ((*epochs[:keep], epoch), (*starts[:keep], start_offset))
         return True
 

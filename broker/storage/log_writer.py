@@ -188,8 +188,12 @@ class LogWriter(LogBase):
     def append_as_follower(self, records: memoryview, leader_epoch: int | None = None) -> LogAppendInfo:
         """Append whole batches as the leader wrote them; a batch cut at the end of `records` is left out.
 
-        Batches of a leader epoch above `leader_epoch` are left out too (the leader changed meanwhile). Raises
-        ApiError(CORRUPT_MESSAGE) and UnexpectedAppendOffsetError.
+        Batches of a leader epoch above `leader_epoch` are left out too (the leader changed meanwhile). One of a lower
+        epoch than the records before it is refused: epochs only grow along a log, and to believe it would make this
+        log forget the later epochs, by which it tells where it parts from others. Raises ApiError(CORRUPT_MESSAGE) and
+        UnexpectedAppendOffsetError. Without `leader_epoch` the batches are copied as they are.
+
+        Different from Apache Kafka: it appends such a batch, and drops the later epochs with a warning.
         """
         return self._append_given(records, leader_epoch, AppendOrigin.REPLICATION)
 
@@ -207,6 +211,8 @@ class LogWriter(LogBase):
                         first,
                         last,
                     )
+            if leader_epoch is not None:
+                batches = self._with_rising_epochs(batches)
             try:
                 for group in self._groups_that_fit(batches):
                     self._append_group_locked(records, group, origin)
@@ -240,6 +246,24 @@ class LogWriter(LogBase):
                 batches.append((position, header))
         except MalformedMessageError as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{error}, in {self.topic_partition}") from None
+        return batches
+
+    def _with_rising_epochs(self, batches: list[tuple[int, BatchHeader]]) -> list[tuple[int, BatchHeader]]:
+        """Return the batches up to the first whose leader epoch is below that of what it follows; raises ApiError if
+        that is the first of all.
+        """
+        # Why not the latest epoch: a leader that wrote nothing has an entry for its epoch at the end of its log.
+        epoch = self.leader_epoch_cache.epoch_for_offset(self._end.offset - 1)
+        for index, (_, header) in enumerate(batches):
+            if NO_EPOCH < header.partition_leader_epoch < epoch:
+                if index:
+                    return batches[:index]
+                raise ApiError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"The batch at offset {header.base_offset} of {self.topic_partition} has leader epoch "
+                    f"{header.partition_leader_epoch}, but the records before it have {epoch}",
+                )
+            epoch = max(epoch, header.partition_leader_epoch)
         return batches
 
     def _groups_that_fit(self, batches: list[tuple[int, BatchHeader]]) -> Iterator[list[tuple[int, BatchHeader]]]:

@@ -286,6 +286,36 @@ def test_a_follower_appends_what_the_leader_wrote(bench: Bench) -> None:
     follower.invariants()
 
 
+def test_a_follower_refuses_epochs_that_go_back(bench: Bench) -> None:
+    follower = bench.open()
+
+    def batches(*epochs: int) -> memoryview:
+        first = follower.log_end_offset
+        made = [bench.batch("v", base_offset=first + n, leader_epoch=epoch) for n, epoch in enumerate(epochs)]
+        return memoryview(b"".join(made))
+
+    assert follower.append_as_follower(batches(0, 2, 2, 5), leader_epoch=7).last_offset == 3
+    before = follower.leader_epoch_cache.entries
+    assert before == [(0, 0), (2, 1), (5, 3)]
+    error = refused(ErrorCode.CORRUPT_MESSAGE, follower.append_as_follower, batches(3, 5), leader_epoch=7)
+    assert "has leader epoch 3, but the records before it have 5" in str(error)
+    assert (follower.log_end_offset, follower.leader_epoch_cache.entries) == (4, before)
+    assert follower.append_as_follower(batches(5, 6, 5, 7), leader_epoch=7).last_offset == 5, (
+        "up to the one that is not"
+    )
+    assert follower.leader_epoch_cache.entries == [*before, (6, 5)]
+
+
+def test_a_leader_that_wrote_nothing_follows_one_of_an_earlier_epoch(bench: Bench) -> None:
+    """It noted its epoch at its end; who leads now has older records there, and an epoch that ends them."""
+    log = bench.open()
+    log.append_as_follower(bench.batch("a", leader_epoch=4), leader_epoch=4)
+    log.leader_epoch_cache.assign(5, 1)
+    log.truncate_to(1)  # as its leader tells it, who knows no epoch 5
+    assert log.append_as_follower(bench.batch("b", base_offset=1, leader_epoch=4), leader_epoch=6).last_offset == 1
+    assert log.leader_epoch_cache.entries == [(4, 0)]
+
+
 def test_a_follower_refuses_what_does_not_continue_its_log(bench: Bench) -> None:
     leader, follower = bench.open(), Bench().open()
     bench.append(leader, "a")
