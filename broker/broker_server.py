@@ -42,6 +42,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.purgatory import Purgatory
 from barnabas.broker.push_gate import PushGate
 from barnabas.broker.push_state import CHECKPOINT_MS, PushState
+from barnabas.broker.recovery_report import COPY_MS, RecoveryReporter
 from barnabas.broker.replication.alter_partition import AlterPartitions
 from barnabas.broker.replication.fetchers import ReplicaFetchers
 from barnabas.broker.replication.high_watermarks import HighWatermarks
@@ -241,6 +242,18 @@ class BrokerServer:
             replica_manager=self.replica_manager,
             metadata_cache=self.metadata_cache,
         )
+        self.recovery = RecoveryReporter(
+            broker_id=self.broker_id,
+            cluster_id=self.cluster_id,
+            broker_epoch=self._broker_epoch,
+            fs=fs,
+            log_manager=self.log_manager,
+            replica_manager=self.replica_manager,
+            metadata_cache=self.metadata_cache,
+            dynamic_config=dynamic_config,
+            producer_ids=self.producer_ids,
+            push_state=self.push_state,
+        )
         self._build_transactions()
         self.replica_manager.listeners += [self.group_coordinator, self.transaction_coordinator]
         self.lifecycle = self._make_lifecycle()
@@ -273,6 +286,7 @@ class BrokerServer:
             leadership=self.leadership,
             push_gate=self.push_gate,
             lifecycle=self.lifecycle,
+            recovery=self.recovery,
         )
 
     def _build_transactions(self) -> None:
@@ -362,6 +376,7 @@ class BrokerServer:
             purgatory.shutdown()
         self.high_watermarks.write(self.replica_manager)
         self.push_state.checkpoint()
+        self.recovery.write_copy()
         self.log_cleaner.shutdown()
         self._scheduler.shutdown()
         self.log_manager.shutdown(self.lifecycle.epoch)
@@ -476,6 +491,7 @@ class BrokerServer:
             interval_ms,
         )
         every("push-state-checkpoint", self.push_state.checkpoint, CHECKPOINT_MS, CHECKPOINT_MS)
+        every("metadata-copy", self.recovery.write_copy, COPY_MS, COPY_MS)
         check_ms = max(1, config.replica_lag_time_max_ms // ISR_CHECKS_PER_LAG)
         every("isr-expiration", self.replica_manager.maybe_shrink_isrs, check_ms, check_ms)
         affinity = RequestAffinity(self.registry, self.broker_id, config.barnabas_cpu_affinity)

@@ -89,6 +89,7 @@ class DynamicConfig:
         self._file = config.with_overrides({})  # fixed before start
         self._lock = threading.Lock()
         self._overrides: Overrides = {}  # replaced whole under _lock
+        self.version = 0  # counts the replacements of _overrides; written under _lock
         self._listeners: list[Listener] = []  # fixed before start
         self._checks: list[Check] = []  # fixed before start
 
@@ -108,6 +109,10 @@ class DynamicConfig:
     def overrides(self, type_: int, name: str) -> Mapping[str, str]:
         """Return what is set for a resource itself."""
         return self._overrides.get(Resource(type_, name), {})
+
+    def all_overrides(self) -> Mapping[Resource, Mapping[str, str]]:
+        """Return what is set for every resource."""
+        return self._overrides
 
     def names(self, type_: int) -> list[str]:
         """Return the names of the resources of a type that have settings."""
@@ -160,6 +165,7 @@ class DynamicConfig:
                 else:
                     texts[record.name] = record.value
             self._overrides = {resource: texts for resource, texts in after.items() if texts}
+            self.version += 1
             changed = [
                 resource
                 for resource in dict.fromkeys([*before, *after])

@@ -221,7 +221,10 @@ class Lifecycle:
         try:
             return self._register() if self.epoch == NO_EPOCH else self._heartbeat()
         except NodeConnectionError as error:
-            log.info("the controller cannot be reached: %s", error)
+            level = (
+                logging.INFO if self._unreached_since_ms is None else logging.DEBUG
+            )  # Why: it is tried 10 times a second
+            log.log(level, "the controller cannot be reached: %s", error)
             self._next_address()
             self._maybe_leave_alone()
             return RETRY_MS

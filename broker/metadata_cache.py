@@ -189,6 +189,7 @@ class MetadataCache:
         self._is_caught_up = False  # guarded by: _lock
         self.offset = -1  # guarded by: _lock; of the metadata log (inclusive), up to which we were told everything
         self._expected_offset = -1  # guarded by: _lock; the same, of the newest push that has begun
+        self.picture_offset = -1  # guarded by: _lock; the same, in all registrations of this life
 
     def note_features(self, features: Mapping[str, int]) -> None:
         """The cluster's feature levels (a push that names any names all)."""
@@ -199,6 +200,7 @@ class MetadataCache:
         """A push has told everything up to `offset` of the metadata log."""
         with self._lock:
             self.offset = max(self.offset, offset)
+            self.picture_offset = max(self.picture_offset, offset)
             self.finalized_features = FinalizedFeatures(self.finalized_features.levels, self.offset)
             is_first, self._is_caught_up = not self._is_caught_up, True
         if is_first and self.on_caught_up is not None:

@@ -37,6 +37,7 @@ class ProducerIds:
         self._prefetch_at = 0  # guarded by: _lock; ask for more when this few are left
         self._reserve: range | None = None  # guarded by: _lock
         self._is_asking = False  # guarded by: _lock
+        self.highest = -1  # the last id of the newest block; written under _lock
 
     def take(self) -> int:
         """Give out an id; raises COORDINATOR_LOAD_IN_PROGRESS when there is none at the moment."""
@@ -77,6 +78,7 @@ class ProducerIds:
                 return
             first = response.producer_id_start
             block = range(first, first + response.producer_id_len)
+            self.highest = max(self.highest, block.stop - 1)
             if self._block:
                 self._reserve = block
             else:

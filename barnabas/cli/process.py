@@ -14,9 +14,9 @@ _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _OVERRIDE = click.option("--override", multiple=True, metavar="KEY=VALUE", help="A property that wins over the file's.")
 
 
-def _become(module: str, file: Path, overrides: tuple[str, ...]) -> NoReturn:
+def _become(module: str, file: Path, overrides: tuple[str, ...], *more: str) -> NoReturn:
     """Replace this process: the server then holds no command-line library."""
-    arguments = [*interpreter.command(module), str(file)]
+    arguments = [*interpreter.command(module), str(file), *more]
     for override in overrides:
         arguments += ["--override", override]
     os.execvp(arguments[0], arguments)
@@ -30,9 +30,38 @@ def broker(file: Path, override: tuple[str, ...]) -> None:
     _become("barnabas.broker.main", file, override)
 
 
-@click.command()
+class _RunUnlessNamed(click.Group):
+    """A group whose first argument may be a file instead of a command: then it runs with that."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_RunUnlessNamed)
+def controller() -> None:
+    """Run the controller from FILE (`barnabas controller FILE`), or rebuild its lost metadata log."""
+
+
+@controller.command("run")
 @_FILE
 @_OVERRIDE
-def controller(file: Path, override: tuple[str, ...]) -> None:
-    """Run the controller from FILE until SIGTERM or SIGINT."""
+def run_controller(file: Path, override: tuple[str, ...]) -> None:
+    """Run the controller from FILE until SIGTERM or SIGINT; `run` may be left out."""
     _become("barnabas.controller.main", file, override)
+
+
+@controller.command("recover")
+@_FILE
+@click.option(
+    "--from-brokers", required=True, metavar="HOST:PORT,...", help="All brokers, at the addresses that brokers use."
+)
+@_OVERRIDE
+def recover(file: Path, from_brokers: str, override: tuple[str, ...]) -> None:
+    """Rebuild the metadata log of FILE's controller, which is lost, from what the brokers know.
+
+    Stop the controller and leave the brokers running (or start them: they wait). Topics, their ids, partitions,
+    replicas, configs and features come back; whatever cannot be known is said, or refused.
+    """
+    _become("barnabas.controller.recover", file, override, "--from-brokers", from_brokers)

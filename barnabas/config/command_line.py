@@ -21,11 +21,12 @@ def parse_arguments(role: str, argv: Sequence[str] | None) -> Arguments:
     parser.add_argument("file", help="a Kafka-style server.properties")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
     parsed = parser.parse_args(argv, namespace=Arguments())
-    parsed.overrides = dict(map(_key_value, parsed.override))
+    parsed.overrides = dict(map(key_value, parsed.override))
     return parsed
 
 
-def _key_value(text: str) -> tuple[str, str]:
+def key_value(text: str) -> tuple[str, str]:
+    """Split KEY=VALUE; raises ConfigError."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         raise ConfigError(f"--override wants KEY=VALUE, not {text!r}")

@@ -16,7 +16,8 @@ from barnabas.broker.apis.api import Api, Table
 if TYPE_CHECKING:
     from barnabas.broker.request_channel import Request
 
-SERVED_FROM_THE_START: Final = frozenset({4, 5, 6, 18})  # LeaderAndIsr, StopReplica, UpdateMetadata, ApiVersions
+# LeaderAndIsr, StopReplica, UpdateMetadata, ApiVersions, FetchSnapshot (for `barnabas controller recover`)
+SERVED_FROM_THE_START: Final = frozenset({4, 5, 6, 18, 59})
 
 
 def served_at_start(table: Table) -> dict[int, Api]:

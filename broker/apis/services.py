@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.broker.producer_ids import ProducerIds
     from barnabas.broker.purgatory import Purgatory
     from barnabas.broker.push_gate import PushGate
+    from barnabas.broker.recovery_report import RecoveryReporter
     from barnabas.broker.replication.leadership import Leadership
     from barnabas.broker.replication.log_dir_moves import LogDirMoves
     from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -68,6 +69,7 @@ class Services:
     push_gate: PushGate
     lifecycle: Lifecycle
     log_dir_moves: LogDirMoves
+    recovery: RecoveryReporter
 
     def complete_delayed(self, key: TopicPartition) -> None:
         """Wake every request that waits for `key`; the caller (a handler, between requests) holds no lock."""

@@ -38,6 +38,7 @@ LOG_START_OFFSET_COPY = "log-start-offset-checkpoint.copy"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 PUSH_STATE_FILE = "push-state-checkpoint"  # ours: Kafka passes over it (push_state.py)
+METADATA_COPY_FILE = "metadata-copy-checkpoint"  # ours: Kafka passes over it (recovery_report.py)
 
 METADATA_LOG_DIR = "__cluster_metadata-0"
 NAME_LENGTH_MAX = 255

@@ -249,6 +249,7 @@ class BrokerRoom:
             push_gate=self.push_gate,
             lifecycle=SimpleNamespace(wake=self._wake),  # type: ignore[arg-type]
             log_dir_moves=self.log_dir_moves,
+            recovery=SimpleNamespace(),  # type: ignore[arg-type]
         )
 
     def _wake(self) -> None:

@@ -1,0 +1,151 @@
+"""`python -P -m barnabas.controller.recover FILE --from-brokers HOST:PORT,...`: a new metadata log for a lost one.
+
+The brokers are asked what they know (recovery_report.py), the log is rebuilt from it (recovery.py) and written as a
+snapshot into the directory that FILE names. The controller must not run; brokers must, and wait for it.
+
+Rules
+1. A directory whose log holds topics or brokers is not touched. One that an empty start left behind is moved aside.
+2. The directory says whose it is before the log is there. After a crash in between the controller would start empty,
+   and end when the first broker comes; the command can be repeated.
+
+What a person must mend is one line on stderr and exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from barnabas.broker.storage.checkpoints import write_meta_properties
+from barnabas.broker.storage.names import RECOVERY_POINT_FILE
+from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.common import logs
+from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.files import FileSystem, OsFileSystem
+from barnabas.common.ids import random_uuid, uuid_to_string
+from barnabas.common.process import EXIT_USER_ERROR
+from barnabas.common.recovery_report import Report, ReportError, decode_report
+from barnabas.config.command_line import key_value
+from barnabas.config.config import CONTROLLER, Config
+from barnabas.config.errors import ConfigError
+from barnabas.config.listeners import parse_addresses
+from barnabas.controller.durable_end import TOPIC_PARTITION
+from barnabas.controller.image import ImageEditor
+from barnabas.controller.metadata_directory import LOCK_FILE, META_PROPERTIES_FILE, DirectoryError
+from barnabas.controller.metadata_log import MetadataLog
+from barnabas.controller.recovery import Rebuilt, RecoveryError, rebuild
+from barnabas.controller.snapshot import write_snapshot
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages import k59_fetch_snapshot as wire
+
+TIMEOUT_MS: Final = 30_000
+ASIDE: Final = ".before-recovery-"
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
+    """Rebuild the log; return the exit code."""
+    environment = os.environ if environment is None else environment
+    parser = argparse.ArgumentParser(prog="barnabas controller recover")
+    parser.add_argument("file")
+    parser.add_argument("--from-brokers", required=True, metavar="HOST:PORT,...")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
+    arguments = parser.parse_args(argv)
+    try:
+        logs.configure()
+        overrides = dict(map(key_value, arguments.override))
+        config = Config.load(arguments.file, role=CONTROLLER, overrides=overrides, environment=environment)
+        addresses = parse_addresses("--from-brokers", [a for a in arguments.from_brokers.split(",") if a])
+        reports = [ask(host, port) for host, port in addresses]
+        if not reports:
+            raise RecoveryError("--from-brokers names no broker")
+        rebuilt = rebuild(reports)
+        write(config, rebuilt, SystemClock(), OsFileSystem())
+    except (ConfigError, RecoveryError, DirectoryError, ApiError, OSError) as error:
+        print(f"controller: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    for note in rebuilt.notes:
+        print(f"note: {note}")
+    partitions = sum(len(topic.partitions) for topic in rebuilt.image.topics.values())
+    print(
+        f"rebuilt {config.metadata_log_dir} for cluster {rebuilt.cluster_id} from {len(reports)} brokers: "
+        f"{len(rebuilt.image.topics)} topics, {partitions} partitions. Start the controller now"
+    )
+    return 0
+
+
+def ask(host: str, port: int) -> Report:
+    """Return the report of the broker at an address; raises RecoveryError."""
+    where = f"the broker at {host}:{port}"
+    partition = wire.RequestPartitionSnapshot(partition=TOPIC_PARTITION.partition, current_leader_epoch=-1)
+    topic = wire.RequestTopicSnapshot(name=TOPIC_PARTITION.topic, partitions=[partition])
+    with NodeConnection(host, port, timeout_ms=TIMEOUT_MS) as node:
+        try:
+            response = node.send(wire.FetchSnapshotRequest(topics=[topic]), 0)
+        except NodeConnectionError as error:
+            raise RecoveryError(f"{where} does not answer: {error}") from error
+    told = [p for t in response.topics for p in t.partitions]
+    code = response.error_code or (told[0].error_code if told else ErrorCode.UNKNOWN_SERVER_ERROR)
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise RecoveryError(f"{where} tells this to nodes only: name the port of its inter.broker.listener.name")
+    if code:
+        raise RecoveryError(f"{where} refuses: {ErrorCode(code).name}")
+    try:
+        return decode_report(bytes(told[0].unaligned_records))
+    except ReportError as error:
+        raise RecoveryError(f"{where} sent a report that cannot be read: {error}") from error
+
+
+def write(config: Config, rebuilt: Rebuilt, clock: Clock, fs: FileSystem) -> None:
+    """Write the log into the controller's directory; raises DirectoryError if that is in use or not empty."""
+    directory = str(config.metadata_log_dir)
+    fs.mkdir(directory)
+    try:
+        lock = fs.lock(f"{directory}/{LOCK_FILE}")
+    except BlockingIOError:
+        raise DirectoryError(f"{directory} is in use: stop the controller first") from None
+    try:
+        path = f"{directory}/{TOPIC_PARTITION}"
+        if fs.exists(path):
+            _move_aside(config, path, clock, fs)
+        write_meta_properties(
+            fs,
+            f"{directory}/{META_PROPERTIES_FILE}",
+            cluster_id=rebuilt.cluster_id,
+            node_id=int(config.node_id),
+            directory_id=uuid_to_string(random_uuid()),
+        )
+        fs.mkdir(path)
+        fs.fsync_dir(directory)
+        write_snapshot(fs, path, rebuilt.image, rebuilt.epoch, clock.wall_ms())
+    finally:
+        lock.release()
+
+
+def _move_aside(config: Config, path: str, clock: Clock, fs: FileSystem) -> None:
+    """Rule 1."""
+    directory = os.path.dirname(path)
+    if fs.listdir(path):
+        old = MetadataLog(directory, config, clock, fs)
+        try:
+            editor = ImageEditor(old.snapshot)
+            for base_offset, records in old.replay():
+                editor.apply_all(records, base_offset)
+        finally:
+            old.close()
+        image = editor.image()
+        if image.topics or image.brokers:
+            raise DirectoryError(
+                f"{path} holds the metadata of {len(image.topics)} topics and {len(image.brokers)} brokers: start the "
+                "controller with it, or move it away first"
+            )
+    durable = f"{directory}/{RECOVERY_POINT_FILE}"
+    if fs.exists(durable):
+        fs.rename(durable, f"{path}/{RECOVERY_POINT_FILE}")  # Why first: without its log it would say "damaged"
+    fs.rename(path, f"{path}{ASIDE}{clock.wall_ms()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""The controller's disk is lost while brokers live, or are down: they lose nothing, and it can be rebuilt."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from tests.support.cluster import BarnabasCluster
+from tests.support.waiting import eventually
+
+TOPIC = "kept"
+PARTITIONS = 4
+RECORDS = 200
+RECOVER = [sys.executable, "-P", "-m", "barnabas.cli", "controller", "recover"]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[BarnabasCluster]:
+    """Three brokers with a topic of three replicas, records, and a group's offsets."""
+    config = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "200"}
+    with BarnabasCluster(tmp_path, broker_count=3, first_port=0, config=config) as cluster:
+        topic = NewTopic(TOPIC, PARTITIONS, 3, config={"retention.ms": "-1", "min.insync.replicas": "2"})
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([topic])[TOPIC].result(20)
+        produce(cluster, 0)
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 7)], asynchronous=False)
+        consumer.close()
+        yield cluster
+
+
+def produce(cluster: BarnabasCluster, first: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    errors: list[object] = []
+
+    def note(error: object, _: object) -> None:
+        if error is not None:
+            errors.append(error)
+
+    for number in range(first, first + RECORDS):
+        producer.produce(TOPIC, str(number), partition=number % PARTITIONS, on_delivery=note)
+    assert producer.flush(60) == 0
+    assert errors == []
+
+
+def consumed(cluster: BarnabasCluster, count: int) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader"})
+    consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
+    found: list[int] = []
+
+    def has_all() -> bool:
+        found.extend(int(m.value()) for m in consumer.consume(1000, 0.5))
+        return len(found) >= count
+
+    eventually("all records", has_all, 60_000)
+    consumer.close()
+    return sorted(found)
+
+
+def log_bytes(cluster: BarnabasCluster) -> dict[str, int]:
+    files = [path for node in cluster.brokers for path in node.directory.glob(f"data/{TOPIC}-*/*.log")]
+    return {str(path): path.stat().st_size for path in files}
+
+
+def lose_the_log(cluster: BarnabasCluster) -> None:
+    if cluster.controller.is_running:
+        cluster.stop_node(cluster.controller, signal.SIGKILL)
+    shutil.rmtree(cluster.controller.directory / "data" / "__cluster_metadata-0")
+    (cluster.controller.directory / "data" / "recovery-point-offset-checkpoint").unlink()
+
+
+def recover(cluster: BarnabasCluster, brokers: int = 3) -> subprocess.CompletedProcess[str]:
+    file = cluster.controller.directory / "server.properties"
+    addresses = ",".join(f"{node.host}:{node.port}" for node in cluster.brokers[:brokers])
+    command = [*RECOVER, str(file), "--from-brokers", addresses]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def all_is_there(cluster: BarnabasCluster) -> None:
+    assert consumed(cluster, RECORDS) == list(range(RECORDS))
+    produce(cluster, RECORDS)
+    assert consumed(cluster, 2 * RECORDS) == list(range(2 * RECORDS))
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+    (committed,) = consumer.committed([TopicPartition(TOPIC, 0)], 30)
+    assert committed.offset == 7
+    consumer.close()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
+    configs = admin.describe_configs([resource])[resource].result(20)
+    assert (configs["retention.ms"].value, configs["min.insync.replicas"].value) == ("-1", "2")
+
+
+def ends_with(cluster: BarnabasCluster) -> str:
+    """Start the controller; the line that it ends with."""
+    cluster.start_node(cluster.controller)
+    eventually("its end", lambda: not cluster.controller.is_running, 30_000)
+    (line,) = re.findall(r"^controller: .*", cluster.controller.log_tail(60), re.M)
+    return str(line)
+
+
+def test_an_empty_controller_ends_and_is_rebuilt_from_brokers_that_live(cluster: BarnabasCluster) -> None:
+    before = log_bytes(cluster)
+    lose_the_log(cluster)
+    line = ends_with(cluster)
+    assert re.search(r"metadata log is empty, but broker \d has applied metadata offset .* controller recover", line)
+    assert log_bytes(cluster) == before, "no log was touched"
+    told = recover(cluster)
+    assert told.returncode == 0, told.stderr
+    assert "2 topics" in told.stdout
+    cluster.start_node(cluster.controller)
+    cluster.await_ready()
+    all_is_there(cluster)
+    again = recover(cluster)
+    assert (again.returncode, again.stderr.count("\n")) == (1, 1)
+    assert "is in use: stop the controller first" in again.stderr
+
+
+def test_it_is_rebuilt_from_brokers_that_were_restarted_meanwhile(cluster: BarnabasCluster) -> None:
+    for node in cluster.brokers:
+        cluster.stop_node(node, signal.SIGKILL if node.node_id == 1 else signal.SIGTERM)
+    lose_the_log(cluster)
+    for node in cluster.brokers[:2]:
+        cluster.start_node(node)
+    eventually("answers", lambda: "does not answer" not in recover(cluster, 2).stderr, 60_000)
+    told = recover(cluster, 2)
+    assert re.fullmatch(r"controller: broker 2 holds a replica of \S+ and was not asked.*\n", told.stderr)
+    cluster.start_node(cluster.brokers[2])
+    eventually("recovery", lambda: recover(cluster).returncode == 0, 60_000)
+    cluster.start_node(cluster.controller)
+    cluster.await_ready()
+    all_is_there(cluster)
