@@ -20,13 +20,10 @@ from barnabas.broker.storage.checkpoints import CorruptCheckpointError, OffsetCh
 from barnabas.broker.storage.names import LOG_SUFFIX, RECOVERY_POINT_FILE, offset_of_file
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.controller.metadata_directory import DirectoryError
+from barnabas.controller.metadata_directory import REBUILD, DirectoryError
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.records.batch import iter_headers, verify_crc
 
-REBUILD: Final = (
-    "move it away (do not delete it) and rebuild it: barnabas controller recover FILE --from-brokers HOST:PORT,..."
-)
 TOPIC_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 
 

@@ -18,6 +18,9 @@ from barnabas.common.ids import random_uuid, uuid_to_string
 
 LOCK_FILE: Final = ".lock"
 META_PROPERTIES_FILE: Final = "meta.properties"
+REBUILD: Final = (
+    "move it away (do not delete it) and rebuild it: barnabas controller recover FILE --from-brokers HOST:PORT,..."
+)
 
 
 class DirectoryError(Exception):
@@ -69,7 +72,7 @@ def _identity(fs: FileSystem, path: str, node_id: int, wanted: str | None) -> st
             fs, file, cluster_id=cluster_id, node_id=node_id, directory_id=uuid_to_string(random_uuid())
         )
         return cluster_id
-    if int(found.get("node.id", node_id)) != node_id:
+    if found.get("node.id", str(node_id)) != str(node_id):
         raise DirectoryError(f"{path} belongs to node {found['node.id']}, but node.id is {node_id}")
     cluster_id = found.get("cluster.id", "")
     if not cluster_id or (wanted and wanted != cluster_id):

@@ -25,15 +25,22 @@ from typing import Any, Final
 
 from barnabas.broker.storage.log import Log
 from barnabas.broker.storage.log_types import AppendOrigin, FetchIsolation
-from barnabas.broker.storage.names import LEADER_EPOCH_FILE
+from barnabas.broker.storage.names import LEADER_EPOCH_FILE, LOG_SUFFIX, segment_file
 from barnabas.broker.storage.recovery import LogLoader
 from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.controller.durable_end import TOPIC_PARTITION, DurableEnd
-from barnabas.controller.image import Image
-from barnabas.controller.snapshot import list_snapshots, newest_snapshot, write_snapshot
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.controller.image import Image, ImageEditor
+from barnabas.controller.metadata_directory import DirectoryError
+from barnabas.controller.snapshot import (
+    check_log_begins,
+    list_snapshots,
+    newest_snapshot,
+    unreadable,
+    write_snapshot,
+)
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers, iter_records
 
@@ -67,6 +74,8 @@ class MetadataLog:
         # (the recovery point is 0), which makes it again.
         fs.unlink(f"{path}/{LEADER_EPOCH_FILE}")
         found = newest_snapshot(fs, path)
+        if found is None and (lost := [s for s in list_snapshots(fs, path) if s.end_offset > 0]):
+            check_log_begins(fs, path, lost[-1])
         self._end_of_snapshot = 0 if found is None else found[0].end_offset
         #: The image that replay builds upon. Owner: main
         self.snapshot = Image() if found is None else found[1]
@@ -93,16 +102,42 @@ class MetadataLog:
         """The offset of the next record."""
         return self._log.log_end_offset
 
+    def image(self) -> Image:
+        """Return what the snapshot and the log after it say; raises DirectoryError if a record cannot be understood.
+
+        Whatever goes wrong names file and offset: records of another version, or ones that contradict each other.
+        """
+        editor = ImageEditor(self.snapshot)
+        offset = self._log.log_start_offset
+        try:
+            for offset, records in self.replay():
+                editor.apply_all(records, offset)
+                offset += len(records)
+            image = editor.image()
+            image.invariants()
+        except OSError:
+            raise
+        except Exception as error:  # Why all: no record may end the controller without a line for a person
+            raise DirectoryError(unreadable(self._file_of(offset), offset, error)) from error
+        return image
+
+    def _file_of(self, offset: int) -> str:
+        bases = [segment.base_offset for segment in self._log.segments if segment.base_offset <= offset]
+        return segment_file(self._log.directory, max(bases, default=0), LOG_SUFFIX)
+
     def replay(self) -> Iterator[tuple[int, list[Any]]]:
         """Yield each batch: the offset of its first record, and its records."""
         offset = self._log.log_start_offset
         while offset < self._log.log_end_offset:
             data = self._read(offset)
+            before = offset
             for position, header in iter_headers(data):
                 if not header.is_control:
                     batch = data[position : position + header.size_in_bytes]
                     yield header.base_offset, [decode_record(_value(r.value)) for r in iter_records(batch)]
                 offset = header.next_offset
+            if offset <= before:
+                raise MalformedMessageError(f"no batch follows offset {before}")
 
     def _read(self, offset: int) -> memoryview:
         found = self._log.read(offset, READ_BYTES, isolation=FetchIsolation.LOG_END, min_one_message=True)
@@ -187,5 +222,6 @@ class MetadataLog:
 
 
 def _value(value: bytes | memoryview | None) -> bytes:
-    assert value is not None, "a metadata record has a value"
+    if value is None:
+        raise MalformedMessageError("a metadata record has no value")
     return bytes(value)

@@ -119,11 +119,8 @@ class QuorumController:
     # -- life
 
     def start(self) -> None:
-        """Replay the log, open an epoch, and begin to work."""
-        editor = ImageEditor(self._log.snapshot)
-        for base_offset, records in self._log.replay():
-            editor.apply_all(records, base_offset)
-        self.image = self.committed_image = editor.image()
+        """Replay the log, open an epoch, and begin to work; raises DirectoryError if it cannot be understood."""
+        self.image = self.committed_image = self._log.image()
         self.sessions.told_offset = self.image.offset
         self.sessions.start(self.image, self._clock.monotonic_ms())
         self._log.open_epoch()

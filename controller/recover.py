@@ -33,7 +33,6 @@ from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import parse_addresses
 from barnabas.controller.durable_end import TOPIC_PARTITION
-from barnabas.controller.image import ImageEditor
 from barnabas.controller.metadata_directory import LOCK_FILE, META_PROPERTIES_FILE, DirectoryError
 from barnabas.controller.metadata_log import MetadataLog
 from barnabas.controller.recovery import Rebuilt, RecoveryError, rebuild
@@ -130,12 +129,9 @@ def _move_aside(config: Config, path: str, clock: Clock, fs: FileSystem) -> None
     if fs.listdir(path):
         old = MetadataLog(directory, config, clock, fs)
         try:
-            editor = ImageEditor(old.snapshot)
-            for base_offset, records in old.replay():
-                editor.apply_all(records, base_offset)
+            image = old.image()
         finally:
             old.close()
-        image = editor.image()
         if image.topics or image.brokers:
             raise DirectoryError(
                 f"{path} holds the metadata of {len(image.topics)} topics and {len(image.brokers)} brokers: start the "

@@ -21,8 +21,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from barnabas.broker.storage.names import LOG_SUFFIX
 from barnabas.common.files import FileSystem
 from barnabas.controller.image import Broker, Image, ImageEditor
+from barnabas.controller.metadata_directory import REBUILD, DirectoryError
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.metadata_records import (
     BrokerEndpoint,
@@ -72,7 +74,8 @@ def write_snapshot(fs: FileSystem, directory: str, image: Image, epoch: int, now
 def newest_snapshot(fs: FileSystem, directory: str) -> tuple[SnapshotId, Image] | None:
     """The newest complete snapshot of a directory, if there is one."""
     for snapshot in sorted(list_snapshots(fs, directory), reverse=True):
-        image = _read(fs.read_bytes(f"{directory}/{snapshot.file_name}"), snapshot)
+        path = f"{directory}/{snapshot.file_name}"
+        image = _read(path, fs.read_bytes(path), snapshot)
         if image is not None:
             return snapshot, image
     return None
@@ -93,8 +96,25 @@ def _batches(image: Image, now_ms: int) -> Iterator[tuple[Sequence[SimpleRecord]
     yield [SimpleRecord(now_ms, _CONTROL_KEY.pack(0, _FOOTER_TYPE), _FOOTER_VALUE.pack(0, 0))], True
 
 
-def _read(data: bytes, snapshot: SnapshotId) -> Image | None:
-    """The image in a snapshot file; None if the file is not whole."""
+def check_log_begins(fs: FileSystem, directory: str, snapshot: SnapshotId) -> None:
+    """Refuse a directory where a snapshot cannot be read and there is no log before it; raises DirectoryError."""
+    if not any(entry.name.endswith(LOG_SUFFIX) for entry in fs.listdir(directory)):
+        raise DirectoryError(
+            f"{directory}/{snapshot.file_name} is damaged, and there is no log: restore it from a copy, or {REBUILD}"
+        )
+
+
+def unreadable(path: str, offset: int, error: Exception) -> str:
+    """Return what to tell a person of a record that cannot be understood though its checksum is right."""
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return (
+        f"{path} cannot be understood at offset {offset} ({reason}): was it written by another version? Start that "
+        "one, or restore the directory from a copy"
+    )
+
+
+def _read(path: str, data: bytes, snapshot: SnapshotId) -> Image | None:
+    """The image in a snapshot file; None if the file is not whole. Raises DirectoryError for a strange record."""
     editor = ImageEditor(Image())
     is_complete = False
     try:
@@ -104,10 +124,17 @@ def _read(data: bytes, snapshot: SnapshotId) -> Image | None:
             if header.is_control:
                 is_complete = any(r.key is not None and _control_type(r.key) == _FOOTER_TYPE for r in records)
             else:
-                editor.apply_all(_decoded(r.value for r in records), header.base_offset)
+                _apply(editor, path, header.base_offset, [r.value for r in records])
     except MalformedMessageError:
         return None
     return editor.image(snapshot.end_offset - 1) if is_complete else None
+
+
+def _apply(editor: ImageEditor, path: str, base_offset: int, values: Sequence[bytes | memoryview | None]) -> None:
+    try:
+        editor.apply_all(_decoded(values), base_offset)
+    except Exception as error:  # Why all: no record may end the controller without a line for a person
+        raise DirectoryError(unreadable(path, base_offset, error)) from error
 
 
 def _control_type(key: bytes | memoryview) -> int:
@@ -117,7 +144,8 @@ def _control_type(key: bytes | memoryview) -> int:
 
 def _decoded(values: Iterable[bytes | memoryview | None]) -> Iterator[Any]:
     for value in values:
-        assert value is not None, "a metadata record has a value"
+        if value is None:
+            raise MalformedMessageError("a metadata record has no value")
         yield decode_record(value)
 
 
