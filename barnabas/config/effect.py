@@ -27,6 +27,8 @@ from barnabas.config.listeners import LISTENER_KEYS, base_name
 #: Most keys that one line names, and the longest name that is compared with the known ones.
 NAMES_MAX: Final = 20
 _COMPARED_LENGTH_MAX: Final = 100
+#: More unknown keys than these were hardly mistyped; to look for each among the known ones takes milliseconds.
+_SUGGESTED_MAX: Final = 5
 _LIKENESS_MIN: Final = 0.8
 
 
@@ -137,7 +139,8 @@ def warnings(scope: Scope, names: Iterable[str]) -> Iterator[str]:
             reasons.setdefault(_ONE_LISTENER, []).append(name)
     if unknown:
         keys = "key" if len(unknown) == 1 else "keys"
-        yield f"unknown config {keys} {_be(unknown)} ignored: {_listed(unknown, partial(_with_suggestion, scope))}"
+        show = partial(_with_suggestion, scope) if len(unknown) <= _SUGGESTED_MAX else _shown
+        yield f"unknown config {keys} {_be(unknown)} ignored: {_listed(unknown, show)}"
     for missing, found in sorted(reasons.items(), key=lambda item: item[0].reason):
         yield f"{_no_effect(found)}{': ' if missing.reason else ''}{missing.reason}"
 
