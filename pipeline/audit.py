@@ -5,11 +5,12 @@
    straight from the source (`pipeline.flights.expected_delays`, plain Python), to the last bit: the delays are whole
    minutes, so the sums are exact.
 
-Exits 1 with one line a finding if anything differs.
+Exits 1 with one line a finding if anything differs; draws the picture of the figures if nothing does.
 """
 
 from __future__ import annotations
 
+import calendar
 import json
 import sys
 from collections import Counter
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.window import Window
 
+from pipeline import picture
 from pipeline import spark as shared
 from pipeline.delays import TOPIC as DELAYS
 from pipeline.flights import DelayFigures, DelayKey, airport_names, expected_delays, read_flights
@@ -106,7 +108,16 @@ def run(spark: SparkSession, bootstrap: str, work_dir: Path, months: int) -> lis
         ("latest", routes(flights, "mean_delay", 100 * months // 12)),
     ):
         shared.report(job="audit", title=title, routes=[_route(row, names) for row in rows])
+    if not findings:
+        png, page = picture.draw(in_parquet, work_dir, f"Departure delays out of New York, {period(months)}")
+        shared.report(job="audit", picture=str(png), page=str(page))
     return findings
+
+
+def period(months: int) -> str:
+    """The months, in words."""
+    last = calendar.month_name[months]
+    return "2013" if months == 12 else f"{last} 2013" if months == 1 else f"January to {last} 2013"
 
 
 def _route(row: Row, names: dict[str, str]) -> dict[str, object]:
@@ -122,7 +133,7 @@ def _route(row: Row, names: dict[str, str]) -> dict[str, object]:
 def main() -> None:
     """Entry point of `python -m pipeline.audit`."""
     options = shared.arguments("Prove the topics and the Parquet files against the source").parse_args()
-    with shared.session("barnabas-audit") as spark:
+    with shared.session("barnabas-audit", options.work_dir) as spark:
         findings = run(spark, options.bootstrap, options.work_dir, options.months)
     for finding in findings:
         print(f"audit: {finding}", file=sys.stderr)

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pipeline import spark as shared
-from pipeline.flights import data_directory
+from pipeline.flights import stage_airports
 from pipeline.ingest import TOPIC as FLIGHTS
 
 TOPIC = "delays"
@@ -27,9 +27,9 @@ WATERMARK = "14 days"
 POLL_SECONDS = 1
 
 
-def figures(spark: SparkSession, flights: DataFrame) -> DataFrame:
+def figures(spark: SparkSession, flights: DataFrame, airports_csv: Path) -> DataFrame:
     """Group flights by origin, carrier and hour; departed, mean and p95 in minutes."""
-    airports = spark.read.option("header", "true").csv(str(data_directory() / "airports.csv"))
+    airports = spark.read.option("header", "true").csv(str(airports_csv))
     origins = f.broadcast(airports.select(f.col("faa").alias("origin"), f.col("name").alias("origin_name")))
     return (
         flights.withWatermark("event_time", WATERMARK)
@@ -54,6 +54,7 @@ def figures(spark: SparkSession, flights: DataFrame) -> DataFrame:
 
 def run(spark: SparkSession, bootstrap: str, work_dir: Path, until: Path | None) -> None:
     """Follow `flights`. With `until`, stop once that file exists and everything produced by then is worked in."""
+    airports = stage_airports(work_dir / "input")
     records = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -63,7 +64,7 @@ def run(spark: SparkSession, bootstrap: str, work_dir: Path, until: Path | None)
     )
     sink = _Sink(bootstrap, work_dir / "parquet" / TOPIC)
     query = (
-        figures(spark, shared.flights_of(records))
+        figures(spark, shared.flights_of(records), airports)
         .writeStream.outputMode("update")
         .foreachBatch(sink.write)
         .option("checkpointLocation", str(work_dir / "checkpoints" / "delays"))
@@ -103,7 +104,7 @@ def main() -> None:
     parser: argparse.ArgumentParser = shared.arguments("Keep delay figures up to date from the topic `flights`")
     parser.add_argument("--until", type=Path, help="stop when this file exists and all flights are worked in")
     options = parser.parse_args()
-    with shared.session("barnabas-delays") as spark:
+    with shared.session("barnabas-delays", options.work_dir) as spark:
         run(spark, options.bootstrap, options.work_dir, options.until)
 
 

@@ -16,6 +16,7 @@ import importlib.util
 import io
 import math
 import os
+import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -151,6 +152,15 @@ def stage(directory: Path, months: int = 12) -> int:
         hidden.rename(path)
     done.write_text(f"{months} {len(weeks)}\n")
     return len(weeks)
+
+
+def stage_airports(directory: Path) -> Path:
+    """Copy the airports into `directory`, where executors on other machines can read them; return the file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path, hidden = directory / "airports.csv", directory / ".airports.csv"
+    shutil.copyfile(data_directory() / "airports.csv", hidden)
+    hidden.replace(path)
+    return path
 
 
 def _instant(flight: Flight) -> datetime:

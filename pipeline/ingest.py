@@ -71,7 +71,7 @@ class _Sink:
 def main() -> None:
     """Entry point of `python -m pipeline.ingest`."""
     options = shared.arguments("Produce the flights to the topic `flights`").parse_args()
-    with shared.session("barnabas-ingest") as spark:
+    with shared.session("barnabas-ingest", options.work_dir) as spark:
         run(spark, options.bootstrap, options.work_dir, options.months)
 
 

@@ -134,7 +134,7 @@ class Run:
                     self.chaos.at(int(str(report["done"])) / int(str(report["total"])))
 
     def audit(self) -> list[dict[str, object]]:
-        """Run the audit; return the tables that it reports. Raises RunError if it found something."""
+        """Run the audit; return the tables and the picture that it reports. Raises RunError if it found something."""
         tables = []
         with progress_bars() as bars:
             task = bars.add_task("audit: starting Spark", total=None)
@@ -144,7 +144,7 @@ class Run:
                     self.jobs[name].check_end()
                     bars.update(task, description="audit: done", total=1, completed=1)
                     return tables
-                if "routes" in report:
+                if "routes" in report or "picture" in report:
                     tables.append(report)
                 else:
                     bars.update(task, description=f"audit: {report['step']}, {report['records']} records")
@@ -251,6 +251,7 @@ def show_routes(report: dict[str, object]) -> None:
 def show_places(fields: dict[str, str], work_dir: Path, kept: bool) -> None:
     """Say where everything is."""
     table = Table(show_header=False, box=None)
+    table.add_row("picture", f"{work_dir / 'delays.html'} (or delays.png beside it)")
     table.add_row("Parquet", str(work_dir / "parquet" / "delays"))
     if "pid" not in fields:
         table.add_row("topics", f"{', '.join(TOPICS)} on {fields['bootstrap']}")
@@ -302,7 +303,8 @@ def main(argv: list[str] | None = None) -> int:
             finally:
                 run.stop()
             for table in tables:
-                show_routes(table)
+                if "routes" in table:
+                    show_routes(table)
             console.print("audit passed: each flight exactly once, every figure equal to the source's")
             show_places(fields, work_dir, arguments.keep)
     except RunError as error:

@@ -1,4 +1,12 @@
-"""What the Spark jobs share: the session, the Kafka options and the shape of the records."""
+"""What the Spark jobs share: the session, the Kafka options and the shape of the records.
+
+SPARK_MASTER says where they run: `local[2]` if it is not set, or `spark://HOST:PORT`, a standalone cluster. There
+- this program is the driver; it ships the connector and this package to the executors;
+- the work directory must be one that driver and executors share under one path (a network file system, a volume): the
+  staged flights, the streaming state and the Parquet files lie there. That is looked at before a job begins;
+- SPARK_CORES_MAX bounds the cores of each job (2), lest the first keep the second waiting; SPARK_EXECUTOR_MEMORY is
+  Spark's own.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
+
+from pipeline import shipping
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
@@ -43,12 +53,17 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def session(name: str) -> SparkSession:
-    """A local Spark session with the Kafka connector, in UTC; it dies with this process on SIGTERM."""
+def session(name: str, work_dir: Path | None = None) -> SparkSession:
+    """A Spark session with the Kafka connector, in UTC; it dies with this process on SIGTERM.
+
+    On a cluster, executors that do not share `work_dir` end the job in one line.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    master = os.environ.get("SPARK_MASTER", "local[2]")
     spark = (
         SparkSession.builder.appName(name)
-        .master(os.environ.get("SPARK_MASTER", "local[2]"))
+        .master(master)
+        .config("spark.cores.max", os.environ.get("SPARK_CORES_MAX", "2"))
         .config("spark.jars.packages", CONNECTOR)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
@@ -59,7 +74,21 @@ def session(name: str) -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
+    if not master.startswith("local"):
+        shipping.ship(spark.sparkContext)
+        if work_dir is not None:
+            check_shared(spark, work_dir)
     return spark
+
+
+def check_shared(spark: SparkSession, work_dir: Path) -> None:
+    """Exit unless the executors see what the driver writes into the work directory."""
+    blind = shipping.blind_hosts(spark.sparkContext, work_dir)
+    if blind:
+        spark.stop()
+        raise SystemExit(
+            f"the executors on {', '.join(blind)} do not see {work_dir}: give --work-dir a directory that all share"
+        )
 
 
 def read_topic(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:

@@ -9,6 +9,7 @@ import os
 import queue
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -69,7 +70,9 @@ def test_killed_jobs_go_on_to_the_same_answer(run: Run) -> None:
 
     until.touch()
     await_end(start(run, "delays", "--until", str(until)))
-    assert [table["title"] for table in run.audit()] == ["busiest", "latest"]
+    *tables, picture = run.audit()
+    assert [table["title"] for table in tables] == ["busiest", "latest"]
+    assert [Path(str(picture[name])).name for name in ("picture", "page")] == ["delays.png", "delays.html"]
 
 
 def test_the_audit_finds_what_is_wrong(run: Run) -> None:
