@@ -81,6 +81,10 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.metrics.port", INT, -1, HIGH, between(-1, 65535),
         "Port of the /metrics page: 0 for a free one, -1 for none.",
         honoured=True),
+    Key("barnabas.record.decompressed.max.bytes", INT, 268_435_456, MEDIUM, between(1_048_576, 1_073_741_824),
+        "A compressed batch whose records are more bytes than this is refused with MESSAGE_TOO_LARGE. What is over 64 "
+        "MiB is decompressed for one batch at a time.",
+        honoured=True),
     Key("barnabas.record.validation", STRING, "full", MEDIUM, one_of("full", "header"),
         "full reads every field of every record that is produced; header trusts what a batch's header says of them, "
         "unless the topic needs the records (compaction, bounds of timestamps, another compression).",

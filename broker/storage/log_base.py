@@ -23,6 +23,7 @@ from barnabas.broker.storage.names import PARTITION_METADATA_FILE
 from barnabas.broker.storage.scheduler import TaskScheduler
 from barnabas.broker.storage.segment import LogSegment
 from barnabas.broker.storage.segments import SegmentList
+from barnabas.broker.storage.validator import ORDINARY_BYTES
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
@@ -59,6 +60,7 @@ class LogBase:
         on_disk_failure: DiskFailureHandler | None = None,
         on_truncated: TruncationListener | None = None,
         full_validation: bool = True,
+        decompressed_max: int = ORDINARY_BYTES,
     ) -> None:
         # Fixed before start
         self.topic_partition = tp
@@ -68,6 +70,7 @@ class LogBase:
         self._on_disk_failure = on_disk_failure
         self._on_truncated = on_truncated
         self._full_validation = full_validation
+        self._decompressed_max = decompressed_max
         self._lock = threading.Lock()  # guards the log's state and serialises its writers
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
         # Replaced whole under _lock, read without it

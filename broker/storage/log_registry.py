@@ -198,6 +198,7 @@ class LogRegistry:
             on_disk_failure=self._on_disk_failure,
             on_truncated=self._on_truncated,
             full_validation=self._config.barnabas_record_validation == "full",
+            decompressed_max=self._config.barnabas_record_decompressed_max_bytes,
         )
         opened.on_flush = self.on_flush
         return opened

@@ -84,6 +84,7 @@ class LogWriter(LogBase):
             now_ms=now_ms,
             request_version=request_version,
             full=self._full_validation,
+            decompressed_max=self._decompressed_max,
         )
         with self._lock:
             self._check_usable_locked()

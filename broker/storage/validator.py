@@ -18,6 +18,12 @@ How far a batch is looked at
   compression type needs the records).
 - Neither for batches that this cluster's own coordinators and controller wrote.
 
+How much memory that takes
+- Records are decompressed as a whole: at most ORDINARY_BYTES for each handler; more, up to
+  `barnabas.record.decompressed.max.bytes`, for one batch of the process at a time. What is larger still is refused with
+  MESSAGE_TOO_LARGE, upon which the Java producer splits its batch. Apache Kafka has no bound: it reads records as a
+  stream, so a bomb costs it no memory, but a thread for as long as it lasts.
+
 Different from Apache Kafka: it never checks offset deltas of uncompressed batches; here gaps in them are closed.
 
 Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator, 4.3.
@@ -26,6 +32,7 @@ Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRec
 from __future__ import annotations
 
 import struct
+import threading
 from typing import Final
 
 from barnabas.broker.storage.log_types import (
@@ -58,11 +65,12 @@ from barnabas.protocol.records.batch import (
     reseal,
     verify_crc,
 )
-from barnabas.protocol.records.compression import Buffer, CompressionType, compress
+from barnabas.protocol.records.compression import Buffer, CompressionType, DecompressedTooLargeError, compress
 from barnabas.protocol.records.walk import KEY_END, TIMESTAMP_DELTA, RecordsSummary, record_spans, walk_records
 
 RECORD_ERRORS_SHOWN: Final = 3
 PRODUCE_VERSION_OF_ZSTD: Final = 7
+ORDINARY_BYTES: Final = 64 << 20
 LONG_MAX: Final = 2**63 - 1
 LONG_MIN: Final = -(2**63)
 
@@ -74,6 +82,11 @@ _INT64: Final = struct.Struct(">q")
 # Why: every batch comes by here, and looking a member up in its Enum costs more than the check it is for.
 _CLIENT: Final = AppendOrigin.CLIENT
 _ZSTD: Final = int(CompressionType.ZSTD)
+
+
+# Held while a batch of more than ORDINARY_BYTES is decompressed. A thread that waits for it holds its partition's lock;
+# the one that has it takes no other lock.
+_LARGE_TURN: Final = threading.Lock()
 
 
 class _Walked:
@@ -106,11 +119,44 @@ def validate_for_leader(
     now_ms: int,
     request_version: int,
     full: bool = True,
+    decompressed_max: int = ORDINARY_BYTES,
+    ordinary_max: int = ORDINARY_BYTES,
 ) -> ValidBatch:
     """Check the one batch in `records`; raises ApiError. Stamps and converts it as the topic wants.
 
     Offsets come later.
     """
+    size_max = min(decompressed_max, ordinary_max)
+    try:
+        return _validated(records, config, tp, origin, now_ms, request_version, full, size_max)
+    except DecompressedTooLargeError as too_large:
+        if decompressed_max <= ordinary_max:
+            raise _decompressed_too_large(too_large, tp) from None
+    with _LARGE_TURN:
+        try:
+            return _validated(records, config, tp, origin, now_ms, request_version, full, decompressed_max)
+        except DecompressedTooLargeError as still_too_large:
+            raise _decompressed_too_large(still_too_large, tp) from None
+
+
+def _decompressed_too_large(error: DecompressedTooLargeError, tp: TopicPartition) -> ApiError:
+    return ApiError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The {error} in the append to {tp}; barnabas.record.decompressed.max.bytes is the bound",
+    )
+
+
+def _validated(
+    records: memoryview,
+    config: LogConfig,
+    tp: TopicPartition,
+    origin: AppendOrigin,
+    now_ms: int,
+    request_version: int,
+    full: bool,
+    size_max: int,
+) -> ValidBatch:
+    """See `validate_for_leader`; raises DecompressedTooLargeError too, and may be called again then."""
     header = _first_header(records, tp)
     _check_frame(records, header, config, tp, origin, request_version)
     if origin is _CLIENT:
@@ -127,7 +173,7 @@ def validate_for_leader(
             header = _unstamp(data, header)
         walked = None
         if full or source != target or _needs_records(config):
-            walked = _walk(data, header, tp)
+            walked = _walk(data, header, tp, size_max)
             max_timestamp = max(NO_TIMESTAMP, header.base_timestamp + walked.summary.timestamp_delta_max)
             if walked.summary.has_keyless and config.compact:
                 raise _keyless(walked, header, tp)
@@ -253,10 +299,12 @@ def _needs_records(config: LogConfig) -> bool:
     return config.compact or config.message_timestamp_before_max_ms != LONG_MAX
 
 
-def _walk(data: bytearray | memoryview, header: BatchHeader, tp: TopicPartition) -> _Walked:
+def _walk(data: bytearray | memoryview, header: BatchHeader, tp: TopicPartition, size_max: int) -> _Walked:
     try:
-        payload = records_payload(data, 0, header)
+        payload = records_payload(data, 0, header, size_max)
         return _Walked(payload, walk_records(payload, header.record_count))
+    except DecompressedTooLargeError:
+        raise
     except MalformedMessageError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, f"{error}, in topic partition {tp}") from None
 

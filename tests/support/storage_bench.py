@@ -9,6 +9,7 @@ from typing import Any
 from barnabas.broker.storage.log import FetchIsolation, Log
 from barnabas.broker.storage.recovery import LogLoader
 from barnabas.broker.storage.scheduler import ManualScheduler
+from barnabas.broker.storage.validator import ORDINARY_BYTES
 from barnabas.common.clock import FakeClock
 from barnabas.common.faulty_files import MemoryFileSystem
 from barnabas.common.files import FileSystem
@@ -68,6 +69,7 @@ class Bench:
         log_start_offset: int = 0,
         clean: bool = False,
         full: bool = True,
+        decompressed_max: int = ORDINARY_BYTES,
         **settings: Any,
     ) -> Log:
         """Open the log, after a crash unless told otherwise."""
@@ -92,6 +94,7 @@ class Bench:
             self.scheduler,
             loaded,
             full_validation=full,
+            decompressed_max=decompressed_max,
         )
 
     def settings(self, **settings: Any) -> Settings:

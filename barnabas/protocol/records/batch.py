@@ -33,7 +33,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.records.compression import Buffer, CompressionType, compress, decompress
+from barnabas.protocol.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, CompressionType, compress, decompress
 from barnabas.protocol.records.varint import read_varint, read_varlong, write_varint, write_varlong
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -234,12 +234,17 @@ def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
         raise CorruptBatchError(f"record batch is corrupt (stored crc = {header.crc})")
 
 
-def records_payload(buffer: Buffer, position: int, header: BatchHeader) -> Buffer:
-    """Return the records of the batch at `position`, decompressed; without a copy where nothing is compressed."""
+def records_payload(
+    buffer: Buffer, position: int, header: BatchHeader, size_max: int = DECOMPRESSED_SIZE_MAX
+) -> Buffer:
+    """Return the records of the batch at `position`, decompressed; without a copy where nothing is compressed.
+
+    Raises as `decompress` does.
+    """
     payload = memoryview(buffer)[position + HEADER_SIZE : position + header.batch_length + LOG_OVERHEAD]
     if not header.attributes & COMPRESSION_MASK:
         return payload
-    return decompress(header.compression_type, payload)
+    return decompress(header.compression_type, payload, size_max)
 
 
 def iter_records(batch: Buffer, position: int = 0) -> Iterator[Record]:

@@ -23,8 +23,8 @@ from barnabas.protocol.errors import MalformedMessageError
 
 Buffer = bytes | bytearray | memoryview
 
-DECOMPRESSED_SIZE_MAX = 64 * 1024 * 1024
-"""More than any producer puts into a batch: batches are bounded by their size before compression."""
+DECOMPRESSED_SIZE_MAX = 1 << 30
+"""What whoever reads a log takes. A leader appends nothing larger: `barnabas.record.decompressed.max.bytes`."""
 
 _FIRST_GUESS_MIN = 64 * 1024
 _GUESS_FACTOR = 8
@@ -32,6 +32,10 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_SIZE = 32 * 1024
 _INT32 = struct.Struct(">i")
+
+
+class DecompressedTooLargeError(MalformedMessageError):
+    """The records are more bytes than allowed; perhaps they are whole, perhaps they are a bomb."""
 
 
 class CompressionType(IntEnum):
@@ -67,7 +71,9 @@ def compress(kind: CompressionType, data: Buffer, level: int | None = None) -> b
 
 
 def decompress(kind: CompressionType, data: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX) -> Buffer:
-    """Undo `compress`; raises MalformedMessageError for damaged data or more than `size_max` bytes of output."""
+    """Undo `compress`; raises MalformedMessageError for damaged data, and its DecompressedTooLargeError for more than
+    `size_max` bytes of output.
+    """
     import cramjam
 
     if kind is CompressionType.NONE:
@@ -93,8 +99,12 @@ def _decompress_bounded(codec: Any, data: Buffer, size_max: int) -> Buffer:
             if "whole buffer" not in str(error):
                 raise MalformedMessageError(f"cannot decompress records: {error}") from None
             if size >= size_max:
-                raise MalformedMessageError(f"records decompress to more than {size_max} bytes") from None
+                raise _too_large(size_max) from None
         size = min(size * _GUESS_FACTOR, size_max)
+
+
+def _too_large(size_max: int) -> DecompressedTooLargeError:
+    return DecompressedTooLargeError(f"records decompress to more than {size_max} bytes")
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -110,8 +120,9 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 def _decompress_snappy(data: memoryview, size_max: int) -> Buffer:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_block(data, size_max)
+        return _decompress_block(data, size_max, size_max)
     position = len(_XERIAL_HEADER)
+    left = size_max
     blocks: list[Buffer] = []
     while position < len(data):
         if position + 4 > len(data):
@@ -120,21 +131,21 @@ def _decompress_snappy(data: memoryview, size_max: int) -> Buffer:
         position += 4
         if length < 0 or length > len(data) - position:
             raise MalformedMessageError(f"snappy: a block of {length} bytes does not fit")
-        block = _decompress_block(data[position : position + length], size_max)
-        size_max -= len(block)
+        block = _decompress_block(data[position : position + length], left, size_max)
+        left -= len(block)
         blocks.append(block)
         position += length
     return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
 
-def _decompress_block(data: memoryview, size_max: int) -> Buffer:
-    """Decompress raw snappy, which opens with its size."""
+def _decompress_block(data: memoryview, left: int, size_max: int) -> Buffer:
+    """Decompress raw snappy, which opens with its size; `left` of `size_max` bytes may still come."""
     import cramjam
 
     try:
         size = cramjam.snappy.decompress_raw_len(data)
-        if size > size_max:
-            raise MalformedMessageError("records decompress to more bytes than allowed")
+        if size > left:
+            raise _too_large(size_max)
         output = bytearray(size)
         written = cramjam.snappy.decompress_raw_into(data, output)
     except cramjam.DecompressionError as error:

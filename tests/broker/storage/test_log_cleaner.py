@@ -41,6 +41,7 @@ class BrokerSettings:
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     barnabas_record_validation: str = "full"
+    barnabas_record_decompressed_max_bytes: int = 1 << 28
     transaction_partition_verification_enable: bool = True
     log_cleaner_enable: bool = True
     log_cleaner_threads: int = 1

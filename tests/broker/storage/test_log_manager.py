@@ -37,6 +37,7 @@ class BrokerSettings:
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     barnabas_record_validation: str = "full"
+    barnabas_record_decompressed_max_bytes: int = 1 << 28
     cordoned_log_dirs: tuple[str, ...] = ()
     barnabas_stray_retention_ms: int = 604_800_000
     transaction_partition_verification_enable: bool = True

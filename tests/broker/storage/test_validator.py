@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from barnabas.broker.storage import validator
 from barnabas.broker.storage.log_types import AppendOrigin, RecordValidationError
 from barnabas.broker.storage.validator import ValidBatch, validate_for_leader
 from barnabas.common.topic_partition import TopicPartition
@@ -29,7 +31,7 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.protocol.records.compression import CompressionType
 from barnabas.protocol.records.walk import VALUE_END, record_spans
-from tests.support.storage_bench import Settings
+from tests.support.storage_bench import Bench, Settings
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("flights", 0)
@@ -337,3 +339,74 @@ REFUSALS = {
     ErrorCode.INVALID_TIMESTAMP,
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
 }
+
+
+# Records that are many bytes once they are decompressed
+
+PACKED = [CompressionType.GZIP, CompressionType.SNAPPY, CompressionType.LZ4, CompressionType.ZSTD]
+LARGEST = 300_000
+
+
+def packed(size: int, kind: CompressionType = CompressionType.ZSTD) -> bytearray:
+    """A batch whose one record has a value of so many bytes."""
+    return bytearray(build_batch([SimpleRecord(NOW, b"k", bytes(size))], compression=kind))
+
+
+def bounded(batch: bytearray, **settings: Any) -> ValidBatch:
+    return validate_for_leader(
+        memoryview(batch),
+        Settings(**settings),
+        tp=TP,
+        origin=AppendOrigin.CLIENT,
+        now_ms=NOW,
+        request_version=13,
+        decompressed_max=LARGEST,
+        ordinary_max=100_000,
+    )
+
+
+@pytest.mark.parametrize("kind", PACKED)
+@pytest.mark.parametrize("size", [90_000, 110_000, 290_000])
+def test_what_is_more_than_ordinary_is_valid_too(kind: CompressionType, size: int) -> None:
+    batch = packed(size, kind)
+    before = bytes(batch)
+    assert bytes(bounded(batch).data) == before
+    assert not validator._LARGE_TURN.locked()
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_a_bomb_is_too_large_and_says_which_key_bounds_it(kind: CompressionType) -> None:
+    bound = r"more than 300000 bytes .* barnabas\.record\.decompressed\.max\.bytes"
+    with pytest.raises(ApiError, match=bound) as refused:
+        bounded(packed(310_000, kind))
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert not validator._LARGE_TURN.locked()
+
+
+def test_large_records_are_converted_and_stamped_as_any() -> None:
+    batch = packed(200_000)
+    _, attributes = batch[ATTRIBUTES_OFFSET : ATTRIBUTES_OFFSET + 2]
+    batch = patched(ATTRIBUTES_OFFSET, ">h", attributes | 8, batch)  # as if a broker had stamped it
+    converted = bounded(batch, compression_type="gzip")
+    header = read_header(converted.data)
+    assert header.compression_type is CompressionType.GZIP
+    assert bytes(records_payload(converted.data, 0, header))[-200_001:-1] == bytes(200_000)
+    verify_crc(converted.data, 0, header)
+
+
+def test_one_large_batch_at_a_time() -> None:
+    with validator._LARGE_TURN, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(bounded, packed(200_000))
+        bounded(packed(90_000))  # an ordinary one waits for nobody
+        assert not waiting.done()
+        validator._LARGE_TURN.release()
+        try:
+            assert waiting.result(30).header.record_count == 1
+        finally:
+            validator._LARGE_TURN.acquire()
+
+
+def test_a_batch_of_more_than_64_mib_is_appended_by_default() -> None:
+    log = Bench().open(decompressed_max=1 << 28)
+    info = log.append_as_leader(memoryview(packed(65 << 20)), leader_epoch=0)
+    assert (info.first_offset, info.last_offset) == (0, 0)
