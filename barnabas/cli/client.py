@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import click
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
@@ -34,6 +35,18 @@ _silent.propagate = False
 def settings(bootstrap: str, **extra: object) -> dict[str, Any]:
     """Settings of a librdkafka client that keeps its own log lines off the terminal."""
     return {"bootstrap.servers": bootstrap, "client.id": "barnabas-cli", "log_level": 3, "logger": _silent, **extra}
+
+
+def client_options(command: Callable[..., T]) -> Callable[..., T]:
+    """`-X key=value`, as kcat has it, for settings of librdkafka."""
+    return click.option(
+        "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A setting of the client, by librdkafka's name."
+    )(command)
+
+
+def has_plain_connection(own: Mapping[str, object]) -> bool:
+    """Whether a client with these settings connects to --bootstrap, without TLS and SASL."""
+    return "bootstrap.servers" not in own and not any(key.startswith(("security.", "sasl.", "ssl.")) for key in own)
 
 
 @contextlib.contextmanager

@@ -89,9 +89,10 @@ def show_config(
     if broker == ALL_BROKERS and topic is group is None:
         entries = _cluster_defaults(bootstrap)
     else:
+        resource = _resource(topic, broker, group)
         with admin(bootstrap) as client:
             _check_broker(client, broker)
-            (entries,) = results(client.describe_configs([_resource(topic, broker, group)]), _name).values()
+            (entries,) = results(client.describe_configs([resource]), _name).values()
     rows = [
         {
             "key": entry.name,

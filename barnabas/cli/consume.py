@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
-from typing import cast
 
 import click
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message
 
 from barnabas.cli.client import (
-    TIMEOUT_S,
     bootstrap_option,
+    client_options,
+    has_plain_connection,
     kafka_errors,
     partitions_of,
     settings,
 )
-from barnabas.cli.complete import complete_topics
+from barnabas.cli.complete import complete_groups, complete_topics
 from barnabas.cli.errors import UserError
-from barnabas.cli.text import shown
+from barnabas.cli.positions import Range, ends, starts
+from barnabas.cli.records import Record, Show, format_of, record_of, show_json, show_value
+from barnabas.cli.text import key_value, time_ms
 
 BATCH_MAX = 500
 POLL_S = 0.2
@@ -27,83 +28,117 @@ POLL_S = 0.2
 
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--group", help="Join this consumer group and commit to it; else read every partition alone.")
+@click.option(
+    "--group",
+    help="Join this consumer group and commit to it; else read every partition alone.",
+    shell_complete=complete_groups,
+)
 @click.option("--from-beginning", is_flag=True, help="Start with the first record, not the next one.")
-@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option("-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this partition.")
 @click.option("--offset", type=click.IntRange(0), help="Start here (with --partition).")
-@click.option("--max", "limit", type=click.IntRange(1), help="Stop after so many records.")
-@click.option("--until-end", is_flag=True, help="Stop at the end that the topic has now.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="Start N records before the end of each partition.")
+@click.option("--from", "from_time", metavar="TIME", help="Start with the first record at or after TIME.")
+@click.option("--until", "until_time", metavar="TIME", help="Stop before the first record at or after TIME.")
+@click.option("-c", "--max", "limit", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("-e", "--until-end", is_flag=True, help="Stop at the end that the topic has now.")
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line, with offset, time, key and headers.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line, which loses nothing (bytes as base64).")
+@click.option("-f", "--format", "format_text", metavar="TEXT", help="%t %p %o %T %k %s %K %S %R %h and \\n, as kcat.")
+@client_options
 @bootstrap_option
 def consume(
     topic: str,
     group: str | None,
     from_beginning: bool,
-    partition: int | None,
+    partitions: tuple[int, ...],
     offset: int | None,
+    last: int | None,
+    from_time: str | None,
+    until_time: str | None,
     limit: int | None,
     until_end: bool,
     isolation: str,
     as_json: bool,
+    format_text: str | None,
+    extra: tuple[str, ...],
     bootstrap: str,
 ) -> None:
-    """Print the values of TOPIC's records, a line each, until interrupted."""
-    if group is not None and (partition is not None or until_end):
-        raise UserError("--group goes with neither --partition nor --until-end: the group decides who reads what")
-    if offset is not None and partition is None:
-        raise UserError("--offset needs --partition")
+    """Print the values of TOPIC's records, a line each, until interrupted.
+
+    TIME is 2026-03-01T12:00 (local), 2026-03-01T12:00:00Z, or milliseconds since 1970.
+    """
+    asked = Range(
+        from_beginning,
+        offset,
+        last,
+        None if from_time is None else time_ms(from_time),
+        until_end,
+        None if until_time is None else time_ms(until_time),
+    )
+    _check(asked, group, partitions)
+    show = _way_to_show(as_json, format_text)
     own = {
         "group.id": group or "barnabas-cli",
         "enable.auto.commit": group is not None,
         "enable.auto.offset.store": False,  # what is committed is what was printed
-        "auto.offset.reset": "error" if offset is not None else "earliest" if from_beginning else "latest",
+        "auto.offset.reset": "error" if offset is not None else "latest" if _starts_at_end(asked) else "earliest",
         "isolation.level": isolation,
-        "enable.partition.eof": until_end,
+        "enable.partition.eof": asked.is_bounded,
+        **dict(map(key_value, extra)),
     }
-    with kafka_errors(bootstrap):
+    with kafka_errors(bootstrap, is_plain=has_plain_connection(own)):
         consumer = Consumer(settings(bootstrap, **own))
         try:
             numbers = partitions_of(consumer, topic)
-            if partition is not None and partition not in numbers:
-                raise UserError(f"{topic} has no partition {partition}")
-            ends = None
+            missing = set(partitions).difference(numbers)
+            if missing:
+                raise UserError(f"{topic} has no partition {min(missing)}")
+            left = None
             if group is not None:
                 consumer.subscribe([topic])
             else:
-                wanted = numbers if partition is None else [partition]
-                chosen = [TopicPartition(topic, number) for number in wanted]
-                ends = _ends(consumer, chosen) if until_end else None
-                _assign(consumer, chosen, offset, from_beginning)
-            _Printer(consumer, limit, ends, as_json, commits=group is not None).run()
+                wanted = sorted(set(partitions)) or numbers
+                left = ends(consumer, topic, wanted, asked)
+                consumer.assign(starts(consumer, topic, wanted, asked))
+            _Printer(consumer, limit, left, show, commits=group is not None).run()
         finally:
             consumer.close()
 
 
-def _assign(consumer: Consumer, partitions: list[TopicPartition], offset: int | None, from_beginning: bool) -> None:
-    """Take the partitions without a group."""
-    start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-    for tp in partitions:
-        tp.offset = start if offset is None else offset
-    consumer.assign(partitions)
+def _check(asked: Range, group: str | None, partitions: tuple[int, ...]) -> None:
+    asked.check()
+    is_chosen = partitions or asked.is_bounded or (asked.last, asked.from_ms) != (None, None)
+    if group is not None and is_chosen:
+        raise UserError(
+            "--group goes with neither --partition, --last, --from, --until nor --until-end: the group decides who "
+            "reads what, and from where"
+        )
+    if asked.offset is not None and not partitions:
+        raise UserError("--offset needs --partition")
 
 
-def _ends(consumer: Consumer, partitions: list[TopicPartition]) -> dict[int, int]:
-    """Where each partition that holds anything ends now (exclusive)."""
-    bounds = {tp.partition: consumer.get_watermark_offsets(tp, timeout=TIMEOUT_S) for tp in partitions}
-    return {number: end for number, (start, end) in bounds.items() if end > start}
+def _starts_at_end(asked: Range) -> bool:
+    return not asked.from_beginning and (asked.offset, asked.last, asked.from_ms) == (None, None, None)
+
+
+def _way_to_show(as_json: bool, format_text: str | None) -> Show:
+    if format_text is None:
+        return show_json if as_json else show_value
+    if as_json:
+        raise UserError("say --json or --format, not both")
+    return format_of(format_text)
 
 
 class _Printer:
     """Prints until the limit, or until every partition is at the end it had."""
 
     def __init__(
-        self, consumer: Consumer, limit: int | None, ends: dict[int, int] | None, as_json: bool, *, commits: bool
+        self, consumer: Consumer, limit: int | None, ends: dict[int, int] | None, show: Show, *, commits: bool
     ) -> None:
         self._consumer = consumer
         self._limit = limit
         self._left = ends  # partition -> its end, of those not read to there; None: no end
-        self._as_json = as_json
+        self._show = show
         self._commits = commits
         self._printed = 0
 
@@ -126,46 +161,25 @@ class _Printer:
         if error is not None:
             if error.name() != "_PARTITION_EOF":
                 raise KafkaException(error)
-            if self._left is not None:
-                self._left.pop(_known(message.partition()), None)
+            partition = message.partition()
+            if self._left is not None and partition is not None:
+                self._left.pop(partition, None)
             return False
-        if self._left is not None and not self._is_before_end(message, self._left):
+        record = record_of(message)
+        if self._left is not None and not self._is_before_end(record, self._left):
             return False
-        _print_record(message, self._as_json)
+        sys.stdout.buffer.write(self._show(record))
         self._printed += 1
         return True
 
-    def _is_before_end(self, message: Message, left: dict[int, int]) -> bool:
-        partition, offset = _known(message.partition()), _known(message.offset())
-        end = left.get(partition, 0)
-        if offset >= end - 1:
-            left.pop(partition, None)
-        return offset < end
+    def _is_before_end(self, record: Record, left: dict[int, int]) -> bool:
+        end = left.get(record.partition, 0)
+        if record.offset >= end - 1:
+            left.pop(record.partition, None)
+        return record.offset < end
 
     def _store(self, messages: list[Message]) -> None:
         """Let what was printed be committed."""
         for message in messages:
             with contextlib.suppress(KafkaException):  # the partition is another member's by now
                 self._consumer.store_offsets(message)
-
-
-def _known(number: int | None) -> int:
-    assert number is not None  # only a message that was not sent yet lacks it
-    return number
-
-
-def _print_record(message: Message, as_json: bool) -> None:
-    value = message.value()
-    if not as_json:
-        sys.stdout.buffer.write((value if isinstance(value, bytes) else b"") + b"\n")
-        return
-    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])  # the stubs allow what produce takes, too
-    record = {
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp": message.timestamp()[1],
-        "key": shown(message.key()),
-        "value": shown(value),
-        "headers": [[name, shown(value)] for name, value in headers],
-    }
-    print(json.dumps(record, ensure_ascii=False))

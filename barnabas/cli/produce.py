@@ -1,46 +1,99 @@
-"""`barnabas produce`: a record a line, from standard input or a file."""
+"""`barnabas produce`: a record a line (or a delimiter, or a file), from standard input or a file."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from barnabas.cli.client import TIMEOUT_S, bootstrap_option, kafka_errors, reason, settings
+from barnabas.cli.client import (
+    TIMEOUT_S,
+    bootstrap_option,
+    client_options,
+    has_plain_connection,
+    kafka_errors,
+    reason,
+    settings,
+)
 from barnabas.cli.complete import complete_topics
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import progress
+from barnabas.cli.records import unescaped
+from barnabas.cli.size_limits import CLIENT_LIMIT_KEY, TOO_LARGE, refused_by_client, refused_by_cluster
+from barnabas.cli.splitting import pieces
+from barnabas.cli.text import key_value
 
 Header = tuple[str, str | bytes | None]
 DELIVERY_TIMEOUT_MS = 30_000
 UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
 INTERRUPTED_FLUSH_S = 2
 POLL_S = 0.2
+SHOWN_BYTES = 60
+
+
+class Shape(NamedTuple):
+    """How a piece of the input becomes a record."""
+
+    separator: bytes | None  # between key and value
+    key: bytes | None  # of every record
+    headers: list[Header]
+    empty_is_null: bool
+
+    def record(self, piece: bytes) -> tuple[bytes | None, bytes | None]:
+        """Key and value. Raises ValueError if a separator is expected and not there."""
+        key, value = self.key, piece
+        if self.separator is not None:
+            key, found, value = piece.partition(self.separator)
+            if not found:
+                raise ValueError
+        if self.empty_is_null:
+            return key, value or None
+        return key, value
 
 
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--file", "source", type=click.File("rb"), default="-", help="Where the lines come from; - is stdin.")
-@click.option("--key-separator", metavar="TEXT", help="Split each line into key and value at the first TEXT.")
-@click.option("--partition", type=click.IntRange(0), help="Else by key, or spread.")
-@click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of every record.")
+@click.option("--file", "source", type=click.File("rb"), default="-", help="Where the records come from; - is stdin.")
+@click.option("-D", "--delimiter", metavar="TEXT", default="\\n", show_default=True, help="What ends a record.")
+@click.option("--whole", is_flag=True, help="All of the input is one record.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Split each record into key and value at the first TEXT.")
+@click.option("-k", "--key", metavar="TEXT", help="The key of every record.")
+@click.option("-Z", "--tombstones", is_flag=True, help="An empty value is null, which deletes its key when compacted.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Else by key, or spread.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of every record.")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none")
+@click.option("--max-message-bytes", type=click.IntRange(1000, 1_000_000_000), help="Of a record; else 1,000,000.")
+@client_options
 @bootstrap_option
 def produce(
     topic: str,
     source: BinaryIO,
+    delimiter: str,
+    whole: bool,
     key_separator: str | None,
+    key: str | None,
+    tombstones: bool,
     partition: int | None,
     headers: tuple[str, ...],
     acks: str,
     compression: str,
+    max_message_bytes: int | None,
+    extra: tuple[str, ...],
     bootstrap: str,
 ) -> None:
-    """Produce each line to TOPIC, and tell how many were acknowledged."""
+    r"""Produce each line to TOPIC, and tell how many were acknowledged.
+
+    In texts that separate, \n, \t, \0 and \xHH are single bytes.
+    """
+    if key is not None and key_separator is not None:
+        raise UserError("say --key or --key-separator, not both")
+    ends = unescaped(delimiter)
+    if not ends:
+        raise UserError("--delimiter is empty: say --whole for one record of everything")
     own = {
         "acks": acks,
         "compression.type": compression,
@@ -48,59 +101,72 @@ def produce(
         "linger.ms": 5,
         "message.timeout.ms": DELIVERY_TIMEOUT_MS,
         "topic.metadata.propagation.max.ms": UNKNOWN_TOPIC_TIMEOUT_MS,
+        **({} if max_message_bytes is None else {CLIENT_LIMIT_KEY: max_message_bytes}),
+        **dict(map(key_value, extra)),
     }
-    with kafka_errors(bootstrap):
-        producer = Producer(settings(bootstrap, **own))
+    shape = Shape(
+        unescaped(key_separator) if key_separator else None,
+        None if key is None else key.encode(),
+        list(map(_header, headers)),
+        tombstones,
+    )
+    with kafka_errors(bootstrap, is_plain=has_plain_connection(own)):
+        client = settings(bootstrap, **own)
+        producer = Producer(client)
         producer.list_topics(timeout=TIMEOUT_S)  # Why: says at once if no cluster answers
-        sender = _Sender(producer, topic, key_separator, -1 if partition is None else partition, headers)
+        sender = _Sender(producer, topic, shape, -1 if partition is None else partition, client)
         try:
-            with _lines(source) as lines:
-                for line in lines:
-                    sender.send(line.rstrip(b"\r\n"))
+            with _records(source, None if whole else ends) as records:
+                for piece in records:
+                    sender.send(piece)
             sender.finish()
         except KeyboardInterrupt:
             producer.flush(INTERRUPTED_FLUSH_S)
             raise
-    if sender.failed:
-        raise UserError(f"{sender.failed} records were not acknowledged: {sender.error}")
+        if sender.failed:
+            raise UserError(f"{sender.failed} records were not acknowledged: {sender.why()}")
     click.echo(f"{sender.acknowledged} records acknowledged", err=True)
 
 
 class _Sender:
-    """Sends lines as records and counts what became of them."""
+    """Sends pieces as records and counts what became of them."""
 
-    def __init__(
-        self, producer: Producer, topic: str, separator: str | None, partition: int, headers: tuple[str, ...]
-    ) -> None:
+    def __init__(self, producer: Producer, topic: str, shape: Shape, partition: int, own: dict[str, Any]) -> None:
         self._producer = producer
         self._topic = topic
-        self._separator = separator.encode() if separator else None
+        self._shape = shape
         self._partition = partition
-        self._headers = list(map(_header, headers))
+        self._own = own  # settings of the client
         self.acknowledged = 0
         self.failed = 0
-        self.error: str | None = None
+        self._error: KafkaError | None = None  # the first one
 
-    def send(self, line: bytes) -> None:
-        """Queue a line; waits while the queue is full."""
-        key, value = None, line
-        if self._separator is not None:
-            key, found, value = line.partition(self._separator)
-            if not found:
-                self.finish()
-                shown = line[:60].decode(errors="replace")
-                raise UserError(
-                    f"a line has no {self._separator.decode()!r}: {shown!r}; "
-                    f"the {self.acknowledged} records before it were acknowledged"
-                )
+    def send(self, piece: bytes) -> None:
+        """Queue a record; waits while the queue is full."""
+        try:
+            key, value = self._shape.record(piece)
+        except ValueError:
+            self.finish()
+            separator = (self._shape.separator or b"").decode(errors="replace")
+            shown = piece[:SHOWN_BYTES].decode(errors="replace")
+            raise UserError(f"a line has no {separator!r}: {shown!r}; {self._before()}") from None
         while True:
             try:
                 self._producer.produce(
-                    self._topic, value, key, self._partition, on_delivery=self._on_delivery, headers=self._headers
+                    self._topic,
+                    value,
+                    key,
+                    self._partition,
+                    on_delivery=self._on_delivery,
+                    headers=self._shape.headers,
                 )
             except BufferError:
                 self._producer.poll(POLL_S)  # the local queue is full: let deliveries make room
             except KafkaException as error:
+                self.finish()
+                if error.args[0].name() == TOO_LARGE:
+                    size = len(key or b"") + len(value or b"")
+                    raise UserError(f"{refused_by_client(size, self._own)}; {self._before()}") from error
                 raise UserError(f"{self._topic}: {reason(error.args[0])}") from error
             else:
                 self._producer.poll(0)
@@ -114,12 +180,23 @@ class _Sender:
                 before, left = left, self._producer.flush(POLL_S)  # in steps: Ctrl-C is seen between them
                 advance(before - left)
 
+    def why(self) -> str:
+        """Why the first of those that failed was not acknowledged."""
+        assert self._error is not None
+        text = reason(self._error)
+        if self._error.name() != TOO_LARGE:
+            return text
+        return f"{text}: {refused_by_cluster(self._topic, self._own)}"
+
+    def _before(self) -> str:
+        return f"the {self.acknowledged} records before it were acknowledged"
+
     def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is None:
             self.acknowledged += 1
         else:
             self.failed += 1
-            self.error = self.error or reason(error)
+            self._error = self._error or error
 
 
 def _header(text: str) -> Header:
@@ -130,17 +207,17 @@ def _header(text: str) -> Header:
 
 
 @contextlib.contextmanager
-def _lines(source: BinaryIO) -> Iterator[Iterator[bytes]]:
-    """The lines, behind a progress bar where the source is a file and somebody watches."""
+def _records(source: BinaryIO, delimiter: bytes | None) -> Iterator[Iterator[bytes]]:
+    """The pieces of the input (None: one), behind a progress bar where the source is a file and somebody watches."""
     size = 0
     with contextlib.suppress(OSError, ValueError):
         size = source.seek(0, 2)
         source.seek(0)
     with progress("producing", size) as advance:
-        yield _advancing(source, advance)
+        yield iter([source.read()]) if delimiter is None else _advancing(source, delimiter, advance)
 
 
-def _advancing(source: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
-    for line in source:
-        yield line
-        advance(len(line))
+def _advancing(source: BinaryIO, delimiter: bytes, advance: Callable[[int], None]) -> Iterator[bytes]:
+    for piece, taken in pieces(source, delimiter):
+        yield piece
+        advance(taken)

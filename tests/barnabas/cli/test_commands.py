@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.barnabas.cli.conftest import Barnabas
 from tests.support.cluster import BarnabasCluster
@@ -95,6 +96,79 @@ def test_lines_are_produced_and_consumed(barnabas: Barnabas, topic: str, tmp_pat
     beyond = barnabas("consume", topic, *chosen[:2], "--offset", "999", "--until-end")
     assert beyond.code == 1
     assert "_AUTO_OFFSET_RESET" in beyond.err
+
+
+def test_bytes_tombstones_and_headers_come_back_as_they_were(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "image").write_bytes(b"\xff\xd8\n")
+    to_first = [topic, "-p", "0"]
+    assert barnabas("produce", *to_first, "--whole", "-k", "picture", "--file", str(tmp_path / "image")).code == 0
+    (tmp_path / "pairs").write_bytes(b"gone=\0kept=x")
+    pairs = ["-D", "\\0", "-K", "=", "-Z", "-H", "n=", "--file", str(tmp_path / "pairs")]
+    assert barnabas("produce", *to_first, *pairs) == (0, "", "2 records acknowledged\n")
+    read = ["consume", *to_first, "--from-beginning", "-e"]
+    records = [json.loads(line) for line in barnabas(*read, "--json").out.splitlines()]
+    assert [(record["key"], record["value"], record["headers"]) for record in records] == [
+        ("picture", {"base64": "/9gK"}, []),
+        ("gone", None, [["n", ""]]),
+        ("kept", "x", [["n", ""]]),
+    ]
+    assert {record["timestamp_type"] for record in records} == {"CreateTime"}
+    assert barnabas(*read, "-f", "%p %o %k %S %h\\n").out == "0 0 picture 3 \n0 1 gone -1 n=\n0 2 kept 1 n=\n"
+    assert barnabas("consume", *to_first, "--last", "2", "-e", "-f", "%k,").out == "gone,kept,"
+    assert barnabas("consume", topic, "--last", "9", "-e", "-c", "1", "-f", "%k").out == "picture"
+
+
+def test_records_of_a_time(barnabas: Barnabas, bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for second in range(5):
+        producer.produce(topic, str(second), partition=second % 2, timestamp=1_700_000_000_000 + 1000 * second)
+    producer.flush()
+    asked = ["consume", topic, "--from", "2023-11-14T22:13:21Z", "--until", "1700000003000", "-f", "%s\\n"]
+    assert sorted(barnabas(*asked).out.split()) == ["1", "2"]
+    assert sorted(barnabas("consume", topic, "--from", "1700000003000", "-e").out.split()) == ["3", "4"]
+    assert barnabas("consume", topic, "--from", "1900000000000", "-e").out == ""
+    assert barnabas("consume", topic, "--from-beginning", "--until", "0").out == ""
+
+
+def test_a_record_that_is_too_large_names_the_limit_that_it_met(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(1_500_000))
+    whole = ["produce", topic, "--whole", "--file", str(tmp_path / "large")]
+    client = barnabas(*whole)
+    assert client == (
+        1,
+        "",
+        "barnabas: a record of 1500000 bytes is over the client's limit of 1000000 bytes: raise it with "
+        "--max-message-bytes; the 0 records before it were acknowledged\n",
+    )
+    broker = barnabas(*whole, "--max-message-bytes", "2000000")
+    assert broker.code == 1
+    assert "the broker's message.max.bytes is 1048588, and the topic has no max.message.bytes of its own" in broker.err
+    assert barnabas("config", "set", "--topic", topic, "max.message.bytes=1200000").code == 0
+    of_topic = barnabas(*whole, "-X", "message.max.bytes=2000000")
+    assert "the topic's max.message.bytes is 1200000 (barnabas config set --topic" in of_topic.err
+    assert barnabas("config", "set", "--topic", topic, "max.message.bytes=2000000").code == 0
+    eventually("it is accepted", lambda: barnabas(*whole, "-X", "message.max.bytes=2000000").code == 0)
+    assert barnabas("consume", topic, "--from-beginning", "-e", "-f", "%S").out == "1500000"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["consume", "t", "--from-beginning", "--last", "1"], "say one of --from-beginning and --last"),
+        (["consume", "t", "--group", "g", "--last", "1"], "--group goes with neither"),
+        (["consume", "t", "--json", "-f", "%s"], "say --json or --format, not both"),
+        (["consume", "t", "--from", "yesterday"], "'yesterday' is no time"),
+        (["consume", "t", "-X", "no.such.key=1"], "No such configuration property"),
+        (["produce", "t", "-X", "acks"], "'acks' is not of the form KEY=VALUE"),
+        (["produce", "t", "-k", "a", "-K", ":"], "say --key or --key-separator, not both"),
+        (["produce", "t", "-D", ""], "--delimiter is empty"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_contradictions_are_one_line(barnabas: Barnabas, bootstrap: str, arguments: list[str], words: str) -> None:
+    outcome = barnabas(*arguments)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
+    assert words in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,15 @@ NOTHING_LISTENS = f"nothing listens at {UNREACHABLE}; start one: barnabas up"
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_mistake_is_one_line(barnabas: Barnabas, arguments: list[str], code: int, line: str | None) -> None:
+def test_a_mistake_is_one_line(
+    barnabas: Barnabas,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    line: str | None,
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # other clusters may run on this machine
     outcome = barnabas(*arguments)
     assert outcome.code == code
     assert outcome.out == ""
