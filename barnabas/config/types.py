@@ -49,7 +49,8 @@ class Password:
 _BITS: Final = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 # Patterns are compiled at their first use, not at the start.
 _INTEGER: Final = r"[+-]?[0-9]+"
-_DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?"
+_NUMBER_MAX: Final = 1000  # characters; `int` refuses more than 4300 digits with an error of its own
+_DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?"
 
 
 def parse(name: str, text: str, type_: Type) -> Any:
@@ -69,7 +70,7 @@ def parse(name: str, text: str, type_: Type) -> Any:
     if type_ is Type.DOUBLE:
         return _parse_double(name, text, trimmed)
     half = 1 << (_BITS[type_] - 1)
-    if not re.fullmatch(_INTEGER, trimmed) or not -half <= int(trimmed) < half:
+    if len(trimmed) > _NUMBER_MAX or not re.fullmatch(_INTEGER, trimmed) or not -half <= int(trimmed) < half:
         raise invalid(name, text, f"Not a number of type {type_.name}")
     return int(trimmed)
 
@@ -95,7 +96,7 @@ def invalid(name: str, value: object, why: str) -> ConfigError:
 
 
 def _parse_double(name: str, text: str, trimmed: str) -> float:
-    if not re.fullmatch(_DOUBLE, trimmed):
+    if len(trimmed) > _NUMBER_MAX or not re.fullmatch(_DOUBLE, trimmed):
         raise invalid(name, text, "Not a number of type DOUBLE")
     digits = trimmed.rstrip("dDfF") if not trimmed.endswith("Infinity") else trimmed
     return float(digits.replace("Infinity", "inf"))

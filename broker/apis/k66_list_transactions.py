@@ -1,14 +1,14 @@
 """ListTransactions: v0-v2
 
 Behaviour: lists the transactional ids that this broker coordinates, filtered by state, producer id, duration and a
-regular expression of the id (KIP-664). Names of states that do not exist are told, and match nothing.
+regular expression of the whole id, in RE2's syntax (KIP-664). Names of states that do not exist are told, and match
+nothing.
 
 Version notes: v1 (KIP-994) duration; v2 (KIP-1152) pattern.
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION.
 
-Different from Apache Kafka: the pattern is a regular expression of Python's; RE2's, which Kafka takes, differ from it
-in rare corners.
+Different from Apache Kafka: a pattern that would take too long (`coordinators/re2.py` says when) is invalid too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""RE2's regular expressions, for names of topics: read, checked, and matched in time linear in the name.
+"""RE2's regular expressions, for names: read, checked, and matched in time linear in the name.
+
+Whatever pattern a client gives is matched here: for names of topics (SubscribedTopicRegex) and transactional ids.
 
 Theory
 The expression becomes the program of a non-deterministic automaton. It is run on a name by keeping the set of all
@@ -7,12 +9,14 @@ needed and kept, so that a scan of many names soon costs one look-up a character
 expression like (a*)*b could stop a broker. It also knows things that RE2 refuses (look-around, back-references).
 
 Rules
-1. Names of topics have 65 characters to choose from (`ALPHABET`), so a set of characters is a set of these.
+1. The names are known, so a set of characters is a set of those that names have (`Alphabet`); of topics these are 65.
 2. A whole name matches or it does not; groups and laziness change nothing.
+3. Every cost is bounded beforehand: of reading (`re2_parser.py`), of the program, of what is kept, and of making steps
+   (`STEPS_MAX`), so that no pattern holds a thread for more than a second or two, however many names there are.
 
 Source: RE2 syntax as RE2/J 1.8 has it (Kafka's SubscribedTopicRegex, KIP-848); R. Cox, "Regular Expression Matching
 in the Wild".
-Different from RE2/J: an expression may have 10,000 instructions, and nest 200 deep.
+Different from RE2/J: an expression may have 10,000 instructions, nest 200 deep, and take `STEPS_MAX` steps.
 """
 
 from __future__ import annotations
@@ -20,9 +24,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.broker.coordinators.re2_parser import (
+    NO_CHARS,
     REPEAT_SIZE,
     TOO_DEEP,
+    TOPIC_NAMES,
     WORD,
+    Alphabet,
     Assertion,
     Chars,
     Choice,
@@ -33,18 +40,18 @@ from barnabas.broker.coordinators.re2_parser import (
     parse,
 )
 
-__all__ = ["Regex", "RegexError", "compile_regex"]
+__all__ = ["Alphabet", "Regex", "RegexError", "compile_regex"]
 
 PROGRAM_MAX: Final = 10_000  # instructions
 KNOWN_MAX: Final = 200_000  # instructions in all steps that are known; when there are more they are forgotten
-
-NO_CHARS: Final[frozenset[str]] = frozenset()
+STEPS_MAX: Final = 2_000_000  # instructions looked at for all names; a step that is known costs none
+TOO_SLOW: Final = "expression takes too many steps"
 
 
 class Instruction(NamedTuple):
     """Take a character of `chars` and go to the next instruction; or, without, go to all of `then`.
 
-    An assertion ("^", "$", "b", "B") has to hold for that. No chars and nothing to go to: the match.
+    An assertion ("^", "$", "m^", "m$", "b", "B") has to hold for that. No chars and nothing to go to: the match.
     """
 
     chars: frozenset[str] = NO_CHARS
@@ -52,11 +59,11 @@ class Instruction(NamedTuple):
     assertion: str = ""
 
 
-def compile_regex(text: str) -> Regex:
-    """Read an expression. Raises RegexError."""
+def compile_regex(text: str, alphabet: Alphabet = TOPIC_NAMES) -> Regex:
+    """Read an expression for names of these characters. Raises RegexError."""
     program: list[Instruction] = []
     try:
-        _emit(program, parse(text))
+        _emit(program, parse(text, alphabet))
     except RecursionError:  # repetitions of repetitions nest without a parenthesis: a*(?i)*(?i)*...
         raise RegexError(TOO_DEEP) from None
     program.append(Instruction())
@@ -66,22 +73,23 @@ def compile_regex(text: str) -> Regex:
 class Regex:
     """A compiled expression. Not for several threads at once."""
 
-    __slots__ = ("_known", "_program", "_steps")
+    __slots__ = ("_cost", "_known", "_program", "_steps")
 
     def __init__(self, program: list[Instruction]) -> None:
         self._program = program
         self._steps: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
         self._known = 0
+        self._cost = 0  # instructions looked at so far
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches."""
+        """Whether the whole name matches. Raises RegexError when this and earlier names took too many steps."""
         state = frozenset({0})
         before = ""
         for char in name:
             state = self._step(state, before, char)
             if not state:
                 return False
-            before = "a" if char in WORD else "-"  # all that assertions ask
+            before = "a" if char in WORD else "\n" if char == "\n" else "-"  # all that assertions ask
         return len(self._program) - 1 in self._reached(state, before, "")
 
     def _step(self, state: frozenset[int], before: str, char: str) -> frozenset[int]:
@@ -109,7 +117,13 @@ class Regex:
                 if pc not in reached:
                     reached.add(pc)
                     waiting.append(pc)
+        self._cost += len(reached)
+        if self._cost > STEPS_MAX:
+            raise RegexError(TOO_SLOW)
         return reached
+
+
+LINE_ENDS: Final = frozenset({"", "\n"})
 
 
 def _holds(assertion: str, before: str, after: str) -> bool:
@@ -117,6 +131,10 @@ def _holds(assertion: str, before: str, after: str) -> bool:
         return not before
     if assertion == "$":
         return not after
+    if assertion == "m^":
+        return before in LINE_ENDS
+    if assertion == "m$":
+        return after in LINE_ENDS
     is_boundary = (before in WORD) != (after in WORD)
     return is_boundary == (assertion == "b")
 
@@ -154,7 +172,10 @@ def _emit_choice(program: list[Instruction], node: Choice) -> None:
 
 def _emit_repeat(program: list[Instruction], node: Repeat) -> None:
     for _ in range(node.least):
+        before = len(program)
         _emit(program, node.part)
+        if len(program) == before:
+            return  # nothing, however often
     if node.most is None:
         start = len(program)
         program.append(Instruction())

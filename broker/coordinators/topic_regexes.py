@@ -19,11 +19,9 @@ def resolve(regexes: Iterable[str], topics: Sequence[str], version: int, now_ms:
     resolved = {}
     for text in regexes:
         try:
-            regex = compile_regex(text)
-        except RegexError as error:  # members' expressions were checked; another broker may have been more lenient
+            names = frozenset(filter(compile_regex(text).matches, topics))
+        except RegexError as error:  # it takes too many steps, or was checked by a broker that is more lenient
             log.error("Regular expression %r is ignored: %s", text, error)
-            names: frozenset[str] = frozenset()
-        else:
-            names = frozenset(filter(regex.matches, topics))
+            names = frozenset()
         resolved[text] = ResolvedRegex(names, version, now_ms)
     return resolved

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.coordinators.group_coordinator import partition_for
 from barnabas.broker.coordinators.log_replay import describe
+from barnabas.broker.coordinators.re2 import Alphabet, RegexError, compile_regex
 from barnabas.broker.coordinators.shard_core import ShardState
 from barnabas.broker.coordinators.transaction import DEAD, Producer, TxnData, TxnState
 from barnabas.broker.coordinators.transaction_loader import load
@@ -62,7 +62,7 @@ class Filters:
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int = -1  # older than this; negative: any
-    pattern: str | None = None  # of the whole transactional id
+    pattern: str | None = None  # of the whole transactional id, in RE2's syntax
 
 
 class TransactionCoordinator:
@@ -317,10 +317,6 @@ class TransactionCoordinator:
 
     def list(self, filters: Filters) -> list[tuple[str, TxnData]]:
         """The ids here that pass the filters; raises COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION."""
-        try:
-            pattern = re.compile(filters.pattern) if filters.pattern else None
-        except re.error as error:
-            raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
         now_ms = self._clock.wall_ms()
         found: list[tuple[str, TxnData]] = []
         for shard in list(self._shards.values()):
@@ -330,12 +326,8 @@ class TransactionCoordinator:
                 if error.code == ErrorCode.NOT_COORDINATOR:
                     continue  # it moved just now
                 raise
-            found += [
-                (transactional_id, data)
-                for transactional_id, data in listed
-                if _passes(filters, data, now_ms) and (pattern is None or pattern.fullmatch(transactional_id))
-            ]
-        return found
+            found += [(transactional_id, data) for transactional_id, data in listed if _passes(filters, data, now_ms)]
+        return _matching(filters.pattern, found) if filters.pattern else found
 
     def look(self) -> Sequence[tuple[str, TxnData]]:
         """The ids that are known here now, for the live page: no shard is held, one that loads tells what it has."""
@@ -358,6 +350,16 @@ def _passes(filters: Filters, data: TxnData, now_ms: int) -> bool:
         and (not filters.producer_ids or data.producer_id in filters.producer_ids)
         and (filters.duration_ms < 0 or now_ms - data.start_ms > filters.duration_ms)
     )
+
+
+def _matching(pattern: str, found: list[tuple[str, TxnData]]) -> list[tuple[str, TxnData]]:
+    """Those whose whole id matches; raises INVALID_REGULAR_EXPRESSION. No lock is held."""
+    alphabet = Alphabet({char for transactional_id, _ in found for char in transactional_id})
+    try:
+        regex = compile_regex(pattern, alphabet)
+        return [(transactional_id, data) for transactional_id, data in found if regex.matches(transactional_id)]
+    except RegexError as error:
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
 
 
 def _no_shard(transactional_id: str) -> ErrorCode:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Partition = tuple[str, int | None]  # a topic's name, and an index where the request names partitions
 
-_NODE_CLIENT: Final = re.compile(r"broker-(\d+)-(?:fetcher-\d+|lag-exporter)|(\d+)")
+_NODE_CLIENT: Final = re.compile(r"broker-([0-9]{1,10})-(?:fetcher-[0-9]+|lag-exporter)|([0-9]{1,10})")
 #: Requests that nodes send each other; a node's other requests tell by the client id.
 _BETWEEN_NODES: Final = frozenset(int(key) for key, row in ROWS.items() if row.cluster_action) | {
     ApiKey.ALLOCATE_PRODUCER_IDS,

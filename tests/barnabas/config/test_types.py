@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from barnabas.config.errors import ConfigError
 from barnabas.config.types import Password, Type, parse, to_text
 
 
@@ -39,3 +40,11 @@ def test_there_and_back(type_: Type, text: str, value: object, back: str) -> Non
 
 def test_passwords_do_not_show() -> None:
     assert "s3cret" not in f"{Password('s3cret')!r} {Password('s3cret')}"
+
+
+@pytest.mark.parametrize("type_", [Type.INT, Type.LONG, Type.DOUBLE])
+@pytest.mark.parametrize("text", ["1" * 32_000, "1" * 32_000 + "x", "0" * 5000 + "1", "1." + "1" * 32_000 + "e"])
+def test_numbers_of_any_length_are_refused_at_once(type_: Type, text: str) -> None:
+    """A pattern that backtracks would take seconds over some; `int` refuses others with an error of its own."""
+    with pytest.raises(ConfigError, match="Not a number"):
+        parse("k", text, type_)

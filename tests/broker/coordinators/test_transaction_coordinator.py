@@ -148,6 +148,8 @@ def test_listing(room: Room) -> None:
     assert listed(duration_ms=499) == [MINE, MINE_TOO]
     assert listed(pattern=MINE_TOO) == [MINE_TOO]
     assert listed(pattern=MINE_TOO[:-1]) == []
+    assert listed(pattern="(a+)+b") == []
+    assert listed(pattern="(?i)ID-.*") == listed()
     with pytest.raises(ApiError) as caught:
         listed(pattern="(")
     assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
