@@ -8,7 +8,8 @@ Source: Kafka's ReplicaManager, Partition, UnifiedLog, LogManager, BrokerServerM
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas import __version__
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.broker.metadata_cache import MetadataCache
     from barnabas.broker.replication.partition import Partition
     from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.log_directory import LogDirectory
     from barnabas.broker.storage.log_manager import LogManager
     from barnabas.common.clock import Clock
     from barnabas.metrics.registry import Labels, Registry
@@ -90,11 +92,21 @@ def register_logs(registry: Registry, log_manager: LogManager) -> None:
         (c.LOG_DIRECTORY_OFFLINE, c.LOG_DIRECTORY_CORDONED),
         lambda: [((found.path,), (found.is_offline, log_manager.is_cordoned(found))) for found in directories],
     )
+    registry.table((c.LOG_DIRECTORY_SIZE, c.LOG_DIRECTORY_FREE), lambda: _usages(directories))
     registry.gauge(c.OFFLINE_LOG_DIRECTORY_COUNT, lambda: sum(directory.is_offline for directory in directories))
     registry.gauge(c.CORDONED_LOG_DIRECTORY_COUNT, lambda: sum(map(log_manager.is_cordoned, directories)))
     registry.gauge(
         c.PRODUCER_ID_COUNT, lambda: sum(len(log.producer_state.producers) for log in log_manager.all_logs())
     )
+
+
+def _usages(directories: Sequence[LogDirectory]) -> list[tuple[tuple[str], tuple[int, int]]]:
+    """Size and free space of each directory that can say so: who cannot is a failed one, which another row counts."""
+    usages = []
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            usages.append(((directory.path,), directory.usage()))
+    return usages
 
 
 def register_late_transactions(registry: Registry, manager: ReplicaManager) -> None:

@@ -158,7 +158,12 @@ class BrokerServer:
             request_bytes_max=config.barnabas_request_max_bytes,
         )
         self.page: MetricsServer = MetricsServer(
-            registry, config.barnabas_metrics_host, config.barnabas_metrics_port, clock, own_names(config)
+            registry,
+            config.barnabas_metrics_host,
+            config.barnabas_metrics_port,
+            clock,
+            own_names(config),
+            config.barnabas_metrics_dialect,
         )
         self.page.add_page("/readyz", self._readiness)
         if self.faults is not None:

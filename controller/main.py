@@ -131,6 +131,7 @@ class ControllerServer:
             int(config.barnabas_metrics_port),
             clock,
             own_names(config),
+            str(config.barnabas_metrics_dialect),
         )
         if self.faults is not None:
             self.faults.serve_controller(self.page, self._topic_name, self._brokers)

@@ -21,6 +21,7 @@ from grafana_foundation_sdk.models.common import (
 )
 from grafana_foundation_sdk.models.dashboard import (
     DashboardCursorSync,
+    DashboardLinkType,
     DataSourceRef,
     Threshold,
     ThresholdsMode,
@@ -29,10 +30,13 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from dashboards import cluster, consumer_lag, replication, request_pipeline, topics
-from dashboards.panels import Board, Panel, Variable
+from dashboards.panels import CLUSTERS, SOURCE, Board, Panel, Variable
 
 DIRECTORY: Final = Path(__file__).resolve().parent / "json"
-SOURCE: Final = DataSourceRef(type_val="prometheus", uid="prometheus")  # as provisioned
+SOURCE_REF: Final = DataSourceRef(type_val="prometheus", uid=f"${{{SOURCE}}}")
+#: What a board shows until somebody chooses: the source as provisioned.
+PROVISIONED: Final = VariableOption(selected=True, text="Prometheus", value="prometheus")
+TAG: Final = "barnabas"
 BOARDS: Final = (request_pipeline.BOARD, cluster.BOARD, topics.BOARD, consumer_lag.BOARD, replication.BOARD)
 
 
@@ -46,14 +50,22 @@ def _json(board: Board) -> str:
         dashboard.Dashboard(board.title)
         .uid(f"barnabas-{board.name}")
         .description(board.description)
-        .tags(["barnabas", "kafka"])
+        .tags([TAG, "kafka"])
         .refresh("5s")
         .time("now-15m", "now")
         .timezone("browser")
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .readonly()
+        .link(
+            dashboard.DashboardLink("Other boards")
+            .type(DashboardLinkType.DASHBOARDS)
+            .tags([TAG])
+            .include_vars(True)
+            .keep_time(True)
+        )
+        .with_variable(dashboard.DatasourceVariable(SOURCE).label("Source").type("prometheus").current(PROVISIONED))
     )
-    for variable in board.variables:
+    for variable in (CLUSTERS, *board.variables):
         made = made.with_variable(_variable(variable))
     for row in board.rows:
         made = made.with_row(dashboard.Row(row.title))
@@ -63,16 +75,17 @@ def _json(board: Board) -> str:
 
 
 def _variable(variable: Variable) -> dashboard.QueryVariable:
-    return (
+    made = (
         dashboard.QueryVariable(variable.name)
         .label(variable.label)
-        .datasource(SOURCE)
+        .datasource(SOURCE_REF)
         .query(variable.values)
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
         .multi(True)
         .include_all(True)
         .current(VariableOption(selected=True, text="All", value="$__all"))
     )
+    return made if variable.all_values is None else made.all_value(variable.all_values)
 
 
 def _targets(panel: Panel) -> list[prometheus.Dataquery]:
@@ -87,7 +100,7 @@ def _number(panel: Panel) -> stat.Panel:
         stat.Panel()
         .title(panel.title)
         .description(panel.description)
-        .datasource(SOURCE)
+        .datasource(SOURCE_REF)
         .unit(panel.unit)
         .span(panel.span)
         .height(4)
@@ -106,7 +119,7 @@ def _graph(panel: Panel) -> timeseries.Panel:
         timeseries.Panel()
         .title(panel.title)
         .description(panel.description)
-        .datasource(SOURCE)
+        .datasource(SOURCE_REF)
         .unit(panel.unit)
         .span(panel.span)
         .height(8)

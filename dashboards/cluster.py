@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.panels import BROKER, CONTROLLER, RATE, Board, Panel, Row, by_broker, number
+from dashboards.panels import BROKER, CONTROLLER, PROCESS, RATE, Board, Panel, Row, by_broker, number
 
 _CONTROLLER = "kafka_controller_kafkacontroller"
 _EVENTS = "kafka_controller_controllereventmanager"
@@ -170,12 +170,8 @@ ROWS: Final = (
     Row(
         "Processes",
         (
-            Panel(
-                "CPU", "Cores in use.", ((f'rate(process_cpu_seconds_total{{job=~"kafka-.*"}}{RATE})', "{{instance}}"),)
-            ),
-            Panel(
-                "Memory", "Resident.", (('process_resident_memory_bytes{job=~"kafka-.*"}', "{{instance}}"),), "bytes"
-            ),
+            Panel("CPU", "Cores in use.", ((f"rate(process_cpu_seconds_total{{{PROCESS}}}{RATE})", "{{instance}}"),)),
+            Panel("Memory", "Resident.", ((f"process_resident_memory_bytes{{{PROCESS}}}", "{{instance}}"),), "bytes"),
             Panel(
                 "Disk",
                 "Bytes that really went to and came from disks.",
@@ -191,8 +187,22 @@ ROWS: Final = (
             Panel(
                 "Open files",
                 "Of those allowed.",
-                (('process_open_fds{job=~"kafka-.*"} / process_max_fds{job=~"kafka-.*"}', "{{instance}}"),),
+                ((f"process_open_fds{{{PROCESS}}} / process_max_fds{{{PROCESS}}}", "{{instance}}"),),
                 "percentunit",
+                is_share=True,
+            ),
+            Panel(
+                "Free disk",
+                "Share of each log directory's file system that can still be written.",
+                (
+                    (
+                        f"barnabas_log_directory_free_bytes{{{BROKER}}}"
+                        f" / barnabas_log_directory_size_bytes{{{BROKER}}}",
+                        "{{instance}} {{logDirectory}}",
+                    ),
+                ),
+                "percentunit",
+                span=24,
                 is_share=True,
             ),
         ),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.panels import BROKER, BROKERS, RATE, Board, Panel, Row, Variable, number
+from dashboards.panels import BROKER, BROKERS, CLUSTER, RATE, Board, Panel, Row, Variable, number
 
-GROUP: Final = 'job="kafka-broker", consumergroup=~"$group"'
+GROUP: Final = f'job="kafka-broker", {CLUSTER}, consumergroup=~"$group"'
 _COORDINATOR = "kafka_coordinator_group_groupmetadatamanager"
 
 ROWS: Final = (
@@ -27,7 +27,7 @@ ROWS: Final = (
             number(
                 "Age of these numbers",
                 "They are asked for every five seconds.",
-                "max(barnabas_lag_age_seconds)",
+                f'max(barnabas_lag_age_seconds{{job="kafka-broker", {CLUSTER}}})',
                 unit="s",
                 span=6,
             ),
@@ -134,6 +134,10 @@ BOARD: Final = Board(
     ROWS,
     (
         BROKERS,
-        Variable("group", "Group", 'label_values(kafka_consumergroup_members{job="kafka-broker"}, consumergroup)'),
+        Variable(
+            "group",
+            "Group",
+            f'label_values(kafka_consumergroup_members{{job="kafka-broker", {CLUSTER}}}, consumergroup)',
+        ),
     ),
 )

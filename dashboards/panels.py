@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-BROKER: Final = 'job="kafka-broker", instance=~"$broker"'
-CONTROLLER: Final = 'job="kafka-controller"'
+CLUSTER: Final = 'cluster=~"$cluster"'
+BROKER: Final = f'job="kafka-broker", {CLUSTER}, instance=~"$broker"'
+CONTROLLER: Final = f'job="kafka-controller", {CLUSTER}'
+PROCESS: Final = f'job=~"kafka-.*", {CLUSTER}'
 RATE: Final = "[$__rate_interval]"
 
 Query = tuple[str, str]
@@ -39,15 +41,28 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A choice above the pictures: the values that a label has."""
+    """A choice above the pictures: the values that a label has. `all_values`: the regular expression for all of them,
+    if it is not just any of them.
+    """
 
     name: str
     label: str
     values: str
+    all_values: str | None = None
 
 
+#: Above every board: where the numbers come from (`build.py` makes that choice), then which cluster.
+SOURCE: Final = "source"
+CLUSTERS: Final = Variable(
+    "cluster",
+    "Cluster",
+    'label_values(kafka_server_kafkaserver_brokerstate{job="kafka-broker"}, cluster)',
+    all_values=".*",  # also where Prometheus gives no such label
+)
 BROKERS: Final = Variable(
-    "broker", "Broker", 'label_values(kafka_server_kafkaserver_brokerstate{job="kafka-broker"}, instance)'
+    "broker",
+    "Broker",
+    f'label_values(kafka_server_kafkaserver_brokerstate{{job="kafka-broker", {CLUSTER}}}, instance)',
 )
 
 

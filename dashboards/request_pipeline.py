@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.panels import BROKER, RATE, Board, Panel, Query, Row, by_broker, number
+from dashboards.panels import BROKER, CONTROLLER, RATE, Board, Panel, Query, Row, by_broker, number
 
 STAGES: Final = (  # in the order that a request passes them
     ("request queue", "requestqueuetimems"),
@@ -39,7 +39,7 @@ ROWS: Final = (
             number(
                 "Active brokers",
                 "Brokers that the controller counts as alive.",
-                'max(kafka_controller_kafkacontroller_activebrokercount{job="kafka-controller"})',
+                f"max(kafka_controller_kafkacontroller_activebrokercount{{{CONTROLLER}}})",
             ),
             number(
                 "Under-replicated partitions",
@@ -56,7 +56,7 @@ ROWS: Final = (
             number(
                 "Offline partitions",
                 "Partitions without a leader.",
-                'max(kafka_controller_kafkacontroller_offlinepartitionscount{job="kafka-controller"})',
+                f"max(kafka_controller_kafkacontroller_offlinepartitionscount{{{CONTROLLER}}})",
                 good_below=1,
             ),
             number(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.panels import BROKER, BROKERS, RATE, Board, Panel, Query, Row, Variable, number
+from dashboards.panels import BROKER, BROKERS, CLUSTER, RATE, Board, Panel, Query, Row, Variable, number
 
 TOPIC: Final = f'{BROKER}, topic=~"$topic"'
 _METRICS = "kafka_server_brokertopicmetrics"
@@ -143,5 +143,5 @@ BOARD: Final = Board(
     "Topics",
     "What goes into and out of each topic, and what it takes on disk.",
     ROWS,
-    (BROKERS, Variable("topic", "Topic", 'label_values(kafka_log_log_size{job="kafka-broker"}, topic)')),
+    (BROKERS, Variable("topic", "Topic", f'label_values(kafka_log_log_size{{job="kafka-broker", {CLUSTER}}}, topic)')),
 )

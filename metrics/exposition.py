@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.metrics.histograms import QUANTILES, Histogram, HistogramSnapshot, Timer, bucket_of
 from barnabas.metrics.meters import AvgMax, Counter, Gauge, Meter, Sensor
-from barnabas.metrics.names import all_families, base_names, label_text
+from barnabas.metrics.names import Dialect, all_families, base_names, label_text
 from barnabas.metrics.row import Kind, Metric
 from barnabas.metrics.rows_own import SCRAPE_SECONDS
 
@@ -44,8 +44,9 @@ _reported: set[str] = set()  # owner: the HTTP thread
 class Exposition:
     """Makes the page of one registry, and keeps the spelling of its labels from page to page."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, dialect: Dialect = Dialect.BOTH) -> None:
         self._registry = registry  # fixed before start
+        self._dialect = dialect  # fixed before start
         self._labels: dict[tuple[str, ...], dict[Labels, str]] = {}  # owner: the HTTP thread; by names, then values
         self._families: dict[str, _Family] = {}  # owner: the HTTP thread; by name, as on the last page
         self._took_s = 0.0  # owner: the HTTP thread; what the last page took
@@ -57,7 +58,7 @@ class Exposition:
             return self._render()
 
     def _render(self) -> bytes:
-        page = _Page(self._labels, self._families)
+        page = _Page(self._labels, self._families, self._dialect)
         now_s = self._registry.now_s()
         found = self._registry.collect()
         with self._registry.scraping:
@@ -103,7 +104,10 @@ class _Family(NamedTuple):
 class _Page:
     """The text so far, and what is on it: labels and families, to be used again on the next page."""
 
-    def __init__(self, known: dict[tuple[str, ...], dict[Labels, str]], families: dict[str, _Family]) -> None:
+    def __init__(
+        self, known: dict[tuple[str, ...], dict[Labels, str]], families: dict[str, _Family], dialect: Dialect
+    ) -> None:
+        self.dialect = dialect
         self.parts: list[str] = []
         self.used: dict[tuple[str, ...], dict[Labels, str]] = {}
         self.families: dict[str, _Family] = {}
@@ -152,7 +156,7 @@ def _add_row(page: _Page, row: Metric, instruments: list[tuple[Labels, Instrumen
     if labels:
         texts = _braced(page.spelt(row.labels, labels))
         columns = list(zip(*numbers, strict=True))
-        for name, type_, index in all_families(row):
+        for name, type_, index, _ in all_families(row, page.dialect):
             page.family(name, type_, row.doc, texts, columns[index])
 
 
@@ -167,7 +171,7 @@ def _add_table(page: _Page, table: Table) -> None:
     texts = _braced(page.spelt(table.rows[0].labels, [labels for labels, _ in lines]))
     columns = zip(*[numbers for _, numbers in lines], strict=True)
     for row, column in zip(table.rows, columns, strict=True):
-        for name, type_, _ in all_families(row):
+        for name, type_, _, _ in all_families(row, page.dialect):
             page.family(name, type_, row.doc, texts, column)
 
 
@@ -206,7 +210,7 @@ def _add_histograms(page: _Page, row: Metric, instruments: list[tuple[Labels, In
             _add_summary(page, base, row.doc, texts, snapshots)
         columns = list(zip(*numbers, strict=True))
         braced = _braced(texts)
-        for name, type_, index in all_families(row):
+        for name, type_, index, _ in all_families(row, page.dialect):
             page.family(name, type_, row.doc, braced, columns[index])
     if row.buckets:
         _add_true_histogram(page, row.buckets, row.doc, texts, snapshots)

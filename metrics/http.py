@@ -32,7 +32,9 @@ from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.page_addresses import page_addresses
 from barnabas.common.page_guard import PageGuard
 from barnabas.common.threads import ServiceThread
+from barnabas.metrics import encoding
 from barnabas.metrics.exposition import CONTENT_TYPE, Exposition
+from barnabas.metrics.names import Dialect
 
 if TYPE_CHECKING:
     from barnabas.metrics.registry import Registry
@@ -58,6 +60,7 @@ class Page(NamedTuple):
     content_type: str = "text/plain; charset=utf-8"
     status: str = "200 OK"
     headers: tuple[tuple[str, str], ...] = ()  # besides those that every answer has
+    may_be_gzipped: bool = False
 
 
 class Asked(NamedTuple):
@@ -116,6 +119,7 @@ class MetricsServer:
         port: int = 0,
         clock: Clock | None = None,
         names: Iterable[str] = (),
+        dialect: str = Dialect.BOTH,
     ) -> None:
         self._host = host  # fixed before start
         self._guard = PageGuard(names)  # fixed before start
@@ -124,10 +128,10 @@ class MetricsServer:
         self._listener: socket.socket | None = None  # replaced by start and stop
         self._thread: ServiceThread | None = None  # owner: whoever starts and stops
         self._stopping = threading.Event()
-        self._exposition = Exposition(registry)  # owner: the server's thread
+        self._exposition = Exposition(registry, Dialect(dialect))  # owner: the server's thread
         self._visitors: dict[_Visitor, None] = {}  # owner: the server's thread; oldest first
         self._pages: dict[str, Callable[[Query], Page]] = {  # fixed before start
-            "/metrics": lambda _query: Page(self._exposition.render(), CONTENT_TYPE),
+            "/metrics": lambda _query: Page(self._exposition.render(), CONTENT_TYPE, may_be_gzipped=True),
             "/healthz": lambda _query: Page(b"ok\n"),
         }
         self._resources: dict[str, Callable[[Asked], Page]] = {}  # fixed before start
@@ -231,6 +235,7 @@ class MetricsServer:
         request = _whole_request(visitor.head)
         if request is not None:
             method, page = self._find(*request)
+            page = _encoded(page, request[0])
             return memoryview(_response(page, with_body=method != "HEAD"))
         if not received:
             raise ConnectionResetError("no whole request")
@@ -274,6 +279,13 @@ class MetricsServer:
         except Exception as error:  # rule 2
             log.error("the page %s failed", target, exc_info=error)
             return method, _BROKEN
+
+
+def _encoded(page: Page, head: bytes) -> Page:
+    """The page as its visitor wants it."""
+    if not page.may_be_gzipped or len(page.body) < encoding.SMALL_BYTES or not encoding.accepts_gzip(head):
+        return page
+    return page._replace(body=encoding.gzipped(page.body), headers=(*page.headers, *encoding.HEADERS))
 
 
 def _whole_request(received: bytes) -> tuple[bytes, bytes] | None:

@@ -13,9 +13,11 @@ The MBean `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` begins `kafk
 | avg_max   | `.._avg`, `.._max`                           | the same                                        |
 | text      | `..{word=}`                                  | `.._info{word=}`                                |
 
-Where both dialects have one name there is one family. Hyphens become underscores (but `-ms` is joined to the word
-before it, as in Yammer's names); a hyphenated type is also spelt without any (`raft_metrics`, `raftmetrics`). A label
-in camel case is given in lower case as well, on the same series: two series would double every sum.
+Where both dialects have one name there is one family. `barnabas.metrics.dialect` leaves the other one's families away
+(but for sensors and texts: one of Strimzi's two exporters has Confluent's names of these). Hyphens become underscores
+(but `-ms` is joined to the word before it, as in Yammer's names); a hyphenated type is also spelt without any
+(`raft_metrics`, `raftmetrics`). A label in camel case is given in lower case as well, on the same series: two series
+would double every sum.
 
 What is not a counter or summary to Prometheus' rules (Confluent's names for counts) is untyped.
 """
@@ -23,6 +25,7 @@ What is not a counter or summary to Prometheus' rules (Confluent's names for cou
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -40,12 +43,29 @@ _EXTRA_LABELS: Final = {
 }
 
 
+class Dialect(StrEnum):
+    """Whose names: the values of barnabas.metrics.dialect."""
+
+    BOTH = "both"
+    STRIMZI = "strimzi"
+    CONFLUENT = "confluent"
+
+    def has(self, other: Dialect) -> bool:
+        """Tell whether a page in this dialect has what belongs to the other one."""
+        return Dialect.BOTH in (self, other) or self is other
+
+
 class Family(NamedTuple):
-    """A name on the page, its Prometheus type, and which of an instrument's numbers it shows."""
+    """A name on the page, its Prometheus type, which of an instrument's numbers it shows, and in which dialect."""
 
     name: str
     type: str
     column: int
+    dialect: Dialect = Dialect.BOTH
+
+
+STRIMZI: Final = Dialect.STRIMZI
+CONFLUENT: Final = Dialect.CONFLUENT
 
 
 def base_names(row: Metric) -> tuple[str, ...]:
@@ -76,22 +96,26 @@ def _families(kind: Kind, base: str) -> list[Family]:
         return [Family(base + "_total", "counter", 0)]
     if kind is Kind.METER:
         totals = dict.fromkeys((base.removesuffix("persec") + "_total", base + "_total"))
-        rates = [Family(f"{base}_{rate}", "gauge", 1 + i) for i, rate in enumerate(_RATES)]
-        return [*(Family(name, "counter", 0) for name in totals), Family(base, "untyped", 0), *rates]
+        rates = [Family(f"{base}_{rate}", "gauge", 1 + i, CONFLUENT) for i, rate in enumerate(_RATES)]
+        return [
+            *(Family(name, "counter", 0, STRIMZI) for name in totals),
+            Family(base, "untyped", 0, CONFLUENT),
+            *rates,
+        ]
     if kind is Kind.RATIO:
-        share = [Family(name, "gauge", 0) for name in (_percent(base), base, base + "_oneminuterate")]
-        return [*share, Family(base + "_total", "counter", 1)]
+        share = [Family(name, "gauge", 0, CONFLUENT) for name in (base, base + "_oneminuterate")]
+        return [Family(_percent(base), "gauge", 0, STRIMZI), *share, Family(base + "_total", "counter", 1, STRIMZI)]
     if kind is Kind.TIMER:
-        return _moments(base) + [Family(f"{base}_{rate}", "gauge", 4 + i) for i, rate in enumerate(_RATES)]
+        return _moments(base) + [Family(f"{base}_{rate}", "gauge", 4 + i, CONFLUENT) for i, rate in enumerate(_RATES)]
     if kind is Kind.HISTOGRAM:
         return _moments(base)
     if kind is Kind.TEXT:
-        return [Family(base, "untyped", 0), Family(base + "_info", "gauge", 0)]
+        return [Family(base, "untyped", 0, STRIMZI), Family(base + "_info", "gauge", 0)]
     raise AssertionError(f"{kind} needs its row's total")
 
 
 def _moments(base: str) -> list[Family]:
-    return [Family(f"{base}_{moment}", "gauge", i) for i, moment in enumerate(_MOMENTS)]
+    return [Family(f"{base}_{moment}", "gauge", i, CONFLUENT) for i, moment in enumerate(_MOMENTS)]
 
 
 def sensor_families(row: Metric) -> list[Family]:
@@ -101,7 +125,7 @@ def sensor_families(row: Metric) -> list[Family]:
         if row.kind is Kind.SENSOR:
             total = [Family(f"{base}_{row.total}", "untyped", 0)] if row.total != "total" else []
             found += [
-                Family(f"{base}_total", "counter", 0),
+                Family(f"{base}_total", "counter", 0, STRIMZI),
                 *total,
                 Family(base, "untyped", 0),
                 Family(f"{base}_rate", "gauge", 1),
@@ -112,19 +136,20 @@ def sensor_families(row: Metric) -> list[Family]:
 
 
 @cache
-def all_families(row: Metric) -> list[Family]:
-    """Return every simple family of a row."""
-    return sensor_families(row) if row.kind in (Kind.SENSOR, Kind.AVG_MAX) else families(row)
+def all_families(row: Metric, dialect: Dialect = Dialect.BOTH) -> list[Family]:
+    """Return every simple family of a row that a dialect has."""
+    every = sensor_families(row) if row.kind in (Kind.SENSOR, Kind.AVG_MAX) else families(row)
+    return [family for family in every if dialect.has(family.dialect)]
 
 
-def family_names(row: Metric) -> list[str]:
-    """Return the names of all series that a row leads to, in both dialects; true histograms by their series."""
+def family_names(row: Metric, dialect: Dialect = Dialect.BOTH) -> list[str]:
+    """Return the names of all series that a row leads to; true histograms by their series."""
     names = []
     if row.kind in (Kind.HISTOGRAM, Kind.TIMER):
         names = [base + ending for base in base_names(row) for ending in ("", "_count", "_sum")]
     if row.buckets:
         names += [row.buckets + ending for ending in ("_bucket", "_count", "_sum")]
-    return names + [family.name for family in all_families(row)]
+    return names + [family.name for family in all_families(row, dialect)]
 
 
 def spelt(labels: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -43,6 +43,8 @@ CLIENT_REQUEST_SECONDS = _own(
 # --- threads and logs of this process
 
 LOG_LINES = _own("log", "lines", COUNTER, "Lines logged, by level.", ("level",))
+LOG_DIRECTORY_FREE = _own("log_directory", "free_bytes", GAUGE, "Bytes that can still be written.", ("logDirectory",))
+LOG_DIRECTORY_SIZE = _own("log_directory", "size_bytes", GAUGE, "Size of the file system.", ("logDirectory",))
 SLOW_REQUESTS = _own("request", "slow", COUNTER, "Requests slower than barnabas.slow.request.ms.", ("request",))
 SCRAPE_SECONDS = _own("scrape", "seconds", GAUGE, "Time that the page before this one took to make.")
 

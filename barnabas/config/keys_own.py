@@ -70,6 +70,10 @@ OWN_ROWS: tuple[Key, ...] = (
         "For a controller: it fences a broker that reports but has not applied for so long what the controller pushes, "
         "and others have (a link that is cut in one direction); it returns when it has applied what it missed.",
         honoured=True),
+    Key("barnabas.metrics.dialect", STRING, "both", LOW, one_of("both", "strimzi", "confluent"),
+        "Names on the /metrics page: strimzi is what Strimzi's dashboards and Barnabas's own query, confluent what "
+        "Confluent's do, both those and Grafana's. One dialect is a smaller page.",
+        honoured=True),
     Key("barnabas.metrics.host", STRING, "127.0.0.1", MEDIUM, None,
         "Address that the /metrics page listens on.",
         honoured=True),

@@ -133,3 +133,23 @@ def test_a_scrape_of_a_thousand_partitions_is_quick() -> None:
         took_ms.append((time.thread_time() - started_s) * 1000)
     assert page.count(b"\nkafka_log_log_size{") == 1000
     assert min(took_ms) < SCRAPE_MS_MAX
+
+
+def test_log_directories_tell_their_size_and_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = make_room()
+    (directory,) = room.log_manager.directories
+    total, usable = directory.usage()
+    labels = {"logDirectory": directory.path, "logdirectory": directory.path}
+
+    def shown() -> list[float]:
+        families = text_string_to_metric_families(Exposition(room.registry).render().decode())
+        wanted = ("barnabas_log_directory_size_bytes", "barnabas_log_directory_free_bytes")
+        return [s.value for family in families for s in family.samples if s.name in wanted and s.labels == labels]
+
+    assert shown() == [total, usable]
+
+    def fails() -> tuple[int, int]:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(type(directory), "usage", lambda _self: fails())
+    assert shown() == [], "no number is better than one of another time"

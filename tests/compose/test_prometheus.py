@@ -15,7 +15,7 @@ from tests.compose.test_cluster import PARTITIONS, create_topic, load_goes_on
 from tests.support.compose_cluster import NODES, ComposeCluster, dashboards
 from tests.support.waiting import eventually
 
-VARIABLES = {"$broker": ".*", "$topic": ".*", "$group": ".*", "$__rate_interval": "1m"}
+VARIABLES = {"$cluster": ".*", "$broker": ".*", "$topic": ".*", "$group": ".*", "$__rate_interval": "1m"}
 TIMEOUT_MS = 60_000
 
 

@@ -48,10 +48,39 @@ def test_panels_name_the_provisioned_source() -> None:
     assert source["url"] == f"http://prometheus:{port}"
     assert compose_file()["services"]["prometheus"]["ports"][0].endswith(f":{port}")
     for board in dashboards().values():
-        panels = [panel for panel in board["panels"] if panel["type"] != "row"]
-        assert {(panel["datasource"]["type"], panel["datasource"]["uid"]) for panel in panels} == {
-            (source["type"], source["uid"])
-        }
+        chosen, *others = board["templating"]["list"]
+        assert (chosen["type"], chosen["query"]) == ("datasource", source["type"])
+        assert chosen["current"]["value"] == source["uid"], "what a board shows before anybody has chosen"
+        users = [*others, *(panel for panel in board["panels"] if panel["type"] != "row")]
+        told = {(user["datasource"]["type"], user["datasource"]["uid"]) for user in users}
+        assert told == {(source["type"], f"${{{chosen['name']}}}")}
+
+
+def test_everything_is_of_the_clusters_that_are_chosen() -> None:
+    """Of two clusters on one Prometheus, each board can show one."""
+    for name, board in dashboards().items():
+        _, clusters, *others = board["templating"]["list"]
+        assert (clusters["name"], clusters["allValue"]) == ("cluster", ".*")
+        asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets") or ()]
+        asked += [variable["query"] for variable in others]
+        series = [
+            found for text in asked for found in re.findall(r"\b(?:kafka|barnabas|process)_[a-z0-9_]+(.[^}]*)", text)
+        ]
+        assert len(series) >= len(asked), name
+        assert [text for text in series if not (text[0] == "{" and 'cluster=~"$cluster"' in text)] == [], name
+
+
+def test_boards_link_to_each_other() -> None:
+    for board in dashboards().values():
+        (link,) = board["links"]
+        assert (link["type"], link["includeVars"], link["keepTime"]) == ("dashboards", True, True)
+        assert set(link["tags"]) <= set(board["tags"])
+
+
+def test_a_cluster_s_label_is_scraped() -> None:
+    for job in read("prometheus.yml")["scrape_configs"]:
+        (static,) = job["static_configs"]
+        assert static["labels"]["cluster"]
 
 
 def test_dashboards_are_provisioned_and_home() -> None:

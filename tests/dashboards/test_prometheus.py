@@ -18,7 +18,7 @@ from tests.support.compose_cluster import dashboards
 from tests.support.images import ROOT
 from tests.support.waiting import eventually
 
-VARIABLES = {"$broker": ".*", "$topic": ".*", "$group": ".*", "$__rate_interval": "20s"}
+VARIABLES = {"$cluster": ".*", "$broker": ".*", "$topic": ".*", "$group": ".*", "$__rate_interval": "20s"}
 #: Rows that a healthy cluster under this load does not show, and what it would take.
 SELDOM = {"slow": "a request that takes longer than barnabas.slow.request.ms"}
 
@@ -126,7 +126,7 @@ def test_a_sum_over_brokers_counts_everything_once(prometheus: Prometheus) -> No
 
 
 def test_a_healthy_cluster_raises_no_alert(prometheus: Prometheus) -> None:
-    assert len(prometheus.ask("rules")["groups"][0]["rules"]) == 15
+    assert len(prometheus.ask("rules")["groups"][0]["rules"]) == 17
     assert [alert for alert in prometheus.ask("alerts")["alerts"] if alert["state"] == "firing"] == []
 
 

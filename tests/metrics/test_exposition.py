@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.common.clock import FakeClock
 from barnabas.metrics import catalogue as c
-from barnabas.metrics.exposition import render
+from barnabas.metrics.exposition import Exposition, render
+from barnabas.metrics.names import Dialect, family_names
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 
@@ -234,3 +235,41 @@ def test_label_values_are_escaped() -> None:
     registry.gauge(c.LOG_DIRECTORY_OFFLINE, lambda: 0, logDirectory=awkward)
     name = "kafka_log_logmanager_logdirectoryoffline"
     assert value(render(registry), name, logDirectory=awkward, logdirectory=awkward) == 0
+
+
+#: Whose dashboards query a name, in tests/data/dashboard-metrics.txt, and the dialect that is for them.
+DIALECTS = {
+    "strimzi": Dialect.STRIMZI,
+    "smr": Dialect.STRIMZI,  # Strimzi's own reporter, beside jmx_exporter
+    "confluent": Dialect.CONFLUENT,
+    "grafana": Dialect.BOTH,
+}
+
+
+@pytest.mark.parametrize("whose", sorted({"strimzi", "confluent"}))
+def test_a_dialect_alone_has_all_that_its_dashboards_query(whose: str) -> None:
+    lines = (Path(__file__).resolve().parents[1] / "data" / "dashboard-metrics.txt").read_text().splitlines()
+    dialect = Dialect(whose)
+    asked = {name for user, name in (line.split()[:2] for line in lines) if DIALECTS[user] is dialect}
+    every = {name for row in c.METRICS for name in family_names(row)}
+    alone = {name for row in c.METRICS for name in family_names(row, dialect)}
+    assert len(asked & every) > 25
+    assert sorted((asked & every) - alone) == []
+    assert len(alone) < 0.85 * len(every)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "names"),
+    [
+        (Dialect.STRIMZI, {"_bytesin_total", "_bytesinpersec_total"}),
+        (Dialect.CONFLUENT, {"_bytesinpersec"} | {f"_bytesinpersec_{n}minuterate" for n in ("one", "five", "fifteen")}),
+    ],
+)
+def test_a_page_in_one_dialect(dialect: Dialect, names: set[str]) -> None:
+    registry = Registry()
+    registry.meter(c.BYTES_IN_PER_SEC, topic="").mark(7)
+    page = Exposition(registry, dialect).render().decode()
+    shown = {line.split()[0] for line in page.splitlines() if "_bytesin" in line and not line.startswith("#")}
+    assert {f"kafka_server_brokertopicmetrics{name}" for name in names} <= shown
+    other = {Dialect.STRIMZI: "_oneminuterate", Dialect.CONFLUENT: "_total"}[dialect]
+    assert [name for name in shown if name.endswith(other)] == []

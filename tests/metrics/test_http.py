@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import socket
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ LARGE = bytes(range(256)) * 40_000
 def server() -> Iterator[MetricsServer]:
     registry = Registry()
     registry.gauge(c.BROKER_STATE, lambda: 3)
+    registry.timer(c.LOG_FLUSH_TIME_MS)
     made = MetricsServer(registry, "127.0.0.1", 0)
     made.add_page("/hello", lambda: Page(b"<p>hello", "text/html"))
     made.add_page("/broken", broken_page)
@@ -240,3 +242,21 @@ def test_the_names_of_a_process_are_its_own() -> None:
 def test_a_length_of_very_many_digits_does_not_end_the_thread(server: MetricsServer) -> None:
     assert ask(server, b"GET /healthz HTTP/1.1\r\nContent-Length: " + b"9" * 9_000 + b"\r\n\r\n") == (b"", b"")
     assert get(server, "/healthz")[1] == b"ok\n"
+
+
+def test_metrics_in_gzip_for_those_who_ask(server: MetricsServer) -> None:
+    asked = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
+    head, body = ask(server, asked)
+    assert b"\r\nContent-Encoding: gzip\r\n" in head
+    assert b"\r\nVary: Accept-Encoding\r\n" in head
+    assert b"Content-Length: %d\r\n" % len(body) in head
+    assert b"kafka_server_kafkaserver_brokerstate 3\n" in gzip.decompress(body)
+    head_only, nothing = ask(server, asked.replace(b"GET", b"HEAD"))
+    assert nothing == b""
+    assert b"Content-Encoding: gzip" in head_only
+
+
+def test_other_and_small_pages_are_sent_as_they_are(server: MetricsServer) -> None:
+    for path in (b"/large", b"/healthz"):
+        head, _ = ask(server, b"GET " + path + b" HTTP/1.1\r\nAccept-Encoding: gzip\r\n\r\n")
+        assert b"Content-Encoding" not in head

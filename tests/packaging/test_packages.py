@@ -80,7 +80,10 @@ def test_a_project_with_packages_of_our_names(with_pytest: Packages, tmp_path: P
     for package in ("broker", "controller", "metrics"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(f"NAME = 'the project\\'s own {package}'\n")
-    (tmp_path / "queue.py").write_text("from collections import deque as Queue\n")  # in the way of the library's
+    (tmp_path / "queue.py").write_text(  # in the way of the library's
+        "import sys\n"
+        "assert sys.argv[0].endswith('pytest/__main__.py'), 'a process of Barnabas met the queue of a project'\n"
+    )
     (tmp_path / "test_orders.py").write_text(
         textwrap.dedent(
             """
