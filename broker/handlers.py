@@ -19,6 +19,8 @@ Rules
 7. A handler wakes sleeping processors at the end of a turn, whether it answered its own request or parked ones of
    others, and with more requests at hand only after some of them, so that a processor finds several answers when it
    comes. It wakes them before it sleeps, and before a request that may take long.
+8. On a listener for clients a request that only brokers and controllers send (`Api.nodes_only`) is answered with
+   CLUSTER_AUTHORIZATION_FAILED.
 
 Threads: a handler is one thread; `HandlerPool` is called by main and by dynamic configuration.
 Source: Kafka's KafkaRequestHandler, KafkaApis.handle (4.3).
@@ -167,8 +169,11 @@ class Dispatcher:
         return decoder
 
     def _dispatch(self, api: Api, request: Request) -> Answer:
-        """Let the API answer (rule 1)."""
+        """Let the API answer (rule 1), unless its row keeps this request for nodes (rule 8)."""
         try:
+            nodes_only = api.nodes_only
+            if nodes_only is not None and request.context.is_for_clients and nodes_only(request):
+                raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return api.handle(self._services, request)
         except ApiError as error:
             return self._error_answer(request, error)

@@ -83,7 +83,7 @@ class ProcessorSettings:
         "busy_poll",
         "frame_size_max",
         "idle_ms_max",
-        "is_privileged",
+        "is_for_clients",
         "listener_name",
         "security_protocol",
     )
@@ -96,13 +96,13 @@ class ProcessorSettings:
         frame_size_max: int,
         idle_ms_max: int = UNLIMITED_IDLE,
         busy_poll: BusyPollTurn,
-        is_privileged: bool = False,
+        is_for_clients: bool = False,
     ) -> None:
         self.listener_name = listener_name
         self.security_protocol = security_protocol
         self.frame_size_max = frame_size_max
         self.idle_ms_max = idle_ms_max
-        self.is_privileged = is_privileged
+        self.is_for_clients = is_for_clients
         self.busy_poll = busy_poll
 
 
@@ -277,7 +277,7 @@ class Processor:
             accepted.port,
             connection_id,
             authenticator.principal(),
-            settings.is_privileged,
+            settings.is_for_clients,
         )
         connection = Connection(sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max)
         connection.last_active_ns = self._now_ns()

@@ -75,7 +75,7 @@ class RequestContext:
     client_port: int
     connection_id: str
     principal: str = ANONYMOUS
-    is_privileged_listener: bool = False
+    is_for_clients: bool = False  # the listener is: brokers and controllers use another one
 
 
 class Action(IntEnum):

@@ -80,6 +80,8 @@ class SocketServer:
         self._clock = clock
         self._thread_prefix = thread_prefix
         self._inter_broker_listener = inter_broker_listener
+        listeners = list(listeners)
+        self._has_inter_broker_listener = any(listener.name == inter_broker_listener for listener in listeners)
         self.quotas = ConnectionQuotas(
             clock,
             max_connections=config.max_connections,
@@ -202,7 +204,7 @@ class SocketServer:
                 listener.security_protocol,
                 frame_size_max=self._config.socket_request_max_bytes,
                 idle_ms_max=self._config.connections_max_idle_ms,
-                is_privileged=listener.name == self._inter_broker_listener,
+                is_for_clients=self._is_for_clients(listener),
                 busy_poll=self._busy_poll,
             ),
             self.channel,
@@ -219,6 +221,10 @@ class SocketServer:
             catalogue.PROCESSOR_INBOX_CAPACITY, lambda: processor.inbox.maxsize, networkProcessor=processor_id
         )
         return processor
+
+    def _is_for_clients(self, listener: Listener) -> bool:
+        """Whether brokers and controllers use another listener; where there is only one, it is for everybody."""
+        return self._has_inter_broker_listener and listener.name != self._inter_broker_listener
 
     def _end(self, processor: Processor) -> None:
         processor.join()

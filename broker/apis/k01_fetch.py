@@ -277,4 +277,10 @@ def _count_bytes(services: Services, params: FetchParams, told: list[tuple[Fetch
             stats.topic(item.tp.topic).sent(size)
 
 
-API = Api(1, "Fetch", (4, 18), handle, operation="READ", resource="TOPIC")
+def _is_from_follower(request: Request) -> bool:
+    message: FetchRequest = request.message
+    id_ = message.replica_state.replica_id if request.version >= REPLICA_STATE_FROM else message.replica_id
+    return id_ >= 0
+
+
+API = Api(1, "Fetch", (4, 18), handle, operation="READ", resource="TOPIC", nodes_only=_is_from_follower)

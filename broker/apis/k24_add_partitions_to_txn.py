@@ -132,4 +132,16 @@ def told(error: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_old else error
 
 
-API = Api(24, "AddPartitionsToTxn", (0, 5), handle, operation="WRITE", resource="TRANSACTIONAL_ID")
+def _is_from_broker(request: Request) -> bool:
+    return request.version >= FROM_BROKERS_FROM
+
+
+API = Api(
+    24,
+    "AddPartitionsToTxn",
+    (0, 5),
+    handle,
+    operation="WRITE",
+    resource="TRANSACTIONAL_ID",
+    nodes_only=_is_from_broker,
+)

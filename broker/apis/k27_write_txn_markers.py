@@ -3,6 +3,9 @@
 Behaviour: a transaction's coordinator (or an administrator who aborts what hangs) has the markers written that end it
 in partitions led here. Each partition answers for itself, once its marker is on all in-sync replicas.
 
+On a listener for clients only an administrator's abort is taken: of a producer that the partition knows, with the
+epochs that it knows. The rest is answered with CLUSTER_AUTHORIZATION_FAILED, as a whole.
+
 Version notes: v1 flexible; v2 (KIP-1228) transaction version: a marker of version 2 must raise the epoch.
 
 Errors (each on a partition): UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
@@ -21,7 +24,7 @@ from barnabas.broker.coordinators.transaction_marker import Marker
 from barnabas.broker.gathering import Gathering
 from barnabas.broker.purgatory import Deferred
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -41,6 +44,8 @@ Errors = dict[TopicPartition, ErrorCode]
 def handle(services: Services, request: Request) -> Park:
     """Park until every marker is replicated, or failed."""
     message: WriteTxnMarkersRequest = request.message
+    if request.context.is_for_clients and not all(_ends_what_hangs(services, marker) for marker in message.markers):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     deferred = Deferred()
     gathering: Gathering[int, Errors] = Gathering(
         len(message.markers), lambda errors: deferred.complete(_response(message, errors))
@@ -53,6 +58,29 @@ def handle(services: Services, request: Request) -> Park:
 
 def _partitions(wire: WritableTxnMarker) -> set[TopicPartition]:
     return {TopicPartition(topic.name, i) for topic in wire.topics for i in topic.partition_indexes}
+
+
+def _is_commit(request: Request) -> bool:
+    """Only a transaction's coordinator knows that it may be committed."""
+    return any(marker.transaction_result for marker in request.message.markers)
+
+
+def _ends_what_hangs(services: Services, marker: WritableTxnMarker) -> bool:
+    """Whether an abort names the epochs that the partitions know (what Admin.abortTransaction takes from
+    DescribeProducers, 0 for a coordinator epoch of -1). Higher ones would lock the producer or the coordinator out.
+    """
+    for topic in marker.topics:
+        for index in topic.partition_indexes:
+            partition = services.replica_manager.find(TopicPartition(topic.name, index))
+            log = None if partition is None else partition.log
+            if log is None:
+                continue  # answered with an error of its own
+            known = next((p for p in log.active_producers() if p.producer_id == marker.producer_id), None)
+            if known is None or marker.producer_epoch > known.epoch + (marker.transaction_version >= 2):
+                return False
+            if marker.coordinator_epoch > max(known.coordinator_epoch, 0):
+                return False
+    return True
 
 
 def _marker(wire: WritableTxnMarker) -> Marker:
@@ -85,4 +113,6 @@ def _response(message: WriteTxnMarkersRequest, errors: dict[int, Errors]) -> Wri
     )
 
 
-API = Api(27, "WriteTxnMarkers", (1, 2), handle, operation="CLUSTER_ACTION", resource="CLUSTER")
+API = Api(
+    27, "WriteTxnMarkers", (1, 2), handle, operation="CLUSTER_ACTION", resource="CLUSTER", nodes_only=_is_commit
+)
