@@ -73,6 +73,9 @@ RESERVED_KEYS = frozenset(
 BROKER_ONLY_KEYS = frozenset(
     {"listeners", "advertised.listeners", "inter.broker.listener.name", "security.inter.broker.protocol"}
 )
+# Who sets one of these decides on his own where nodes talk to each other.
+LISTENER_KEYS = BROKER_ONLY_KEYS | {"listener.security.protocol.map"}
+INTERNAL = "INTERNAL"  # the listener for nodes, beside the one for clients, PLAINTEXT
 DIRECTORY_KEYS = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
 METRICS_PORT_KEY = "barnabas.metrics.port"
 PEERS_KEY = "barnabas.live.peers"
@@ -100,6 +103,7 @@ class Node:
     metrics_port: int
     directory: Path
     host: str = HOST
+    internal_port: int = 0  # where other nodes reach a broker; 0: where clients do
     child: subprocess.Popen[bytes] | None = None
     paused: bool = False
 
@@ -273,6 +277,8 @@ class LocalCluster:
         self.nodes = {CONTROLLER_ID: self._node("controller", CONTROLLER_ID, controller, metrics[-1])}
         for broker_id, address, metrics_port in zip(self._broker_ids, brokers, metrics, strict=False):
             self.nodes[broker_id] = self._node("broker", broker_id, address, metrics_port)
+            if not LISTENER_KEYS & self.config.keys():
+                self.nodes[broker_id].internal_port = self._draw_port(avoid=taken)
 
     def _broker_ports(self) -> Iterable[int]:
         if self.first_port == 0:
@@ -333,6 +339,13 @@ class LocalCluster:
             "transaction.state.log.min.isr": in_sync,
             "group.initial.rebalance.delay.ms": "0",
         }
+        if node.internal_port:
+            properties["listeners"] += f",{INTERNAL}://{node.host}:{node.internal_port}"
+            properties["inter.broker.listener.name"] = INTERNAL
+            properties["listener.security.protocol.map"] = ",".join(
+                f"{name}:PLAINTEXT" for name in ("CONTROLLER", "PLAINTEXT", INTERNAL)
+            )
+            properties[f"listener.name.{INTERNAL.lower()}.num.network.threads"] = "1"
         for key, value in self.config.items():
             if node.role == "broker" or key not in BROKER_ONLY_KEYS:
                 properties[key] = self._own_value(node, key, value)

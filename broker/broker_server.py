@@ -477,14 +477,17 @@ class BrokerServer:
         self.producer_ids.prefetch()
 
     def _advertised_listeners(self) -> list[tuple[str, str, int, str]]:
-        """What clients and brokers are told to connect to: names and ports that are filled in where left open."""
+        """What clients and brokers are told to connect to: names and ports that are filled in where left open.
+
+        The listener between brokers is the first: there the controller reaches this one, whatever it is called.
+        """
         told = []
         for listener in self.config.advertised_listeners_parsed:
             if listener.name not in self.sockets.acceptors:
                 raise StartError(f"advertised.listeners names {listener.name}, which listeners does not")
             port = listener.port or self.sockets.port(listener.name)
             told.append((listener.name, listener.host or socket.gethostname(), port, listener.security_protocol))
-        return told
+        return sorted(told, key=lambda listener: listener[0] != self.config.inter_broker_listener_name)
 
     def _schedule_tasks(self) -> None:
         config, every = self.config, self._scheduler.schedule

@@ -219,7 +219,7 @@ def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Req
 
 
 def endpoint_of(broker: Broker, listener_name: str | None) -> Endpoint:
-    """Where other nodes reach a broker: the inter-broker listener, or its first one if it is not named so."""
+    """Where other nodes reach a broker: the inter-broker listener, which a broker names first, if none is named so."""
     for endpoint in broker.endpoints:
         if endpoint.name == listener_name:
             return endpoint

@@ -335,6 +335,8 @@ class QuorumController:
 
 
 def inter_broker_listener(config: Any) -> str | None:
-    """The name of the listener on which brokers talk to each other, as far as the controller's config says."""
-    name = config.inter_broker_listener_name
-    return str(name) if name else str(config.security_inter_broker_protocol)
+    """The name of the listener on which brokers talk to each other if the controller's config says it; else None: the
+    one that each broker names first in its registration.
+    """
+    is_said = {"inter.broker.listener.name", "security.inter.broker.protocol"} & config.originals.keys()
+    return str(config.inter_broker_listener_name) if is_said else None

@@ -89,10 +89,9 @@ def register_broker(view: View, request: BrokerRegistrationRequest, known: Known
     epoch = existing.epoch if existing is not None and is_same else view.next_offset + len(records)
     records.append(_registration_record(request, epoch, features, existing if is_same else None))
     log.info(
-        "%s broker %d, incarnation %s, epoch %d",
+        "%s broker %d, epoch %d",
         "Amending the registration of" if is_same else "Registering",
         request.broker_id,
-        request.incarnation_id.hex(),
         epoch,
     )
     return Decision(records, epoch)

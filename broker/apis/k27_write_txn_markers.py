@@ -113,6 +113,4 @@ def _response(message: WriteTxnMarkersRequest, errors: dict[int, Errors]) -> Wri
     )
 
 
-API = Api(
-    27, "WriteTxnMarkers", (1, 2), handle, operation="CLUSTER_ACTION", resource="CLUSTER", nodes_only=_is_commit
-)
+API = Api(27, "WriteTxnMarkers", (1, 2), handle, operation="CLUSTER_ACTION", resource="CLUSTER", nodes_only=_is_commit)
