@@ -3,7 +3,9 @@
 None of them may cost an acknowledged record. Each is undone as a person would undo it, who does what the line on stderr
 says.
 
-    lose the controller's disk   its data directory is emptied; it ends with advice; `controller recover` rebuilds it
+    lose the controller's disk   its data directory is emptied; `controller recover` rebuilds it. Meanwhile an empty one
+                                 is started: under the old cluster id it ends with advice, under a new one no broker
+                                 obeys it
     copied file, other id        a broker with another id that advertises a running broker's addresses is refused
     copied file, same id         a second process with a running broker's id is refused, and the first goes on
     swapped directories          two brokers are given each other's data: both refuse to start
@@ -17,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,7 +59,8 @@ class Mistakes:
         self._random = choice
         self._copies = itertools.count()
         self.kinds: dict[Callable[[], Fault], int] = {
-            self._lose_controller_disk: 2,
+            self._lose_controller_log: 1,
+            self._lose_controller_disk: 1,
             self._copy_with_another_id: 1,
             self._copy_with_the_same_id: 2,
             self._swap_directories: 2,
@@ -65,21 +69,41 @@ class Mistakes:
 
     # The controller's disk
 
+    def _lose_controller_log(self) -> Fault:
+        return self._lost(keeps_id=True)
+
     def _lose_controller_disk(self) -> Fault:
+        return self._lost(keeps_id=False)
+
+    def _lost(self, *, keeps_id: bool) -> Fault:
         controller = self._cluster.nodes[CONTROLLER_ID]
 
         def begin() -> None:
             self._cluster.stop_node(controller, signal.SIGKILL)
-            _move_away(controller.directory / "data")
+            data = controller.directory / "data"
+            lost = _move_away(data)
+            if keeps_id:
+                data.mkdir()
+                shutil.copy(lost / "meta.properties", data)
+            start = controller.log_file.stat().st_size
             self._cluster.start_node(controller)
-            eventually("an empty controller ends in a cluster with data", lambda: not controller.is_running)
-            assert "recover" in controller.last_words(), controller.last_words()
+            if keeps_id:
+                eventually("an empty controller ends in a cluster with data", lambda: not controller.is_running)
+                assert "recover" in controller.last_words(), controller.last_words()
+            else:
+                refusal = b"INCONSISTENT_CLUSTER_ID"
+                eventually(
+                    "an empty controller of a new cluster gets no broker",
+                    lambda: refusal in controller.log_file.read_bytes()[start:],
+                )
 
         def end() -> None:
+            if controller.is_running:
+                self._cluster.stop_node(controller, signal.SIGTERM)
             recover = [sys.executable, "-P", "-m", "barnabas.cli", "controller", "recover"]
             file = str(controller.directory / "server.properties")
             done = subprocess.run(
-                [*recover, file, "--from-brokers", self._cluster.bootstrap],
+                [*recover, file, "--from-brokers", ",".join(map(self._node_address, self._cluster.brokers))],
                 capture_output=True,
                 text=True,
                 timeout=COMMAND_TIMEOUT_S,
@@ -88,7 +112,15 @@ class Mistakes:
             assert done.returncode == 0, f"controller recover: {done.stderr or done.stdout}"
             self._cluster.start_node(controller)
 
-        return Fault("lose the disk of controller-100", EVERYTHING, begin, end, is_exclusive=True)
+        how = "under the old cluster id" if keeps_id else "under a new cluster id"
+        return Fault(f"lose the disk of controller-100, which starts {how}", EVERYTHING, begin, end, is_exclusive=True)
+
+    def _node_address(self, node: Node) -> str:
+        """Where a broker answers other nodes."""
+        properties = self._cluster.properties(node)
+        name = properties.get("inter.broker.listener.name", "PLAINTEXT")
+        listeners = dict(listener.split("://", 1) for listener in properties["listeners"].split(","))
+        return listeners[name]
 
     # Copied files
 
@@ -218,7 +250,7 @@ def _swap(one: Node, other: Node) -> None:
     spare.rename(other.directory / "data")
 
 
-def _move_away(data: Path) -> None:
-    """The disk is gone; what was on it is kept beside, for whoever looks into a failure."""
+def _move_away(data: Path) -> Path:
+    """The disk is gone; what was on it is kept beside, for whoever looks into a failure; returns where."""
     number = next(n for n in itertools.count() if not data.with_name(f"lost-{n}").exists())
-    data.rename(data.with_name(f"lost-{number}"))
+    return data.rename(data.with_name(f"lost-{number}"))
