@@ -88,21 +88,26 @@ def new_topic_records(view: View, name: str, entries: Sequence[tuple[str, str | 
     return [_record(ConfigKey(TOPIC_RESOURCE, name), key, value) for key, value in configs.items()]
 
 
-def effective_topic_configs(view: View, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
-    """Every config of a topic with these overrides, by name."""
-    cluster = view.image.resource_configs(BROKER_RESOURCE, "")
-    config = view.config.with_overrides(cluster) if cluster else view.config
-    return [
-        _effective(key, overrides, cluster, view.config.originals, config.topic_defaults[name])
-        for name, key in sorted(TOPIC_KEYS.items())
-    ]
+class EffectiveConfigs:
+    """Every config of a topic, by name; what topics do not set themselves is worked out once for a whole request."""
+
+    def __init__(self, view: View) -> None:
+        cluster = view.image.resource_configs(BROKER_RESOURCE, "")
+        config = view.config.with_overrides(cluster) if cluster else view.config
+        self._defaults = [
+            _default(key, cluster, view.config.originals, config.topic_defaults[name])
+            for name, key in sorted(TOPIC_KEYS.items())
+        ]
+
+    def of(self, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
+        """The configs of a topic with these overrides."""
+        return [
+            one._replace(value=overrides[one.name], source=DYNAMIC_TOPIC_CONFIG) if one.name in overrides else one
+            for one in self._defaults
+        ]
 
 
-def _effective(
-    key: Key, overrides: Mapping[str, str], cluster: Mapping[str, str], static: Mapping[str, str], default: Any
-) -> EffectiveConfig:
-    if key.name in overrides:
-        return EffectiveConfig(key.name, overrides[key.name], DYNAMIC_TOPIC_CONFIG, False, key.sensitive)
+def _default(key: Key, cluster: Mapping[str, str], static: Mapping[str, str], default: Any) -> EffectiveConfig:
     source = DEFAULT_CONFIG
     if any(name in cluster for name, _ in key.synonyms):
         source = DYNAMIC_DEFAULT_BROKER_CONFIG

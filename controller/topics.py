@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barnabas.common.ids import ZERO_UUID
 from barnabas.controller import configs
@@ -47,14 +47,14 @@ def create_topics(view: View, request: create_wire.CreateTopicsRequest) -> Decis
     """Create what can be created; with validate_only answer the same and write nothing."""
     check_item_count(len(request.topics))
     once, duplicates = first_duplicates([topic.name for topic in request.topics])
-    names, existing = set(once), ExistingNames(view.image.topic_ids)
+    names, around = set(once), _Surroundings(ExistingNames(view.image.topic_ids), configs.EffectiveConfigs(view))
     records: list[Any] = []
     response = create_wire.CreateTopicsResponse()
     for topic in request.topics:
         if topic.name not in names:
             continue
         try:
-            result, topic_records = _create_one(view, topic, existing)
+            result, topic_records = _create_one(view, topic, around)
         except ApiError as error:
             response.topics.append(_create_failure(topic.name, Failure.of(error)))
             continue
@@ -66,14 +66,21 @@ def create_topics(view: View, request: create_wire.CreateTopicsRequest) -> Decis
     return Decision([] if request.validate_only else records, response)
 
 
-def _create_one(view: View, topic: Any, existing: ExistingNames) -> tuple[Any, list[Any]]:
+class _Surroundings(NamedTuple):
+    """What the new topics of one request have in common."""
+
+    existing: ExistingNames
+    effective: configs.EffectiveConfigs
+
+
+def _create_one(view: View, topic: Any, around: _Surroundings) -> tuple[Any, list[Any]]:
     """The result and the records of one new topic; raises ApiError."""
     if topic.name == CLUSTER_METADATA_TOPIC:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
     check_name(topic.name)
     if topic.name in view.image.topic_ids:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-    existing.check_collision(topic.name)
+    around.existing.check_collision(topic.name)
     config_records = configs.new_topic_records(view, topic.name, [(c.name, c.value) for c in topic.configs])
     assignment = _manual_assignment(view, topic) if topic.assignments else _placed_assignment(view, topic)
     topic_id = new_topic_id(view)
@@ -86,7 +93,7 @@ def _create_one(view: View, topic: Any, existing: ExistingNames) -> tuple[Any, l
         error_message=None,
         num_partitions=len(assignment),
         replication_factor=len(assignment[0].replicas),
-        configs=_described_configs(view, {r.name: r.value for r in config_records if r.value is not None}),
+        configs=_described(around.effective.of({r.name: r.value for r in config_records if r.value is not None})),
     )
     return result, records
 
@@ -102,7 +109,7 @@ def new_topic_id(view: View) -> bytes:
             return topic_id
 
 
-def _described_configs(view: View, overrides: dict[str, str]) -> list[Any]:
+def _described(effective: Sequence[configs.EffectiveConfig]) -> list[Any]:
     return [
         create_wire.CreatableTopicConfigs(
             name=entry.name,
@@ -111,7 +118,7 @@ def _described_configs(view: View, overrides: dict[str, str]) -> list[Any]:
             config_source=entry.source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in configs.effective_topic_configs(view, overrides)
+        for entry in effective
     ]
 
 

@@ -9,8 +9,8 @@ from barnabas.controller.configs import (
     DELETE,
     SET,
     SUBTRACT,
+    EffectiveConfigs,
     alter_configs,
-    effective_topic_configs,
     incremental_alter_configs,
 )
 from barnabas.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
@@ -184,7 +184,7 @@ def test_a_resource_named_twice_is_refused(rig: Rig) -> None:
 def test_where_a_topic_gets_its_configs_from() -> None:
     rig = Rig(log_segment_bytes="1048577")
     alter(rig, ("log.retention.ms", SET, "5"), kind=BROKER_RESOURCE, name="")
-    found = {c.name: c for c in effective_topic_configs(rig.controller.view(), {"flush.ms": "3"})}
+    found = {c.name: c for c in EffectiveConfigs(rig.controller.view()).of({"flush.ms": "3"})}
     assert (found["flush.ms"].value, found["flush.ms"].source) == ("3", 1)
     assert (found["retention.ms"].value, found["retention.ms"].source) == ("5", 3)
     assert (found["segment.bytes"].value, found["segment.bytes"].source) == ("1048577", 4)

@@ -29,6 +29,11 @@ from barnabas.protocol.messages.k19_create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.k33_alter_configs import AlterConfigsRequest
 from barnabas.protocol.messages.k37_create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.k43_elect_leaders import ElectLeadersRequest
+from barnabas.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
 from barnabas.protocol.messages.k56_alter_partition import AlterPartitionRequest
 from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
@@ -115,6 +120,30 @@ def test_every_version_is_answered(connection: NodeConnection) -> None:
         low, high = TABLE[message.API_KEY].versions
         for version in range(low, high + 1):
             assert connection.send(message, version) is not None
+
+
+def test_a_value_that_no_record_can_carry_is_refused_and_the_next_request_served(connection: NodeConnection) -> None:
+    """It ended the process; the broker that had forwarded the request sent it to the next one, too."""
+    join(connection)
+    assert connection.send(CreateTopicsRequest(topics=[topic("t")]), 7).topics[0].error_code == 0
+    codes = []
+    for first in (0, 4_000):
+        value = ",".join(f"{n}:0" for n in range(first, first + 4_000))
+        change = AlterableConfig(name="leader.replication.throttled.replicas", config_operation=2, value=value)
+        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+        response = connection.send(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        codes.append(response.responses[0].error_code)
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_CONFIG]
+    assert connection.send(CreateTopicsRequest(topics=[topic("u")]), 7).topics[0].error_code == 0
+
+
+def test_a_request_too_large_for_its_kind_closes_its_connection_and_no_other(
+    server: ControllerServer, connection: NodeConnection
+) -> None:
+    resources = [AlterConfigsResource(resource_type=2, resource_name="x" * 30_000, configs=[]) for _ in range(600)]
+    with NodeConnection("127.0.0.1", server.port, timeout_ms=10_000) as other, pytest.raises(NodeConnectionError):
+        other.send(IncrementalAlterConfigsRequest(resources=resources), 1)
+    join(connection)
 
 
 # -- envelopes
