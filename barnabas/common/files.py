@@ -202,21 +202,37 @@ class OsFile:
         descriptor = self._descriptor
         if descriptor is None:
             raise OSError(errno.EBADF, "the file is closed", self.path)
-        return _pread_fully(descriptor.fd, size, position)
+        try:
+            return _pread_fully(descriptor.fd, size, position)
+        except OSError as error:
+            _name(error, self.path)
+            raise
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        written = os.pwrite(self._fd, data, position)
-        if written != len(data):
-            _pwrite_rest(self._fd, data, position, written)
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written != len(data):
+                _pwrite_rest(self._fd, data, position, written)
+        except OSError as error:
+            _name(error, self.path)
+            raise
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            _name(error, self.path)
+            raise
 
     def fsync(self) -> None:
         descriptor = self._descriptor
         if descriptor is None:
             raise OSError(errno.EBADF, "the file is closed", self.path)
-        os.fsync(descriptor.fd)
+        try:
+            os.fsync(descriptor.fd)
+        except OSError as error:
+            _name(error, self.path)
+            raise
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -233,6 +249,12 @@ class OsFile:
     def close(self) -> None:
         self._fd = -1
         self._descriptor = None
+
+
+def _name(error: OSError, path: str) -> None:
+    """Have an error of a descriptor say which file it was."""
+    if error.filename is None:
+        error.filename = path
 
 
 def _pread_fully(fd: int, size: int, position: int) -> bytes:
@@ -290,6 +312,9 @@ class OsFileSystem:
         fd = self._open(path, os.O_RDONLY)
         try:
             return map_descriptor(fd, size)
+        except OSError as error:
+            _name(error, path)
+            raise
         finally:
             os.close(fd)
 
@@ -307,6 +332,9 @@ class OsFileSystem:
         fd = self._open(path, os.O_RDONLY)
         try:
             return _pread_fully(fd, os.fstat(fd).st_size, 0)
+        except OSError as error:
+            _name(error, path)
+            raise
         finally:
             os.close(fd)
 
@@ -316,6 +344,9 @@ class OsFileSystem:
             _pwrite_rest(fd, data, 0, 0)
             if sync:
                 os.fsync(fd)
+        except OSError as error:
+            _name(error, path)
+            raise
         finally:
             os.close(fd)
 
@@ -370,6 +401,9 @@ class OsFileSystem:
         fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
+        except OSError as error:
+            _name(error, path)
+            raise
         finally:
             os.close(fd)
 

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 from barnabas.broker.storage import seals
+from barnabas.broker.storage.names import OFFSET_MAX, PARTITION_MAX
 from barnabas.common.files import FileSystem
 from barnabas.common.ids import ZERO_UUID, uuid_from_string, uuid_to_string
 from barnabas.common.topic_partition import TopicPartition
@@ -40,6 +41,7 @@ META_PROPERTIES_VERSION = 1
 PARTITION_METADATA_VERSION = 0
 CLEAN_SHUTDOWN_VERSION = 0
 UNKNOWN_BROKER_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
 
 
 class CorruptCheckpointError(OSError):
@@ -92,7 +94,7 @@ class OffsetCheckpoint:
         for row in parse_checkpoint(self._fs.read_bytes(self.path), self.path):
             try:
                 topic, partition, offset = row
-                offsets[TopicPartition(topic, int(partition))] = int(offset)
+                offsets[TopicPartition(topic, _number(partition, PARTITION_MAX))] = _number(offset, OFFSET_MAX)
             except ValueError:
                 raise CorruptCheckpointError(f"{self.path} is malformed at {' '.join(row)!r}") from None
         return offsets
@@ -135,6 +137,14 @@ class MirroredCheckpoint(OffsetCheckpoint):
             self._copy.write(offsets)
 
 
+def _number(text: str, highest: int) -> int:
+    """Read a number from 0 to `highest`; raises ValueError."""
+    value = int(text)
+    if not 0 <= value <= highest:
+        raise ValueError(f"{value} is not between 0 and {highest}")
+    return value
+
+
 def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
     """Return the (epoch, start offset) pairs of a leader epoch checkpoint; both ascend.
 
@@ -146,7 +156,7 @@ def read_epochs(fs: FileSystem, path: str) -> list[tuple[int, int]]:
     for row in parse_checkpoint(fs.read_bytes(path), path):
         try:
             epoch, start_offset = row
-            pairs.append((int(epoch), int(start_offset)))
+            pairs.append((_number(epoch, EPOCH_MAX), _number(start_offset, OFFSET_MAX)))
         except ValueError:
             raise CorruptCheckpointError(f"{path} is malformed at {' '.join(row)!r}") from None
     if any(epoch >= next_epoch or start >= next_start for (epoch, start), (next_epoch, next_start) in pairwise(pairs)):

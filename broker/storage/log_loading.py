@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import queue
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from barnabas.broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
@@ -20,7 +21,7 @@ from barnabas.broker.storage.log_directory import LogDirectory, LogDirectoryErro
 from barnabas.broker.storage.names import METADATA_LOG_DIR, is_stray_dir, parse_dir_name
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError
+from barnabas.protocol.errors import ApiError, MalformedMessageError
 
 log = logging.getLogger("barnabas.storage.log_manager")
 
@@ -51,7 +52,11 @@ class Found:
 
 
 def load_directory(directory: LogDirectory, load: Callable[[Found], None], thread_count: int) -> None:
-    """Call `load` with each partition of a directory, in threads; raises the first error."""
+    """Call `load` with each partition of a directory, in threads; raises the first error.
+
+    What is found there is input. Whatever goes wrong with it is an OSError that names the log, so that it ends this
+    directory and no other; LogDirectoryError is for what a person must put right before a start.
+    """
     is_clean = directory.take_clean_shutdown()
     recovery_points = _read_or_empty(directory.recovery_points)
     starts = _read_or_empty(directory.log_start_offsets)
@@ -76,7 +81,17 @@ def load_directory(directory: LogDirectory, load: Callable[[Found], None], threa
         log.info("Loading %d logs of %s after %s stop", len(jobs), directory.path, stop)
     else:  # Why apart: a new directory has no stop behind it
         log.info("%s holds no logs", directory.path)
-    in_threads(f"log-recovery-{directory.path}", jobs, load, thread_count)
+    in_threads(f"log-recovery-{directory.path}", jobs, partial(_load, load), thread_count)
+
+
+def _load(load: Callable[[Found], None], found: Found) -> None:
+    try:
+        load(found)
+    except (OSError, LogDirectoryError):
+        raise
+    except Exception as error:
+        what = str(error) if isinstance(error, ApiError | MalformedMessageError) else f"{type(error).__name__}: {error}"
+        raise OSError(f"{found.directory.path}/{found.name}: {what}") from error
 
 
 def in_threads(name: str, jobs: list[Job], work_on: Callable[[Job], object], thread_count: int) -> None:

@@ -43,8 +43,11 @@ METADATA_COPY_FILE = "metadata-copy-checkpoint"  # ours: Kafka passes over it (r
 METADATA_LOG_DIR = "__cluster_metadata-0"
 NAME_LENGTH_MAX = 255
 
-_MARKED_DIR = re.compile(r"^(\S+)-(\d+)\.(\S+)-(delete|future|stray)$")
-_DIR = re.compile(r"^(.+)-(\d+)$")
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+
+_MARKED_DIR = re.compile(r"^(\S+)-([0-9]+)\.(\S+)-(delete|future|stray)$")
+_DIR = re.compile(r"^(.+)-([0-9]+)$")
 
 
 def segment_file(directory: str, base_offset: int, suffix: str) -> str:
@@ -53,9 +56,12 @@ def segment_file(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def offset_of_file(name: str) -> int | None:
-    """Return the offset in a file's name, None if it does not begin with one."""
+    """Return the offset in a file's name, None if it does not begin with one, or another could not follow it."""
     digits = name.partition(".")[0]
-    return int(digits) if digits.isascii() and digits.isdigit() else None
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    offset = int(digits)
+    return offset if offset < OFFSET_MAX else None
 
 
 def partition_dir_name(tp: TopicPartition) -> str:
@@ -103,7 +109,8 @@ def parse_dir_name(name: str) -> TopicPartition | None:
     match = _MARKED_DIR.match(name)
     if match is None and not name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
         match = _DIR.match(name)
-    return TopicPartition(match.group(1), int(match.group(2))) if match else None
+    partition = int(match.group(2)) if match else PARTITION_MAX + 1
+    return TopicPartition(match.group(1), partition) if match and partition <= PARTITION_MAX else None
 
 
 def with_suffix_replaced(path: str, old: str, new: str) -> str:
