@@ -94,6 +94,8 @@ def register_logs(registry: Registry, log_manager: LogManager) -> None:
     )
     registry.table((c.LOG_DIRECTORY_SIZE, c.LOG_DIRECTORY_FREE), lambda: _usages(directories))
     registry.gauge(c.OFFLINE_LOG_DIRECTORY_COUNT, lambda: sum(directory.is_offline for directory in directories))
+    registry.gauge(c.STRAY_LOG_COUNT, lambda: len(log_manager.strays))
+    registry.gauge(c.STRAY_LOG_BYTES, lambda: sum(stray.size_bytes for stray in log_manager.strays))
     registry.gauge(c.CORDONED_LOG_DIRECTORY_COUNT, lambda: sum(map(log_manager.is_cordoned, directories)))
     registry.gauge(
         c.PRODUCER_ID_COUNT, lambda: sum(len(log.producer_state.producers) for log in log_manager.all_logs())

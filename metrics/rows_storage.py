@@ -42,6 +42,8 @@ LOG_DIRECTORY_OFFLINE = row(
     _LOG, "LogManager", "LogDirectoryOffline", GAUGE, "1 if a log directory failed.", labels=("logDirectory",)
 )
 OFFLINE_LOG_DIRECTORY_COUNT = row(_LOG, "LogManager", "OfflineLogDirectoryCount", GAUGE, "Log directories that failed.")
+STRAY_LOG_COUNT = row(_LOG, "LogManager", "StrayLogCount", GAUGE, "Logs that were set aside (not in Kafka).")
+STRAY_LOG_BYTES = row(_LOG, "LogManager", "StrayLogBytes", GAUGE, "Bytes of logs that were set aside (not in Kafka).")
 LOG_DIRECTORY_CORDONED = row(
     _LOG,
     "LogManager",

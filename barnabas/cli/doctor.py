@@ -6,6 +6,7 @@ each address what it tells clients, then try every address that was told, and sa
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator
@@ -16,7 +17,10 @@ import click
 
 from barnabas.cli.address import BOOTSTRAP_NAMES, default_bootstrap, host_port
 from barnabas.cli.errors import UserError
-from barnabas.cli.output import json_option, show
+from barnabas.cli.output import json_option, show, show_json
+from barnabas.cli.running import running_directories
+from barnabas.cli.stray import COLUMNS as STRAY_COLUMNS
+from barnabas.cli.stray import rows_of
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
@@ -45,6 +49,8 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> None:
 
     With FILE, a server.properties, ask its listeners; else the addresses of --bootstrap (default: $BARNABAS_BOOTSTRAP,
     the local cluster that runs, or 127.0.0.1:9092). Exits 1 if anything is wrong.
+
+    Below that, logs that were set aside (barnabas stray): in the directories of FILE, else of local clusters that run.
     """
     if file is not None and bootstrap is not None:
         raise UserError("give FILE or --bootstrap, not both")
@@ -53,10 +59,31 @@ def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> None:
     else:
         addresses = [Address(*host_port(text)) for text in (bootstrap or default_bootstrap()).split(",")]
     rows = [row for address in addresses for row in _examine(address)]
-    show(rows, COLUMNS, as_json=as_json)
+    strays = rows_of(_log_dirs(file, bootstrap))
+    if as_json:
+        show_json([*rows, *strays])
+    else:
+        show(rows, COLUMNS, as_json=False)
+    if strays and not as_json:
+        show(strays, STRAY_COLUMNS, as_json=False, title="Logs that brokers set aside: see barnabas stray --help")
     problems = sum(row["problem"] is not None for row in rows)
     if problems:
         raise UserError(f"{problems} of {len(rows)} addresses would fail a client")
+
+
+def _log_dirs(file: Path | None, bootstrap: str | None) -> list[Path]:
+    """Where to look for strays: the directories of a file, or of the brokers of local clusters that run."""
+    from barnabas.config.config import Config
+    from barnabas.config.errors import ConfigError
+
+    files = [file] if file is not None else []
+    if file is None and bootstrap is None:
+        files = [found for directory in running_directories() for found in directory.glob("broker-*/server.properties")]
+    found: list[Path] = []
+    for properties in files:
+        with contextlib.suppress(ConfigError):  # of FILE the listeners were told already
+            found += [Path(path) for path in Config.load(properties).log_dirs if Path(path).is_dir()]
+    return found
 
 
 def _listeners(file: Path) -> list[Address]:

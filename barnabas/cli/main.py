@@ -36,6 +36,7 @@ COMMANDS = {
     "consume": ("barnabas.cli.consume", "Print the records of a topic."),
     "config": ("barnabas.cli.config", "Show and change the settings of topics, brokers and groups."),
     "doctor": ("barnabas.cli.doctor", "Tell what clients will be told by each listener, and whether it answers."),
+    "stray": ("barnabas.cli.stray", "List, restore and delete logs that a broker set aside."),
     "explain": (
         "barnabas.cli.explain",
         "Tell in words how a partition, a group or a request is, and why it waits.",

@@ -190,13 +190,20 @@ def _check_is_spare(fs: FileSystem, stray: Stray, target: str) -> None:
     """Raise StrayError unless the log that stands where the stray belongs is an empty one of the same topic id."""
     if any(entry.name.endswith(LOG_SUFFIX) and entry.size for entry in fs.listdir(target)):
         raise StrayError(f"{target} has records of its own: move it away first if they are not wanted")
-    here = read_partition_metadata(fs, f"{target}/{PARTITION_METADATA_FILE}")
-    ours = read_partition_metadata(fs, f"{stray.path}/{PARTITION_METADATA_FILE}")
+    here, ours = _topic_id(fs, target), _topic_id(fs, stray.path)
     if here is not None and here != ours:
         raise StrayError(
             f"{target} is of topic id {uuid_to_string(here)}, and the stray is of "
             f"{'an unknown one' if ours is None else uuid_to_string(ours)}: the broker would set it aside again"
         )
+
+
+def _topic_id(fs: FileSystem, path: str) -> bytes | None:
+    """Return the topic id in a partition's directory; None if nobody can tell."""
+    try:
+        return read_partition_metadata(fs, f"{path}/{PARTITION_METADATA_FILE}")
+    except CorruptCheckpointError:
+        return None
 
 
 def _set_offset(checkpoint: OffsetCheckpoint, tp: TopicPartition, offset: int) -> None:

@@ -1,0 +1,195 @@
+"""Logs that were set aside: kept over restarts, restored whole, deleted in time; whatever crashes in between."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from barnabas.broker.storage.names import stray_dir_name
+from barnabas.broker.storage.strays import StrayError, delete, find, list_strays, restore
+from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.topic_partition import TopicPartition
+from tests.broker.storage.test_log_manager import TOPIC_ID, TPS, Node, contents, directories_of, moving
+
+OTHER_ID = b"\x06" * 16
+DAY_MS = 86_400_000
+
+
+def filled(fs=None) -> Node:
+    node = Node(fs).start()
+    for number in range(5):
+        node.append(node.log(TPS[0]), f"v{number}")
+    return node
+
+
+def stopped_with_stray() -> Node:
+    node = filled()
+    assert node.manager.set_aside({TPS[0]: None}, "nobody knows it") == {}
+    node.manager.shutdown()
+    return node
+
+
+def values_of(node: Node) -> list[str]:
+    found = node.manager.get_log(TPS[0])
+    return [] if found is None else [value for _, value in contents(found)]
+
+
+def test_a_stray_is_no_log_and_is_listed_after_a_restart() -> None:
+    node = stopped_with_stray()
+    again = Node(node.fs).start()
+    assert (again.manager.all_logs(), directories_of(again, "/a")) == ([], ["flights-0-stray"])
+    (stray,) = again.manager.strays
+    assert (stray.tp, stray.note.topic_id, stray.note.reason) == (TPS[0], TOPIC_ID, "nobody knows it")
+    assert stray.size_bytes > 0
+
+
+def test_a_restored_log_has_its_records_and_its_start() -> None:
+    node = filled()
+    node.log(TPS[0]).maybe_increment_log_start_offset(2, "test")
+    node.manager.set_aside({TPS[0]: None}, "nobody knows it")
+    node.manager.shutdown()
+    assert restore(node.fs, *list_strays(node.fs, "/a")) == "/a/flights-0"
+    again = Node(node.fs).start()
+    assert (values_of(again), again.log(TPS[0]).log_start_offset) == (["v2", "v3", "v4"], 2)
+    assert not node.fs.exists("/a/flights-0/stray.json")
+    assert again.manager.strays == []
+
+
+def test_a_stray_of_the_same_partition_may_be_there_already() -> None:
+    node = filled()
+    node.manager.set_aside({TPS[0]: None}, "first")
+    node.append(node.log(TPS[0], OTHER_ID), "new")
+    node.manager.set_aside({TPS[0]: TOPIC_ID}, "second")
+    assert sorted(stray.note.reason for stray in node.manager.strays) == ["first", "second"]
+    node.log(TPS[0])
+    node.manager.set_aside({TPS[0]: TOPIC_ID}, "it is the topic's own")
+    assert len(node.manager.strays) == 2
+    assert node.manager.get_log(TPS[0]) is not None
+
+
+def test_a_copy_on_its_way_goes_aside_with_its_log() -> None:
+    node = Node(dirs=("/a", "/b")).start()
+    moving(node)
+    node.manager.set_aside({TPS[0]: None}, "nobody knows it")
+    assert [directories_of(node, path) for path in ("/a", "/b")] == [["flights-0-stray"]] * 2
+    assert (node.manager.all_logs(), node.manager.future_logs()) == ([], [])
+
+
+def test_what_a_deletion_does_not_name_goes_aside() -> None:
+    node = filled()
+    node.manager.delete_logs({TPS[0]: OTHER_ID})
+    assert directories_of(node, "/a") == ["flights-0-stray"]
+
+
+def test_a_restoration_that_would_hide_records_is_refused() -> None:
+    node = stopped_with_stray()
+    (stray,) = list_strays(node.fs, "/a")
+    busy = Node(node.fs).start()
+    with pytest.raises(StrayError, match="a broker uses /a: stop it first"):
+        restore(node.fs, stray)
+    busy.append(busy.log(TPS[0]), "other")
+    busy.manager.shutdown()
+    with pytest.raises(StrayError, match="/a/flights-0 has records of its own"):
+        restore(node.fs, stray)
+    assert values_of(Node(node.fs).start()) == ["other"]
+
+
+def test_an_empty_log_gives_way_but_not_one_of_another_topic() -> None:
+    for topic_id, gives_way in ((TOPIC_ID, True), (OTHER_ID, False)):
+        node = stopped_with_stray()
+        (stray,) = list_strays(node.fs, "/a")
+        busy = Node(node.fs).start()
+        busy.log(TPS[0], topic_id)
+        busy.manager.shutdown()
+        if gives_way:
+            restore(node.fs, stray)
+        else:
+            with pytest.raises(StrayError, match="would set it aside again"):
+                restore(node.fs, stray)
+        assert (values_of(Node(node.fs).start()) == [f"v{n}" for n in range(5)]) is gives_way
+
+
+def test_strays_go_when_their_time_is_over_or_by_hand() -> None:
+    node = filled()
+    node.manager.set_aside({TPS[0]: None}, "nobody knows it")
+    node.clock.advance_ms(7 * DAY_MS - 400_000)
+    node.scheduler.run_due()
+    assert len(node.manager.strays) == 1
+    node.clock.advance_ms(800_000)
+    node.scheduler.run_due()
+    assert (node.manager.strays, directories_of(node, "/a")) == ([], [])
+    kept = Node(barnabas_stray_retention_ms=-1).start()
+    kept.append(kept.log(TPS[0]), "v")
+    kept.manager.set_aside({TPS[0]: None}, "nobody knows it")
+    kept.clock.advance_ms(1000 * DAY_MS)
+    kept.scheduler.run_due()
+    (stray,) = kept.manager.strays
+    delete(kept.fs, find(kept.fs, stray.path))
+    assert directories_of(kept, "/a") == []
+    with pytest.raises(StrayError, match="is no directory that was set aside"):
+        find(kept.fs, "/a/flights-0")
+
+
+def test_one_without_a_note_is_apache_kafkas() -> None:
+    node = stopped_with_stray()
+    (stray,) = list_strays(node.fs, "/a")
+    node.fs.write_bytes(f"{stray.path}/stray.json", b"{}", sync=True)
+    again = Node(node.fs).start()
+    again.clock.advance_ms(8 * DAY_MS)
+    again.scheduler.run_due()
+    (found,) = again.manager.strays
+    assert (found.tp, found.note.set_aside_ms) == (TPS[0], again.clock.wall_ms()), "its time begins now"
+    again.manager.shutdown()
+    restore(node.fs, found)
+    assert values_of(Node(node.fs).start()) == [f"v{n}" for n in range(5)]
+
+
+def test_long_names_are_cut_and_told_whole() -> None:
+    tp = TopicPartition("x" * 249, 7)
+    node = Node().start()
+    node.append(node.log(tp), "v")
+    node.manager.set_aside({tp: None}, "nobody knows it")
+    node.manager.shutdown()
+    (stray,) = list_strays(node.fs, "/a")
+    assert (stray.tp, len(stray_dir_name(tp))) == (tp, 255)
+    assert restore(node.fs, stray) == f"/a/{tp}"
+
+
+def test_records_survive_a_crash_at_each_step_of_setting_aside() -> None:
+    """The N-th change of the disk fails, and all after it; then the power goes."""
+    outcomes = set()
+    for number in range(1, 40):
+        memory = MemoryFileSystem()
+        faulty = FaultyFileSystem(memory)
+        node = filled(faulty)
+        node.log(TPS[0]).flush()
+        faulty.fail_at = faulty.operations + number
+        node.manager.set_aside({TPS[0]: None}, "nobody knows it")
+        is_over = faulty.operations < faulty.fail_at
+        again = Node(memory.crash()).start()
+        outcomes.add(directories_of(again, "/a")[0])
+        again.manager.shutdown()
+        for stray in list_strays(again.fs, "/a"):
+            restore(again.fs, stray)
+        assert values_of(Node(again.fs).start()) == [f"v{n}" for n in range(5)], number
+        if is_over:
+            break
+    assert outcomes == {"flights-0", "flights-0-stray"}
+
+
+def test_records_survive_a_crash_at_each_step_of_restoring() -> None:
+    for number in range(1, 40):
+        memory = stopped_with_stray().fs
+        busy = Node(memory).start()
+        busy.log(TPS[0])
+        busy.manager.shutdown()
+        faulty = FaultyFileSystem(memory, fail_at=number)
+        with contextlib.suppress(OSError):
+            restore(faulty, *list_strays(memory, "/a"))
+        after = memory.crash()
+        for stray in list_strays(after, "/a"):  # the command is given again
+            restore(after, stray)
+        assert values_of(Node(after).start()) == [f"v{n}" for n in range(5)], number
+        if faulty.operations < number:
+            break
