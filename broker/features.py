@@ -14,7 +14,7 @@ UNKNOWN_EPOCH: Final = -1
 #: Feature name -> (least, greatest level) of this software, whatever the cluster has agreed on.
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "group.version": (0, 1),
-    "metadata.version": (7, 25),
+    "metadata.version": (7, 30),  # 4.3-IV0
     "transaction.version": (0, 2),
 }
 

@@ -130,7 +130,7 @@ def process_heartbeat(
         log.info("Broker %d goes from %s to %s", broker.id, current.value, state.value)
         ahead = with_records(image, records) if records else image  # rule 5
         records += _transition_records(View(ahead, view.config, view.rng), ahead.brokers[broker.id], state)
-    records += cordoning(broker, request.cordoned_log_dirs)
+    records += cordoning(image, broker, request.cordoned_log_dirs)
     reply = HeartbeatReply(is_caught_up(broker, session, request), state)
     session.is_leaving = state is BrokerState.SHUTDOWN_NOW
     sessions.touch(broker.id, now_ms, is_fenced=state.is_fenced, metadata_offset=request.current_metadata_offset)

@@ -20,7 +20,7 @@ from typing import Any
 
 from barnabas.controller.decision import Decision, View, check_broker_epoch
 from barnabas.controller.elections import Target, change_partition, leader_and_isr_updates
-from barnabas.controller.image import NO_LEADER, Broker, Partition, PartitionKey, Topic, with_records
+from barnabas.controller.image import NO_LEADER, Broker, Image, Partition, PartitionKey, Topic, with_records
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k73_assign_replicas_to_dirs as wire
 from barnabas.protocol.metadata_records import BrokerRegistrationChangeRecord
@@ -77,9 +77,12 @@ def _assign(view: View, broker: Broker, key: PartitionKey, directory: bytes) -> 
     return [] if record is None else [record]
 
 
-def cordoning(broker: Broker, reported: Sequence[bytes] | None) -> list[Any]:
-    """Note which of a broker's log directories get no new replicas from now on; None says nothing (KIP-1066)."""
-    if reported is None or set(reported) == set(broker.cordoned_log_dirs):
+def cordoning(image: Image, broker: Broker, reported: Sequence[bytes] | None) -> list[Any]:
+    """Note which of a broker's log directories get no new replicas from now on; None says nothing (KIP-1066).
+
+    Below metadata.version 4.3-IV0 the log has no place for it, and it is passed over, as by Kafka.
+    """
+    if reported is None or not image.can_cordon or set(reported) == set(broker.cordoned_log_dirs):
         return []
     log.info("Broker %d has %d cordoned log directories", broker.id, len(reported))
     return [

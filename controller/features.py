@@ -8,16 +8,15 @@ Source: FeatureControlManager (Kafka 4.3).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from barnabas.broker.features import SUPPORTED_FEATURES
 from barnabas.controller.decision import Decision, Failure, View, check_item_count
-from barnabas.controller.image import Image
+from barnabas.controller.image import METADATA_VERSION, Image
 from barnabas.protocol.errors import ErrorCode, message_that_fits
 from barnabas.protocol.messages import k57_update_features as wire
 from barnabas.protocol.metadata_records import FeatureLevelRecord
 
-METADATA_VERSION: Final = "metadata.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 

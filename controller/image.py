@@ -34,9 +34,11 @@ from barnabas.protocol.metadata_records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 
 NO_LEADER: Final = -1
@@ -56,6 +58,9 @@ GROUP_RESOURCE: Final = 32
 # Directory ids that mean something other than a directory (DirectoryId).
 MIGRATING_DIRECTORY: Final = bytes(16)
 UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
+METADATA_VERSION: Final = "metadata.version"
+VERSION_4_3_IV0: Final = 30  # the first that has cordoned log directories (KIP-1066)
+
 LOST_DIRECTORY: Final = bytes(15) + b"\x02"
 RESERVED_DIRECTORIES: Final = frozenset(bytes(15) + bytes([i]) for i in range(100))
 
@@ -201,6 +206,8 @@ class Image:
     configs: Mapping[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
+    #: By user and mechanism: SCRAM credentials of a directory that Apache Kafka formatted; nobody uses them yet.
+    credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=dict)
     offset: int = -1
 
     def topic(self, name: str) -> Topic | None:
@@ -212,6 +219,11 @@ class Image:
         """The partition's state, or None if it does not exist."""
         topic = self.topics.get(key.topic_id)
         return None if topic is None else topic.partitions.get(key.partition)
+
+    @property
+    def can_cordon(self) -> bool:
+        """Whether the log may hold cordoned log directories."""
+        return self.features.get(METADATA_VERSION, 0) >= VERSION_4_3_IV0
 
     def is_active(self, broker_id: int) -> bool:
         """Whether the broker is registered, unfenced and not shutting down."""
@@ -240,6 +252,7 @@ class Image:
     def invariants(self) -> None:
         """Assert the numbered invariants of the module."""
         assert {t.name: t.id for t in self.topics.values()} == dict(self.topic_ids), "inv. 1"
+        assert len(self.topics) == len(self.topic_ids), "inv. 1"
         for topic, index, p in self.each_partition():
             where = f"inv. 2: {topic.name}-{index} {p}"
             assert p.isr, where
@@ -277,6 +290,7 @@ class ImageEditor:
         self._topic_ids = image.topic_ids
         self._configs = image.configs
         self._features = image.features
+        self._credentials = image.credentials
         self._owned: set[str] = set()
         self._owned_topics: set[bytes] = set()
         self._entries: dict[ConfigKey, dict[str, str]] = {}  # of resources whose configs were copied
@@ -293,6 +307,7 @@ class ImageEditor:
             configs=self._configs,
             features=self._features,
             next_producer_id=self._next_producer_id,
+            credentials=self._credentials,
             offset=self._offset if offset is None else offset,
         )
 
@@ -433,6 +448,13 @@ class ImageEditor:
     def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
         self._next_producer_id = record.next_producer_id
 
+    def _set_credential(self, record: UserScramCredentialRecord) -> None:
+        self._credentials = {**self._credentials, (record.name, record.mechanism): record}
+
+    def _remove_credential(self, record: RemoveUserScramCredentialRecord) -> None:
+        gone = (record.name, record.mechanism)
+        self._credentials = {key: value for key, value in self._credentials.items() if key != gone}
+
     def _nothing(self, record: NoOpRecord) -> None:
         pass
 
@@ -473,6 +495,8 @@ _HANDLERS: Final[dict[type, Any]] = {
     ConfigRecord: ImageEditor._set_config,
     FeatureLevelRecord: ImageEditor._set_feature,
     ProducerIdsRecord: ImageEditor._set_producer_ids,
+    UserScramCredentialRecord: ImageEditor._set_credential,
+    RemoveUserScramCredentialRecord: ImageEditor._remove_credential,
     NoOpRecord: ImageEditor._nothing,
 }
 

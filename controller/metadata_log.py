@@ -30,6 +30,7 @@ from barnabas.broker.storage.recovery import LogLoader
 from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import Clock
 from barnabas.common.files import FileSystem
+from barnabas.controller.bootstrap import bootstrap_records
 from barnabas.controller.durable_end import TOPIC_PARTITION, DurableEnd
 from barnabas.controller.image import Image, ImageEditor
 from barnabas.controller.metadata_directory import DirectoryError
@@ -56,6 +57,7 @@ class MetadataLog:
 
     def __init__(self, directory: str, config: Any, clock: Clock, fs: FileSystem) -> None:
         self._fs = fs  # fixed before start
+        self._root = directory  # fixed before start
         self._clock = clock  # fixed before start
         self._scheduler = ManualScheduler(clock)
         path = f"{directory}/{TOPIC_PARTITION.topic}-{TOPIC_PARTITION.partition}"
@@ -155,6 +157,10 @@ class MetadataLog:
             return True
         found, end_offset = self._log.end_offset_for_epoch(epoch)
         return found == epoch and offset < end_offset
+
+    def bootstrap_records(self) -> list[Any]:
+        """Return what an empty log begins with (bootstrap.py); raises DirectoryError."""
+        return bootstrap_records(self._fs, self._root)
 
     def open_epoch(self) -> None:
         """Begin a new epoch; the first append after it makes it durable."""

@@ -46,7 +46,7 @@ from barnabas.controller.sessions import Sessions
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.metadata_records import FeatureLevelRecord, NoOpRecord, UnregisterBrokerRecord
+from barnabas.protocol.metadata_records import NoOpRecord, UnregisterBrokerRecord
 
 log = logging.getLogger("barnabas.controller")
 
@@ -60,9 +60,6 @@ HOW_TO_GO_ON: Final = (
     "Nothing is lost: the brokers keep their data. Give this controller its own metadata log back, or stop it and "
     "rebuild the log with: barnabas controller recover FILE --from-brokers HOST:PORT,..."
 )
-
-#: What a new cluster is formatted with.
-BOOTSTRAP_FEATURES: Final = {"group.version": 1, "metadata.version": 25, "transaction.version": 2}
 
 
 class Prepared(NamedTuple):
@@ -147,7 +144,7 @@ class QuorumController:
         """What a new epoch writes: an empty log's features, or a record that makes the epoch durable."""
         if self.image.features:
             return [NoOpRecord()]
-        return [FeatureLevelRecord(name=n, feature_level=level) for n, level in BOOTSTRAP_FEATURES.items()]
+        return self._log.bootstrap_records()
 
     def stop(self) -> None:
         """Answer what is queued, end the threads, close the log."""

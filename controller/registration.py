@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from barnabas.controller.decision import Decision, View
 from barnabas.controller.elections import leader_and_isr_updates, partitions_with_isr_member
-from barnabas.controller.image import RESERVED_DIRECTORIES, Broker, Image
+from barnabas.controller.image import METADATA_VERSION, RESERVED_DIRECTORIES, Broker, Image
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.metadata_records import (
@@ -34,8 +34,6 @@ from barnabas.protocol.metadata_records import (
 from barnabas.protocol.registration_tags import Applied, applied_of
 
 log = logging.getLogger("barnabas.controller.brokers")
-
-METADATA_VERSION: Final = "metadata.version"
 
 
 class Known(NamedTuple):
@@ -87,7 +85,8 @@ def register_broker(view: View, request: BrokerRegistrationRequest, known: Known
         keys = partitions_with_isr_member(image, existing.id)
         records += leader_and_isr_updates(view, keys, broker_to_remove=existing.id)
     epoch = existing.epoch if existing is not None and is_same else view.next_offset + len(records)
-    records.append(_registration_record(request, epoch, features, existing if is_same else None))
+    amended = existing if is_same else None
+    records.append(_registration_record(request, epoch, features, amended, may_cordon=image.can_cordon))
     log.info(
         "%s broker %d, epoch %d",
         "Amending the registration of" if is_same else "Registering",
@@ -136,7 +135,10 @@ def _registration_record(
     epoch: int,
     features: list[tuple[str, int, int]],
     existing: Broker | None,
+    *,
+    may_cordon: bool,
 ) -> RegisterBrokerRecord:
+    cordoned = [] if existing is None else list(existing.cordoned_log_dirs)
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -145,7 +147,7 @@ def _registration_record(
         fenced=True if existing is None else existing.is_fenced,
         in_controlled_shutdown=False if existing is None else existing.in_controlled_shutdown,
         log_dirs=list(request.log_dirs),
-        cordoned_log_dirs=[] if existing is None else list(existing.cordoned_log_dirs),
+        cordoned_log_dirs=cordoned if may_cordon else None,
     )
     record.end_points = [
         BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)

@@ -154,7 +154,7 @@ def image_records(image: Image) -> Iterator[Any]:
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
     for broker in image.brokers.values():
-        yield _registration(broker)
+        yield _registration(broker, may_cordon=image.can_cordon)
     for topic in image.topics.values():
         yield TopicRecord(name=topic.name, topic_id=topic.id)
         for index, partition in topic.partitions.items():
@@ -162,11 +162,12 @@ def image_records(image: Image) -> Iterator[Any]:
     for resource, entries in image.configs.items():
         for key, value in entries.items():
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=key, value=value)
+    yield from image.credentials.values()
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
 
 
-def _registration(broker: Broker) -> RegisterBrokerRecord:
+def _registration(broker: Broker, *, may_cordon: bool) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(
         broker_id=broker.id,
         incarnation_id=broker.incarnation_id,
@@ -183,5 +184,5 @@ def _registration(broker: Broker) -> RegisterBrokerRecord:
         fenced=broker.is_fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
-        cordoned_log_dirs=list(broker.cordoned_log_dirs),
+        cordoned_log_dirs=list(broker.cordoned_log_dirs) if may_cordon else None,
     )

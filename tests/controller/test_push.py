@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.controller.bootstrap import FEATURES
 from barnabas.controller.configs import incremental_alter_configs
 from barnabas.controller.push import LEADER_DURING_DELETE
-from barnabas.controller.quorum_controller import BOOTSTRAP_FEATURES
 from barnabas.controller.topics import delete_topics
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
 from barnabas.protocol.messages import k44_incremental_alter_configs as config_wire
@@ -71,7 +71,7 @@ def test_a_new_broker_is_told_everything_first() -> None:
     assert [b.id for b in update.live_brokers] == [0, 1]  # 2 is fenced still
     *features, config = records_of(leader_and_isr)
     assert all(isinstance(record, FeatureLevelRecord) for record in features)
-    assert {record.name: record.feature_level for record in features} == BOOTSTRAP_FEATURES
+    assert {record.name: record.feature_level for record in features} == FEATURES
     assert (config.resource_name, config.name, config.value) == ("t", "retention.ms", "5")
     assert offset_of(update) == rig.image.offset
 
