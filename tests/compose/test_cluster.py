@@ -112,6 +112,23 @@ def test_processes(compose: ComposeCluster, node: str) -> None:
     assert "barnabas.controller.main" in first if node == "controller" else "barnabas.broker.main" in first
 
 
+@pytest.mark.parametrize("node", NODES)
+def test_a_process_can_write_its_volume_and_nothing_else(compose: ComposeCluster, node: str) -> None:
+    tries = ";".join(
+        f"touch {path}/x 2>/dev/null && echo {path}" for path in ("/var/lib/barnabas", "/tmp", "/opt", "~", "/")
+    )
+    assert compose.execute(node, "sh", "-c", f"{tries}; rm /var/lib/barnabas/x /tmp/x").split() == [
+        "/var/lib/barnabas",
+        "/tmp",
+    ]
+    status = dict(line.split(":", 1) for line in compose.execute(node, "cat", "/proc/1/status").splitlines())
+    assert (int(status["CapBnd"], 16), status["NoNewPrivs"].strip()) == (0, "1")
+    limits = (
+        "{{.HostConfig.Memory}} {{.HostConfig.NanoCpus}} {{.HostConfig.PidsLimit}} {{.HostConfig.LogConfig.Config}}"
+    )
+    assert compose.inspect(node, limits) == f"{1 << 30} {2 * 10**9} 1024 map[max-file:3 max-size:10m]"
+
+
 def test_a_killed_broker(compose: ComposeCluster) -> None:
     topic = create_topic(compose, "killed")
     with load_goes_on(compose, topic) as load:

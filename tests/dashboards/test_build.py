@@ -185,3 +185,28 @@ def test_peers_are_where_the_pages_are_published(name: str) -> None:
         id_ = services[node]["environment"]["KAFKA_NODE_ID"]
         published[f"{node.partition('-')[0]}-{id_}"] = pages.removesuffix(":9404")
     assert told == published
+
+
+SPARK = ("pipeline", "spark-master", "spark-worker")
+
+
+@pytest.mark.parametrize("name", sorted(compose_file()["services"]))
+def test_every_container_is_bounded_and_has_no_privileges(name: str) -> None:
+    service = compose_file()["services"][name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {"mem_limit", "cpus", "pids_limit"} <= service.keys()
+    assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}
+    assert service.get("read_only", False) is (name not in SPARK)
+    assert name in SPARK or "/tmp" in service["tmpfs"]
+
+
+def test_services_wait_until_what_they_need_can_be_used() -> None:
+    waits = {
+        (name, needed): how["condition"]
+        for name, service in compose_file()["services"].items()
+        if name != "spark-worker"  # it asks for its master until there is one
+        for needed, how in service.get("depends_on", {}).items()
+    }
+    assert set(waits.values()) == {"service_healthy"}
+    assert {(name, "controller") for name in BROKERS} | {("grafana", "prometheus")} <= waits.keys()

@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 BROKERS = ("broker-0", "broker-1", "broker-2")
 NODES = ("controller", *BROKERS)
 IDS = {"controller": 100, "broker-0": 0, "broker-1": 1, "broker-2": 2}
-BUILD_TIMEOUT_S = 600
+BUILD_TIMEOUT_S = 1800  # three minutes of one core, which others may want as well
 UP_TIMEOUT_S = 120
 LOG_TAIL = "60"
 
