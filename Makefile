@@ -61,8 +61,9 @@ run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAO
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
 
+test: ## everything that must pass
 test: lint types unit compiled packaging clients crash fuzz-short stress-short churn-short eos-short \
-	pipeline-test ## everything that must pass
+	pipeline-test
 
 lint: $(VENV)/installed ## style, imports between packages, bans
 	$(BIN)/ruff check .

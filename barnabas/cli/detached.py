@@ -21,6 +21,7 @@ import click
 from barnabas.cli.errors import UserError
 from barnabas.cli.ready import Ready
 from barnabas.cli.running import chosen_directory, directory_option, running_directories
+from barnabas.common import interpreter
 from barnabas.common.cluster_file import ClusterFile, open_supervisor, process_state, read_cluster_file
 from barnabas.control import control_path
 
@@ -39,7 +40,7 @@ def start(options: Sequence[str], directory: Path, *, is_temporary: bool) -> int
 
     Raises UserError with its reason if it ends before.
     """
-    command = [sys.executable, "-P", "-m", "barnabas.cli", "up", *options, "--data-dir", str(directory)]
+    command = [*interpreter.own_command("barnabas.cli"), "up", *options, "--data-dir", str(directory)]
     if is_temporary:
         command.append("--temporary")
     try:
