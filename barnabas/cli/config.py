@@ -15,9 +15,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results
+from barnabas.cli.client import TIMEOUT_S, admin, bootstrap_option, results, topic_names
 from barnabas.cli.cluster_nodes import ask_any
 from barnabas.cli.complete import complete_groups, complete_keys, complete_settings, complete_topics
+from barnabas.cli.config_keys import keys
 from barnabas.cli.errors import RequestError, UserError
 from barnabas.cli.output import json_option, show
 from barnabas.cli.settings import explained
@@ -38,6 +39,9 @@ DESCRIBE_VERSION, ALTER_VERSION = 4, 1
 @click.group()
 def config() -> None:
     """Show and change the settings of topics, brokers and groups."""
+
+
+config.add_command(keys)
 
 
 def _resource_options(command: Callable[..., T]) -> Callable[..., T]:
@@ -77,6 +81,11 @@ def _name(resource: ConfigResource) -> str:
     return f"{resource.restype.name.lower()} {resource.name}"
 
 
+def _topics(client: AdminClient) -> list[str]:
+    """The topics, named as `_name` names one."""
+    return [f"topic {name}" for name in topic_names(client)]
+
+
 @config.command("show")
 @_resource_options
 @click.option("--all", "everything", is_flag=True, help="Defaults too.")
@@ -92,7 +101,7 @@ def show_config(
         resource = _resource(topic, broker, group)
         with admin(bootstrap) as client:
             _check_broker(client, broker)
-            (entries,) = results(client.describe_configs([resource]), _name).values()
+            (entries,) = results(client.describe_configs([resource]), _name, known=lambda: _topics(client)).values()
     rows = [
         {
             "key": entry.name,
@@ -147,7 +156,7 @@ def _alter(
     resource = _resource(topic, broker, group, entries)
     with admin(bootstrap) as client:
         _check_broker(client, broker)
-        results(client.incremental_alter_configs([resource]), _name)
+        results(client.incremental_alter_configs([resource]), _name, known=lambda: _topics(client))
 
 
 def _cluster_defaults(bootstrap: str) -> dict[str, ConfigEntry]:

@@ -23,8 +23,9 @@ from barnabas.broker.storage.index import CorruptIndexError
 from barnabas.broker.storage.producer_state import CorruptSnapshotError, read_snapshot
 from barnabas.broker.storage.txn_index import TransactionIndex
 from barnabas.cli.errors import UserError
+from barnabas.cli.internal_records import decoder_for, show_control
 from barnabas.cli.output import Row, json_option, show, show_json
-from barnabas.cli.text import shown
+from barnabas.cli.text import shown, time_shown
 from barnabas.common.files import OsFileSystem
 from barnabas.common.ids import uuid_to_string
 from barnabas.protocol.errors import MalformedMessageError
@@ -44,6 +45,7 @@ BATCH_COLUMNS = (
     "control",
     "position",
     "timestamp",
+    "time",
     "size",
     "compression",
     "crc",
@@ -56,6 +58,7 @@ PRODUCER_COLUMNS = (
     "last_timestamp",
     "last_sequence",
     "last_offset",
+    "last_time",
 )
 SECOND_SUFFIXES = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX)
 
@@ -68,15 +71,18 @@ class Reader(NamedTuple):
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--records", is_flag=True, help="The records inside the batches, not the batches.")
 @json_option
-def dump_log(files: tuple[Path, ...], records: bool, as_json: bool) -> None:
-    """Print what is in files of a log directory, checking every CRC.
+def dump_log(paths: tuple[Path, ...], records: bool, as_json: bool) -> None:
+    """Print what is in files of a log directory, checking every CRC. Of a directory: its segments, and those below it.
+
+    Records of __consumer_offsets, __transaction_state and __cluster_metadata, and markers, are decoded.
 
     These are segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot), checkpoints of
     offsets, leader epochs and checksums, partition.metadata and meta.properties.
     """
+    files = [file for path in paths for file in _files(path)]
     readers = [(file, _reader(file, records)) for file in files]
     if as_json:
         show_json(itertools.chain.from_iterable(_checked(file, reader, named=True) for file, reader in readers))
@@ -85,6 +91,17 @@ def dump_log(files: tuple[Path, ...], records: bool, as_json: bool) -> None:
         if len(files) > 1:
             click.echo(f"{file}:")
         show(_checked(file, reader), reader.columns, as_json=False)
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, or the segments in and below a directory, a partition after another."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(path.rglob(f"*{names.LOG_SUFFIX}"), key=lambda file: (str(file.parent), file.name))
+    segments = [file for file in found if names.offset_of_file(file.name) is not None]
+    if not segments:
+        raise UserError(f"{path}: there is no segment ({names.LOG_SUFFIX}) in it, nor below it")
+    return segments
 
 
 def _checked(file: Path, reader: Reader, *, named: bool = False) -> Iterator[Row]:
@@ -139,6 +156,7 @@ def _batches(file: Path) -> Iterator[Row]:
             "control": header.is_control,
             "position": position,
             "timestamp": header.max_timestamp,
+            "time": time_shown(header.max_timestamp),
             "size": header.size_in_bytes,
             "compression": header.compression_type.name.lower(),
             "crc": header.crc,
@@ -147,24 +165,19 @@ def _batches(file: Path) -> Iterator[Row]:
 
 def _records(file: Path) -> Iterator[Row]:
     content = memoryview(_content(file))
-    show_value = _show_metadata if file.absolute().parent.name == names.METADATA_LOG_DIR else shown
+    decode = decoder_for(file)
     for position, header in iter_headers(content):
         verify_crc(content, position, header)
         for record in iter_records(content, position):
+            key, value = show_control(record) if header.is_control else decode(record.key, record.value)
             yield {
                 "offset": record.offset,
                 "timestamp": record.timestamp,
-                "key": shown(record.key),
-                "value": shown(record.value) if header.is_control else show_value(record.value),
+                "time": time_shown(record.timestamp),
+                "key": key,
+                "value": value,
                 "headers": [f"{shown(name)}={shown(value)}" for name, value in record.headers],
             }
-
-
-def _show_metadata(value: bytes | None) -> str | None:
-    """A record of the controller's log, decoded."""
-    from barnabas.protocol.metadata_records import decode_record
-
-    return None if value is None else repr(decode_record(value))
 
 
 def _offset_index(file: Path) -> Iterator[Row]:
@@ -178,7 +191,7 @@ def _time_index(file: Path) -> Iterator[Row]:
     base_offset = _base_offset(file)
     for timestamp, relative in _entries(file, TIME_ENTRY):
         if timestamp or relative:
-            yield {"timestamp": timestamp, "offset": base_offset + relative}
+            yield {"timestamp": timestamp, "offset": base_offset + relative, "time": time_shown(timestamp)}
 
 
 def _entries(file: Path, entry: struct.Struct) -> Iterator[tuple[int, ...]]:
@@ -208,6 +221,7 @@ def _producers(file: Path) -> Iterator[Row]:
             entry.last_timestamp,
             entry.last_sequence,
             entry.last_offset,
+            time_shown(entry.last_timestamp),
         )
         yield dict(zip(PRODUCER_COLUMNS, values, strict=True))
 
@@ -239,12 +253,12 @@ def _meta_properties(file: Path) -> Iterator[Row]:
 
 
 _BATCHES = Reader(BATCH_COLUMNS, _batches)
-_RECORDS = Reader(("offset", "timestamp", "key", "value", "headers"), _records)
+_RECORDS = Reader(("offset", "timestamp", "time", "key", "value", "headers"), _records)
 _OFFSETS = Reader(("topic", "partition", "offset"), _offsets)
 _READERS_BY_SUFFIX = {
     names.LOG_SUFFIX: _BATCHES,
     names.INDEX_SUFFIX: Reader(("offset", "position"), _offset_index),
-    names.TIME_INDEX_SUFFIX: Reader(("timestamp", "offset"), _time_index),
+    names.TIME_INDEX_SUFFIX: Reader(("timestamp", "offset", "time"), _time_index),
     names.TXN_INDEX_SUFFIX: Reader(
         ("producer_id", "first_offset", "last_offset", "last_stable_offset"), _aborted_transactions
     ),

@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.cli.errors import UserError
+from barnabas.cli.ready import Ready
 from barnabas.cli.supervisor import Supervisor
 from barnabas.cluster import LocalCluster, ProcessDiedError
 
@@ -150,7 +151,7 @@ class Ephemeral(Supervisor):
             lines = {**environment(self._cluster), "BARNABAS_READY": "1"}  # the last line: a reader need wait no more
             print("".join(f"{name}={value}\n" for name, value in lines.items()), end="", flush=True)
         else:
-            super().on_ready()
+            print(Ready.of(self._cluster).line(), flush=True)  # for a program, also where a terminal is inherited
 
     def stop(self) -> None:
         """End the command if it still runs, and kill the processes."""

@@ -42,7 +42,10 @@ COMMANDS = {
         "Tell in words how a partition, a group or a request is, and why it waits.",
     ),
     "top": ("barnabas.cli.top", "Watch queues, purgatories, requests and partitions of a running cluster."),
-    "dump-log": ("barnabas.cli.dump_log", "Print what is in a log segment, an index, a snapshot or a checkpoint."),
+    "dump-log": (
+        "barnabas.cli.dump_log",
+        "Print what is in segments or directories of them, indexes, snapshots and checkpoints.",
+    ),
     "drill": ("barnabas.cli.drill", "Practise incidents: break a cluster on purpose, and have its repair checked."),
     "completion": ("barnabas.cli.completion", "Print the completion script of a shell."),
 }

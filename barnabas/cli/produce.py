@@ -17,6 +17,7 @@ from barnabas.cli.client import (
     kafka_errors,
     reason,
     settings,
+    topic_names,
 )
 from barnabas.cli.complete import complete_topics
 from barnabas.cli.errors import UserError
@@ -24,6 +25,7 @@ from barnabas.cli.output import progress
 from barnabas.cli.records import unescaped
 from barnabas.cli.size_limits import CLIENT_LIMIT_KEY, TOO_LARGE, refused_by_client, refused_by_cluster
 from barnabas.cli.splitting import pieces
+from barnabas.cli.suggest import did_you_mean
 from barnabas.cli.text import key_value
 
 Header = tuple[str, str | bytes | None]
@@ -31,6 +33,7 @@ DELIVERY_TIMEOUT_MS = 30_000
 UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
 INTERRUPTED_FLUSH_S = 2
 POLL_S = 0.2
+UNKNOWN_TOPIC = frozenset({"_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"})
 SHOWN_BYTES = 60
 
 
@@ -184,6 +187,8 @@ class _Sender:
         """Why the first of those that failed was not acknowledged."""
         assert self._error is not None
         text = reason(self._error)
+        if self._error.name() in UNKNOWN_TOPIC:
+            return text + did_you_mean(self._topic, topic_names(self._producer))
         if self._error.name() != TOO_LARGE:
             return text
         return f"{text}: {refused_by_cluster(self._topic, self._own)}"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from barnabas.cluster import LocalCluster
 
 WORD = "ready"
 
@@ -19,6 +22,11 @@ class Ready(NamedTuple):
         """`ready bootstrap=... metrics=... [control=...]`: other programs rely on it."""
         control = f" control={self.control}" if self.control else ""
         return f"{WORD} bootstrap={self.bootstrap} metrics={self.metrics}{control}"
+
+    @classmethod
+    def of(cls, cluster: LocalCluster) -> Ready:
+        """The cluster, once it has been started."""
+        return cls(cluster.bootstrap, cluster.metrics, cluster.control_url)
 
     @classmethod
     def parse(cls, line: str) -> Ready | None:

@@ -113,7 +113,7 @@ class Supervisor:
 
     def on_ready(self) -> None:
         """Say that clients can use the cluster: to a person on a terminal, else to a program."""
-        ready = Ready(self._cluster.bootstrap, self._cluster.metrics, self._cluster.control_url)
+        ready = Ready.of(self._cluster)
         if sys.stdout.isatty():
             words = ready.words(self._cluster.directory, is_temporary=self._is_temporary, is_detached=False)
             print("\n".join(words), flush=True)

@@ -68,6 +68,8 @@ def test_what_the_cluster_refuses_is_one_line(
 
 
 def test_a_mistyped_topic_is_guessed(barnabas: Barnabas, topic: str) -> None:
+    shown = barnabas("config", "show", "--topic", topic[:-1])
+    assert shown.err.endswith(f"(UNKNOWN_TOPIC_OR_PART); did you mean topic {topic}?\n")
     for command in (["topic", "describe"], ["topic", "delete"], ["consume"]):
         outcome = barnabas(*command, topic[:-1])
         assert outcome.code == 1

@@ -17,8 +17,11 @@ from barnabas.broker.storage.txn_index import AbortedTxn, TransactionIndex
 from barnabas.common.files import OsFileSystem
 from barnabas.common.ids import uuid_from_string
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.coordinator_records.offsets import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.coordinator_records.record import encode_versioned
+from barnabas.protocol.coordinator_records.transactions import TransactionLogKey
 from barnabas.protocol.metadata_records import TopicRecord, encode_record
-from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker
 from barnabas.protocol.records.compression import CompressionType
 from tests.barnabas.cli.conftest import Barnabas
 
@@ -45,9 +48,9 @@ def test_the_batches_of_a_segment(tmp_path: Path, barnabas: Barnabas) -> None:
 
 def test_the_records_of_a_segment(tmp_path: Path, barnabas: Barnabas) -> None:
     assert barnabas("dump-log", "--records", str(segment(tmp_path))).rows == [
-        ["40", "1000", "k", "v", "h=x"],
-        ["41", "1001", "-", "\\xff\\n", ""],
-        ["42", "1000", "k", "v", "h=x"],
+        ["40", "1000", "1970-01-01T00:00:01.000Z", "k", "v", "h=x"],
+        ["41", "1001", "1970-01-01T00:00:01.001Z", "-", "\\xff\\n", ""],
+        ["42", "1000", "1970-01-01T00:00:01.000Z", "k", "v", "h=x"],
     ]
 
 
@@ -60,6 +63,55 @@ def test_the_records_of_the_controllers_log_are_decoded(tmp_path: Path, barnabas
     assert "TopicRecord(name='flights'" in barnabas("dump-log", "--records", str(path)).out
 
 
+def test_the_records_of_coordinators_are_decoded_and_what_is_none_is_shown(tmp_path: Path, barnabas: Barnabas) -> None:
+    offset = OffsetCommitKey(group="billing", topic="orders", partition=1)
+    committed = OffsetCommitValue(offset=42, metadata="note")
+    transaction = TransactionLogKey(transactional_id="copier")
+    contents = {
+        "__consumer_offsets-7": [
+            SimpleRecord(1, encode_versioned(offset), encode_versioned(committed)),
+            SimpleRecord(2, encode_versioned(offset), None),
+            SimpleRecord(3, encode_versioned(offset), b"\x00\x63damage"),
+            SimpleRecord(4, b"\x03\xe7odd", b"x"),
+        ],
+        "__transaction_state-0": [SimpleRecord(5, encode_versioned(transaction), None)],
+    }
+    for name, records in contents.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.log").write_bytes(build_batch(records))
+    marker = end_txn_marker(ControlType.COMMIT, producer_id=7, producer_epoch=0, coordinator_epoch=3, timestamp_ms=6)
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "00000000000000000000.log").write_bytes(marker)
+    told = json.loads(barnabas("dump-log", "--records", str(tmp_path), "--json").out)
+    keys = [row["key"] for row in told]
+    assert keys[:3] == ["OffsetCommitKey(group='billing', topic='orders', partition=1)"] * 3
+    assert keys[4:] == ["TransactionLogKey(transactional_id='copier')", "COMMIT"]
+    assert told[0]["value"].startswith("OffsetCommitValue(offset=42,")
+    assert (told[1]["value"], told[4]["value"], told[5]["value"]) == (None, None, "coordinator epoch 3")
+    assert "damage (cannot be decoded: " in told[2]["value"]
+    assert told[3]["value"] == "x"
+    assert [Path(row["file"]).parent.name for row in told[3:]] == [
+        "__consumer_offsets-7",
+        "__transaction_state-0",
+        "t-0",
+    ]
+
+
+def test_a_directory_is_all_its_segments(tmp_path: Path, barnabas: Barnabas) -> None:
+    for name in ("b-0", "a-1"):
+        (tmp_path / name).mkdir()
+        segment(tmp_path / name)
+        (tmp_path / name / "00000000000000000040.index").write_bytes(b"")
+    out = barnabas("dump-log", str(tmp_path)).out
+    assert [line for line in out.splitlines() if line.endswith(":")] == [
+        f"{tmp_path}/a-1/00000000000000000040.log:",
+        f"{tmp_path}/b-0/00000000000000000040.log:",
+    ]
+    (tmp_path / "empty").mkdir()
+    outcome = barnabas("dump-log", str(tmp_path / "empty"))
+    assert outcome == (1, "", f"barnabas: {tmp_path}/empty: there is no segment (.log) in it, nor below it\n")
+
+
 @pytest.mark.parametrize("suffix", ["", ".deleted"])
 def test_indexes(tmp_path: Path, barnabas: Barnabas, suffix: str) -> None:
     offsets = tmp_path / f"00000000000000000040.index{suffix}"
@@ -69,7 +121,7 @@ def test_indexes(tmp_path: Path, barnabas: Barnabas, suffix: str) -> None:
     transactions = TransactionIndex(FS, str(tmp_path / "00000000000000000040.txnindex"), 40)
     transactions.append(AbortedTxn(7, 41, 44, 45))
     assert barnabas("dump-log", str(offsets)).rows == [["41", "100"]]
-    assert barnabas("dump-log", str(times)).rows == [["1000", "42"]]
+    assert barnabas("dump-log", str(times)).rows == [["1000", "42", "1970-01-01T00:00:01.000Z"]]
     assert barnabas("dump-log", transactions.path).rows == [["7", "41", "44", "45"]]
 
 
@@ -78,7 +130,9 @@ def test_a_producer_snapshot(tmp_path: Path, barnabas: Barnabas) -> None:
     entry.batches.append(BatchMetadata(9, 45, 1, 1000))
     path = tmp_path / "00000000000000000046.snapshot"
     path.write_bytes(format_snapshot([entry]))
-    assert barnabas("dump-log", str(path)).rows == [["7", "1", "-1", "44", "1000", "9", "45"]]
+    assert barnabas("dump-log", str(path)).rows == [
+        ["7", "1", "-1", "44", "1000", "9", "45", "1970-01-01T00:00:01.000Z"]
+    ]
 
 
 def test_checkpoints_and_properties(tmp_path: Path, barnabas: Barnabas) -> None:
