@@ -44,7 +44,7 @@ from barnabas.metrics import catalogue
 from barnabas.protocol import headers
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError, UnsupportedVersionError
-from barnabas.protocol.limits import LARGE_KEYS, UNBOUNDED
+from barnabas.protocol.limits import SMALL_BYTES, UNBOUNDED, request_bytes_max
 from barnabas.protocol.messages import request_class
 
 if TYPE_CHECKING:
@@ -153,16 +153,21 @@ class Dispatcher:
                 raise RefusedError(f"{api.name} v{version} is not served here")
             # The body is of an unknown version too; the API looks at the header and answers UNSUPPORTED_VERSION.
             request.message = None
-        elif len(buffer) > self._request_bytes_max and api.key not in LARGE_KEYS:
-            raise RefusedError(
-                f"a {api.name} request of {len(buffer)} bytes is larger than barnabas.request.max.bytes="
-                f"{self._request_bytes_max}"
-            )
         else:
+            if len(buffer) > SMALL_BYTES:
+                self._check_size(api, request, len(buffer))
             decode = self._decoders.get(api.key << 16 | version) or self._load_decoder(api.key, version)
             request.message = decode(buffer, offset)[0]
         request.api = api
         return api
+
+    def _check_size(self, api: Api, request: Request, size: int) -> None:
+        """Refuse a request that is too large for its kind, before it is decoded."""
+        size_max = request_bytes_max(api.key, self._request_bytes_max, request.context.is_for_clients)
+        if size > size_max:
+            raise RefusedError(
+                f"a {api.name} request of {size} bytes is larger than {size_max}; see barnabas.request.max.bytes"
+            )
 
     def _load_decoder(self, api_key: int, version: int) -> Callable[..., Any]:
         decoder = self._decoders[api_key << 16 | version] = request_class(api_key).decoder(version)

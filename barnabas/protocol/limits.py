@@ -22,11 +22,23 @@ UNBOUNDED: Final = 2**31 - 1
 _OF_MANY_BYTES: Final = frozenset({0, 11, 14, 58})
 # LeaderAndIsr, StopReplica, UpdateMetadata: nodes tell of every partition there is.
 _OF_NODES: Final = frozenset({4, 5, 6})
-#: API keys whose requests only socket.request.max.bytes bounds.
-LARGE_KEYS: Final = _OF_MANY_BYTES | _OF_NODES
+#: No bound on a request is lower than this.
+SMALL_BYTES: Final = 65_536
 
 #: Tagged fields that one structure may have; Kafka's have a handful.
 TAGS_MAX: Final = 1_000
+
+
+def request_bytes_max(api_key: int, ordinary_max: int, is_for_clients: bool) -> int:
+    """Return how many bytes a request may have; `is_for_clients` says that its listener refuses what is for nodes.
+
+    `ordinary_max` is `barnabas.request.max.bytes`. UNBOUNDED: socket.request.max.bytes is the only bound.
+    """
+    if api_key in _OF_MANY_BYTES:
+        return UNBOUNDED
+    if api_key in _OF_NODES:
+        return SMALL_BYTES if is_for_clients else UNBOUNDED  # Why: it is decoded before it is refused
+    return ordinary_max
 
 
 def elements_max(cls: Any) -> int:

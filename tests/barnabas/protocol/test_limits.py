@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol import plans
 from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.limits import ELEMENTS_MAX, TAGS_MAX, UNBOUNDED, elements_max
+from barnabas.protocol.limits import ELEMENTS_MAX, SMALL_BYTES, TAGS_MAX, UNBOUNDED, elements_max, request_bytes_max
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.primitives import encode_uvarint
 from barnabas.protocol.schema import Message
@@ -67,3 +67,17 @@ def test_only_requests_of_clients_are_bounded() -> None:
     assert elements_max(request_class(3)) == ELEMENTS_MAX
     assert [elements_max(request_class(key)) for key in (4, 5, 6)] == [UNBOUNDED] * 3
     assert elements_max(response_class(3)) == UNBOUNDED
+
+
+@pytest.mark.parametrize(
+    ("keys", "for_all", "for_clients"),
+    [
+        ({0, 11, 14, 58}, UNBOUNDED, UNBOUNDED),
+        ({4, 5, 6}, UNBOUNDED, SMALL_BYTES),
+        ({1, 3, 8, 18, 19, 44}, 1 << 24, 1 << 24),
+    ],
+)
+def test_the_bytes_of_a_request(keys: set[int], for_all: int, for_clients: int) -> None:
+    for key in keys:
+        assert request_bytes_max(key, 1 << 24, is_for_clients=False) == for_all
+        assert request_bytes_max(key, 1 << 24, is_for_clients=True) == for_clients
