@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.push_state import PushState
 from barnabas.broker.storage.names import METADATA_COPY_FILE
@@ -37,7 +37,7 @@ from barnabas.config.keys import BROKER_KEYS
 
 if TYPE_CHECKING:
     from barnabas.broker.dynamic_config import DynamicConfig
-    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.metadata_cache import MetadataCache, MetadataSnapshot
     from barnabas.broker.producer_ids import ProducerIds
     from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.broker.storage.log import Log
@@ -78,15 +78,19 @@ class RecoveryReporter:
         self._producer_ids = producer_ids
         self._push_state = push_state
         self._lock = threading.Lock()
-        self._written: Any = None  # guarded by: _lock; what the last copy was made of
+        self._written_snapshot: MetadataSnapshot | None = None  # guarded by: _lock; what the last copy was made of
+        self._written_rest: tuple[int, int, int] | None = None  # guarded by: _lock; the rest of it
         self._copy = self._read_copies()  # guarded by: _lock; of an earlier life, until there is a picture
 
     def write_copy(self) -> None:
         """Write the picture, if it has changed."""
         with self._lock:
-            made_of = (self._metadata_cache.snapshot, self._dynamic_config.version, self._metadata_cache.picture_offset)
-            picture = self._picture()
-            if picture is None or made_of == self._written:
+            snapshot = self._metadata_cache.snapshot
+            rest = (self._dynamic_config.version, self._producer_ids.highest, self._metadata_cache.picture_offset)
+            # Why "is": to compare, or to make, a picture of many partitions takes long.
+            is_known = snapshot is self._written_snapshot and rest == self._written_rest
+            picture = None if is_known else self._picture()
+            if picture is None:
                 return
             data = encode_report(self._report(picture))
             for directory in self._log_manager.online_directories():
@@ -94,7 +98,7 @@ class RecoveryReporter:
                     self._fs.atomic_write(f"{directory.path}/{METADATA_COPY_FILE}", data)
                 except OSError as error:  # its logs will find out
                     log.warning("cannot write %s/%s: %s", directory.path, METADATA_COPY_FILE, error)
-            self._written = made_of
+            self._written_snapshot, self._written_rest = snapshot, rest
 
     def report(self) -> Report:
         """Everything that this broker knows; the picture of an earlier life if it has heard of no controller yet."""

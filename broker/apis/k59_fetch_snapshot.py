@@ -3,7 +3,7 @@
 Behaviour: tells `barnabas controller recover` what this broker knows of the cluster (recovery_report.py), as the
 snapshot of `__cluster_metadata-0` that it is asked for. `position` 0 makes the report; the answer has all of it,
 whatever `max_bytes` says. It is served before the controller was heard of, for then it is needed. ApiVersions does not
-list it: it is for nodes.
+list it: it is for nodes, and refused on a listener for clients.
 
 Errors: INCONSISTENT_CLUSTER_ID, UNKNOWN_TOPIC_OR_PARTITION, POSITION_OUT_OF_RANGE.
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
+from barnabas.broker.apis.api import Api, nodes_only
 from barnabas.common.recovery_report import encode_report
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k59_fetch_snapshot as wire
@@ -55,4 +55,13 @@ def _answer(services: Services, topic: str, asked: wire.RequestPartitionSnapshot
     return answer
 
 
-API = Api(59, "FetchSnapshot", (0, 1), handle, operation="CLUSTER_ACTION", resource="CLUSTER", advertised=False)
+API = Api(
+    59,
+    "FetchSnapshot",
+    (0, 1),
+    handle,
+    operation="CLUSTER_ACTION",
+    resource="CLUSTER",
+    advertised=False,
+    nodes_only=nodes_only,
+)

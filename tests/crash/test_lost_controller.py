@@ -80,7 +80,11 @@ def lose_the_log(cluster: BarnabasCluster) -> None:
 
 def recover(cluster: BarnabasCluster, brokers: int = 3) -> subprocess.CompletedProcess[str]:
     file = cluster.controller.directory / "server.properties"
-    addresses = ",".join(f"{node.host}:{node.port}" for node in cluster.brokers[:brokers])
+    addresses = ",".join(f"{node.host}:{node.internal_port}" for node in cluster.brokers[:brokers])
+    return recover_from(file, addresses)
+
+
+def recover_from(file: Path, addresses: str) -> subprocess.CompletedProcess[str]:
     command = [*RECOVER, str(file), "--from-brokers", addresses]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
@@ -113,6 +117,8 @@ def test_an_empty_controller_ends_and_is_rebuilt_from_brokers_that_live(cluster:
     line = ends_with(cluster)
     assert re.search(r"metadata log is empty, but broker \d has applied metadata offset .* controller recover", line)
     assert log_bytes(cluster) == before, "no log was touched"
+    told = recover_from(cluster.controller.directory / "server.properties", cluster.bootstrap)
+    assert re.fullmatch(r"controller: .* tells this to nodes only: name the port of its inter\S+\n", told.stderr)
     told = recover(cluster)
     assert told.returncode == 0, told.stderr
     assert "2 topics" in told.stdout
