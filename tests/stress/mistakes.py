@@ -136,6 +136,7 @@ class Mistakes:
         started: list[subprocess.Popen[bytes]] = []
 
         def begin() -> None:
+            self._cluster.await_ready()  # Why: the address of a broker that is not heard of yet may be taken over
             directory = self._cluster.directory / f"copy-{next(self._copies)}"
             started.append(self._start_copy(original, original.node_id if node_id is None else node_id, directory))
             log = directory / "process.log"
