@@ -137,6 +137,11 @@ def test_help_names_every_command(barnabas: Barnabas) -> None:
         assert barnabas(name, "--help").code == 0
 
 
+def test_the_page_of_commands_names_every_one() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "commands.md").read_text()
+    assert [name for name in main.COMMANDS if f"barnabas {name}" not in page] == []
+
+
 def test_the_commands_that_start_processes_load_no_client_and_no_tables() -> None:
     code = (
         "import sys, barnabas.cli.main, barnabas.cli.up, barnabas.cli.node, barnabas.cli.process; print(*sys.modules)"
