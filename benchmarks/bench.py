@@ -48,6 +48,7 @@ class Size:
     partitions: int
     idle: tuple[int, int]  # connections
     groups: int  # of consumers
+    producers: tuple[int, ...]  # with transactions, at once
     settle_ms: int  # before memory is looked at
 
 
@@ -65,6 +66,7 @@ FULL = Size(
     partitions=1000,
     idle=(5_000, 20_000),
     groups=10,
+    producers=(1, 10, 50),
     settle_ms=2000,
 )
 QUICK = replace(

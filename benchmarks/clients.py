@@ -1,4 +1,4 @@
-"""The clients that load a system: kafka-producer-perf-test, and two small Java programs of ours (`java/`).
+"""The clients that load a system: kafka-producer-perf-test, and three small Java programs of ours (`java/`).
 
 Each runs in a JVM of its own, and what it does first does not count, unless a measurement is about that: half of a
 short run is the compiler's. Its CPU time is told beside what it measured, of the whole run, the compiler's included:
@@ -67,6 +67,15 @@ class Latency:
     p999_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """What producers got done, and how long a transaction took them, from its beginning to its commitment."""
+
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+
+
 def produce(
     runtime: KafkaRuntime, bootstrap: str, topic: str, count: int, record_bytes: int, *settings: str, warm_up: int = 0
 ) -> Throughput:
@@ -107,6 +116,23 @@ def end_to_end(runtime: KafkaRuntime, bootstrap: str, topic: str, warm_up: int, 
     """Send one record after another, each when the one before has come out (java/EndToEnd.java). Raises ClientError."""
     told = json.loads(_program(runtime, "EndToEnd", CLIENT_JVM, [bootstrap, topic, str(warm_up), str(count)]).last_line)
     return Latency(told["p50_us"] / 1000, told["p99_us"] / 1000, told["p999_us"] / 1000)
+
+
+def transactions(
+    runtime: KafkaRuntime,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    producers: int,
+    warm_up_ms: int,
+    measured_ms: int,
+) -> Transactions:
+    """Have so many producers make transactions with a record to every partition (java/Transactions.java). Raises
+    ClientError.
+    """
+    numbers = map(str, (partitions, producers, warm_up_ms, measured_ms))
+    told = json.loads(_program(runtime, "Transactions", CLIENT_JVM, [bootstrap, topic, *numbers]).last_line)
+    return Transactions(told["per_s"], told["p50_us"] / 1000, told["p99_us"] / 1000)
 
 
 def _tool(runtime: KafkaRuntime, tool: str, *arguments: str) -> Ran:

@@ -2,7 +2,8 @@
 
 Two kinds of targets: `ratio` is what the median of Barnabas / Apache Kafka, of the same round, has to be; `own` bounds
 Barnabas's own median, in the figure's unit. "At least" or "at most" follows from the direction. The ratios are those of
-"Ahead of Apache Kafka on the same two cores", the project's issue 8; own bounds are older promises that still hold.
+"Ahead of Apache Kafka on the same two cores", the project's issue 8, and of issue 15 (transactions); own bounds are
+older promises that still hold.
 """
 
 from __future__ import annotations
@@ -53,6 +54,12 @@ def _closed_loop(what: str, loop: str, *, rate: float | None = None, latency: fl
     yield less(f"small {what} {loop}, p99.9", "ms")
 
 
+def _transactions(whose: str) -> Iterator[Figure]:
+    yield more(f"transactions, {whose}", "1/s", ratio=1.0)
+    yield less(f"transactions, {whose}, p50", "ms")
+    yield less(f"transactions, {whose}, p99", "ms", ratio=1.0)
+
+
 def _moved(name: str, *, rate: float, cpu: float | None = None) -> Iterator[Figure]:
     yield more(name, "MB/s", ratio=rate)
     yield less(f"{name}, CPU", "s/GB", ratio=cpu)
@@ -100,6 +107,9 @@ FIGURES = {
         less("1,000 partitions, memory after start", "MB"),
         less("1,000 partitions, descriptors after start", ""),
         *_moved("produce acks=all, RF 3", rate=1.1),
+        *_transactions("1 producer"),
+        *_transactions("10 producers"),
+        *_transactions("50 producers"),
         less("interruption: none", "ms"),
         less("interruption: kill -9", "ms", ratio=1.0),
         less("interruption: controlled shutdown", "ms", own=200.0),

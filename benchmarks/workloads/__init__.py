@@ -7,7 +7,7 @@ does so by itself.
 from __future__ import annotations
 
 from benchmarks.bench import MANY, ONE, Measurement
-from benchmarks.workloads import first_load, groups, latency, partitions, requests, starts, throughput
+from benchmarks.workloads import first_load, groups, latency, partitions, requests, starts, throughput, transactions
 
 MEASUREMENTS = {
     "produce-1k": Measurement(throughput.produce_and_consume_1k, "produce 1 KiB"),
@@ -30,4 +30,5 @@ MEASUREMENTS = {
     "first-load": Measurement(first_load.one_broker, starts_it=True),
     "first-load-3": Measurement(first_load.three_brokers, brokers=3, starts_it=True),
     "acks-all": Measurement(throughput.produce_to_all, "produce acks=all, RF 3", brokers=3),
+    "transactions": Measurement(transactions.transactions, transactions.label(10), brokers=3),
 }

@@ -31,6 +31,7 @@ TINY = Size(
     partitions=20,
     idle=(50, 100),
     groups=2,
+    producers=(1, 10),
     settle_ms=0,
 )
 # The measurements of which one stands for another, that differs from it by a number.
