@@ -1,4 +1,8 @@
-"""One cluster of one broker for all client tests: each test uses topics and groups of its own."""
+"""One cluster of one broker for all client tests: each test uses topics and groups of its own.
+
+Where replication matters (REPLICATED) every test that uses the cluster runs twice: on one broker, and on three with all
+topics, the internal ones too, in three replicas. What takes no time on one broker takes replication rounds on three.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,18 @@ from tests.support.waiting import eventually
 
 _numbers = itertools.count()
 
+REPLICATED = {"test_transactions", "test_idempotence", "test_groups"}
+BROKERS_MAX = 3
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have the tests of these modules run on one broker and on three."""
+    if "target" not in metafunc.fixturenames or metafunc.module.__name__.rpartition(".")[2] not in REPLICATED:
+        return
+    counts = [1] if metafunc.config.getoption("target") == "apache" else [1, BROKERS_MAX]
+    names = [f"{count} broker{'s' if count > 1 else ''}" for count in counts]
+    metafunc.parametrize("target", counts, ids=names, indirect=True, scope="session")
+
 
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
@@ -24,7 +40,7 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with ApacheKafkaTarget(kafka_runtime(), directory) as node:
             yield node
     else:
-        with BarnabasCluster(directory, broker_count=1, first_port=0) as cluster:
+        with BarnabasCluster(directory, broker_count=getattr(request, "param", 1), first_port=0) as cluster:
             yield cluster
 
 
@@ -41,12 +57,14 @@ def unused_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def create_topic(admin: AdminClient, unused_name: str) -> Callable[..., str]:
-    """Creates a topic with an unused name and returns the name."""
+def create_topic(admin: AdminClient, target: Target, unused_name: str) -> Callable[..., str]:
+    """Creates a topic with an unused name, with a replica on each broker, and returns the name."""
+    replicas = len(target.bootstrap.split(","))
 
     def create(partitions: int = 1, suffix: str = "", **config: str) -> str:
         name = unused_name + suffix
-        topic = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
+        named = {key.replace("_", "."): value for key, value in config.items()}
+        topic = NewTopic(name, partitions, replicas, config=named)
         admin.create_topics([topic])[name].result(20)
         eventually("the broker knows the topic", lambda: name in admin.list_topics(timeout=20).topics)
         return name
