@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NULL_PROTOCOL_FROM = 7
 SKIP_ASSIGNMENT_FROM = 9
 REASON_LENGTH_MAX = 255
+NAME_CHARS_MAX = 1000  # of a name that a member id begins with: a longer id would fit neither the answer nor the record
 
 
 def handle(services: Services, request: Request) -> Park:
@@ -47,7 +48,7 @@ def _event(message: JoinGroupRequest, request: Request, deferred: Deferred) -> J
     client_id = request.client_id or ""
     new_member_id = ""
     if message.member_id == UNKNOWN_MEMBER_ID:
-        new_member_id = f"{message.group_instance_id or client_id}-{uuid4_text()}"
+        new_member_id = f"{(message.group_instance_id or client_id)[:NAME_CHARS_MAX]}-{uuid4_text()}"
     return Join(
         member_id=message.member_id,
         new_member_id=new_member_id,

@@ -78,6 +78,11 @@ class TestJoin:
         )
         assert timeout_ms == 10_000
 
+    def test_a_member_id_fits_its_record_however_long_the_instance_id_is(self) -> None:
+        answer = join(Rig(), 5, group_instance_id="i" * 32_767).get()
+        assert answer.error_code == 0
+        assert len(answer.member_id.encode()) < 5000
+
     def test_a_static_member_is_named_after_its_instance(self) -> None:
         answer = join(Rig(), 5, group_instance_id="i").get()
         assert answer.member_id.startswith("i-")
