@@ -32,7 +32,7 @@ from barnabas.broker.dir_assignments import DirAssignments
 from barnabas.broker.dynamic_config import DynamicConfig, ResourceType, keep_logs_configured, keep_throttled
 from barnabas.broker.dynamic_resources import DynamicResources
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.handlers import HandlerPool
+from barnabas.broker.handlers import CONTROL_PLANE, HandlerPool
 from barnabas.broker.lag_exporter import LagExporter
 from barnabas.broker.lifecycle import Advertised, BrokerState, Lifecycle
 from barnabas.broker.live.view import BrokerView
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.broker")
 
 CLUSTER_ID_RETRY_MS = 100
+CONTROL_PLANE_REQUESTS_MAX = 20  # as Kafka's
 CONTROLLERS = 2  # DescribeCluster's endpoint type
 PENDING_SHUTDOWN_MS = 30_000
 ISR_CHECKS_PER_LAG = 2  # a follower is noticed at most half the lag allowed too late
@@ -116,7 +117,7 @@ class BrokerServer:
 
     def _build(self, fs: FileSystem, known_cluster_id: str | None) -> None:
         config, clock, registry = self.config, self._clock, self.registry
-        self.channel = RequestChannel(config.queued_max_requests)
+        self.channel = RequestChannel(config.queued_max_requests, CONTROL_PLANE_REQUESTS_MAX)
         request_log = self.request_log = RequestLog(
             RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE
         )
@@ -155,6 +156,17 @@ class BrokerServer:
             request_log,
             registry,
             clock,
+            request_bytes_max=config.barnabas_request_max_bytes,
+        )
+        self.control_handlers: HandlerPool = HandlerPool(
+            1,
+            self.channel,
+            self._served,
+            self.services,
+            request_log,
+            registry,
+            clock,
+            thread_prefix=CONTROL_PLANE,
             request_bytes_max=config.barnabas_request_max_bytes,
         )
         self.page: MetricsServer = MetricsServer(
@@ -346,6 +358,7 @@ class BrokerServer:
         self.alter_partition.start()
         self.dir_assignments.start()
         self.handlers.start()
+        self.control_handlers.start()
         self.sockets.start()
         self.lifecycle.start()
         self.lag_exporter.start()
@@ -366,6 +379,7 @@ class BrokerServer:
         self.lifecycle.shutdown()
         self.sockets.begin_shutdown()
         self.handlers.shutdown()
+        self.control_handlers.shutdown()
         # Why not last: a client whose request was not read any more waits for it until its connection is closed.
         self.sockets.shutdown()
         self.transaction_verification.shutdown()

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.broker.answers import Answer, Close, NoReply, Park, Reply
 from barnabas.broker.apis.api import Api, Table
-from barnabas.broker.request_channel import CLOSING, Action, Request, RequestChannel, ResponseQueue
+from barnabas.broker.request_channel import CLOSING, Action, Request, RequestChannel, RequestQueue, ResponseQueue
 from barnabas.common.clock import NS_PER_S, Clock
 from barnabas.common.threads import ServiceThread
 from barnabas.metrics import catalogue
@@ -59,6 +59,7 @@ log = logging.getLogger("barnabas.handlers")
 API_VERSIONS_KEY: Final = 18
 #: Produce, Fetch, ListOffsets, Metadata, Heartbeat, ApiVersions: never wait for anything before they answer or park.
 QUICK_KEYS: Final = frozenset({0, 1, 2, 3, 12, 18})
+CONTROL_PLANE: Final = "control-plane"  # prefix of the threads of the pool that carries out pushes
 IDLE_REPORT_S: Final = 2.0
 WAKES_AFTER: Final = 32
 #: Why a bound: who sends much and reads nothing makes us keep the answers of one run.
@@ -326,7 +327,7 @@ class Handler:
 
 
 class HandlerPool:
-    """The request handlers of a process (num.io.threads)."""
+    """The request handlers of a process (num.io.threads); with the prefix CONTROL_PLANE those of pushes only."""
 
     def __init__(
         self,
@@ -341,15 +342,22 @@ class HandlerPool:
         thread_prefix: str = "data-plane",
         request_bytes_max: int = UNBOUNDED,
     ) -> None:
-        self._requests = channel.requests
+        is_control_plane = thread_prefix == CONTROL_PLANE
+        requests = channel.control if is_control_plane else channel.requests
+        assert requests is not None, "there is no control plane"
+        self._requests: RequestQueue = requests
         self._dispatcher = Dispatcher(table, services, request_log, clock, request_bytes_max)
-        self._idle = registry.meter(catalogue.REQUEST_HANDLER_AVG_IDLE_PERCENT)
-        own_idle = catalogue.BROKER_REQUEST_HANDLER_AVG_IDLE_PERCENT
-        if thread_prefix == "controller":
-            own_idle = catalogue.CONTROLLER_REQUEST_HANDLER_AVG_IDLE_PERCENT
-        registry.meter_of(own_idle, lambda: self._idle.count)
-        registry.gauge(catalogue.REQUEST_HANDLER_COUNT, lambda: len(self._threads))
-        registry.gauge(catalogue.SLEEPING_REQUEST_HANDLER_COUNT, channel.requests.sleeping_handlers)
+        if is_control_plane:
+            self._idle = registry.meter(catalogue.CONTROL_PLANE_REQUEST_HANDLER_AVG_IDLE_PERCENT)
+            registry.gauge(catalogue.CONTROL_PLANE_REQUEST_QUEUE_SIZE, requests.qsize)
+        else:
+            self._idle = registry.meter(catalogue.REQUEST_HANDLER_AVG_IDLE_PERCENT)
+            own_idle = catalogue.BROKER_REQUEST_HANDLER_AVG_IDLE_PERCENT
+            if thread_prefix == "controller":
+                own_idle = catalogue.CONTROLLER_REQUEST_HANDLER_AVG_IDLE_PERCENT
+            registry.meter_of(own_idle, lambda: self._idle.count)
+            registry.gauge(catalogue.REQUEST_HANDLER_COUNT, lambda: len(self._threads))
+            registry.gauge(catalogue.SLEEPING_REQUEST_HANDLER_COUNT, requests.sleeping_handlers)
         self._clock = clock
         self._thread_prefix = thread_prefix
         self._lock = threading.Lock()  # serialises resizes

@@ -45,7 +45,15 @@ from barnabas.broker.event_wait import Events, EventWait
 from barnabas.broker.idle_connections import IdleConnections
 from barnabas.broker.memory_pool import MemoryGate, MemoryPool
 from barnabas.broker.network_metrics import ProcessorMetrics
-from barnabas.broker.request_channel import CLOSING, QueueClosed, Request, RequestChannel, RequestContext, ResponseQueue
+from barnabas.broker.request_channel import (
+    CLOSING,
+    QueueClosed,
+    Request,
+    RequestChannel,
+    RequestContext,
+    RequestQueue,
+    ResponseQueue,
+)
 from barnabas.broker.selector import BROKEN, HUNG_UP, READABLE, WRITABLE, EdgeSelector
 from barnabas.broker.throttled_connections import ThrottledConnections
 from barnabas.broker.transport import Anonymous, PlainTransport
@@ -63,6 +71,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.network")
 
 INBOX_SIZE: Final = 20
+PUSH_KEYS: Final = frozenset({4, 5, 6})  # LeaderAndIsr, StopReplica, UpdateMetadata
 SCRATCH_BYTES: Final = 64 * 1024
 SCRATCH_BYTES_MIN: Final = 4 * 1024
 # Not Final, since a test changes it: compiled, that would be its value for ever.
@@ -134,6 +143,7 @@ class Processor:
         self.metrics = metrics
         self._settings = settings
         self._requests = channel.requests
+        self._control = None if settings.is_for_clients else channel.control
         self._quotas = quotas
         self._request_log = request_log
         self._recorder = request_log.metrics.recorder()  # replaced by its own when the processor's thread starts
@@ -507,12 +517,22 @@ class Processor:
         connection.mute(request)
         self._ready.append(request)
         if not connection.frames.is_at_boundary():
-            following_bytes = self._add_following(connection, request)
-            if following_bytes and self._gate is not None:
-                self._gate.count_more(connection, following_bytes)
+            self._add_following(connection, request)
+        elif self._control is not None and len(frame) > 1 and frame[1] in PUSH_KEYS and not frame[0]:
+            self._queue_push(self._control)
 
-    def _add_following(self, connection: Connection, request: Request) -> int:
-        """Let what came whole with a request follow it (rule 2); return how many bytes that is."""
+    def _queue_push(self, control: RequestQueue) -> None:
+        """Queue what was read last for the control plane; if that has no room it is a request like any other."""
+        try:
+            control.put(self._ready[-1], block=False)
+        except queue.Full:
+            return
+        except QueueClosed:
+            log.debug("processor %d dropped a push at shutdown", self.id)
+        self._ready.pop()
+
+    def _add_following(self, connection: Connection, request: Request) -> None:
+        """Let what came whole with a request follow it (rule 2)."""
         size = 0
         for _ in range(RUN_MAX - 1):
             try:
@@ -526,7 +546,8 @@ class Processor:
             request.following = following
             request = following
             size += len(frame)
-        return size
+        if size and self._gate is not None:
+            self._gate.count_more(connection, size)
 
     def _go_on(self) -> None:
         """Have those go on who moved much in the last turn (rule 6)."""

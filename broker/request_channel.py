@@ -454,10 +454,12 @@ class ResponseQueue(queue.Queue[Any]):
 
 
 class RequestChannel:
-    """The request queue and the response queue of every processor."""
+    """The request queue, that of the control plane if there is one, and the response queue of every processor."""
 
-    def __init__(self, queued_max_requests: int) -> None:
+    def __init__(self, queued_max_requests: int, control_max_requests: int = 0) -> None:
         self.requests = RequestQueue(queued_max_requests)  # fixed before start
+        # Fixed before start. The controller's pushes: they must not wait behind what clients ask.
+        self.control = RequestQueue(control_max_requests) if control_max_requests else None
         self._lock = threading.Lock()  # a leaf
         self._responses: dict[int, ResponseQueue] = {}  # guarded by: _lock; by processor id
 
@@ -472,6 +474,12 @@ class RequestChannel:
 
     def request_queue_size(self) -> int:
         return self.requests.qsize()
+
+    def close(self) -> None:
+        """Take no more requests."""
+        self.requests.close()
+        if self.control is not None:
+            self.control.close()
 
     def response_queue_size(self) -> int:
         """Return how many responses wait, over all processors."""

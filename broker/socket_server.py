@@ -124,7 +124,7 @@ class SocketServer:
     def shutdown(self) -> None:
         """End all threads and close all connections; call it after the handlers have ended."""
         self.begin_shutdown()
-        self.channel.requests.close()
+        self.channel.close()
         for acceptor in self.acceptors.values():
             acceptor.join()
         processors = self.processors()

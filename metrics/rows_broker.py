@@ -20,6 +20,13 @@ BROKER_REQUEST_HANDLER_AVG_IDLE_PERCENT = row(
 CONTROLLER_REQUEST_HANDLER_AVG_IDLE_PERCENT = row(
     _SERVER, _POOL, "ControllerRequestHandlerAvgIdlePercent", RATIO, "The same, of a controller's handlers only."
 )
+CONTROL_PLANE_REQUEST_HANDLER_AVG_IDLE_PERCENT = row(
+    _SERVER,
+    _POOL,
+    "ControlPlaneRequestHandlerAvgIdlePercent",
+    RATIO,
+    "The same, of the handler that carries out the controller's pushes.",
+)
 REQUEST_HANDLER_COUNT = row(_SERVER, _POOL, "RequestHandlerCount", GAUGE, "Request handlers (not in Kafka).")
 SLEEPING_REQUEST_HANDLER_COUNT = row(
     _SERVER, _POOL, "SleepingRequestHandlerCount", GAUGE, "Request handlers without work (not in Kafka)."

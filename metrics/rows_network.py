@@ -62,6 +62,9 @@ ERRORS_PER_SEC = row(
 # --- queues and threads
 
 REQUEST_QUEUE_SIZE = row(_NETWORK, "RequestChannel", "RequestQueueSize", GAUGE, "Requests in the request queue.")
+CONTROL_PLANE_REQUEST_QUEUE_SIZE = row(
+    _NETWORK, "RequestChannel", "ControlPlaneRequestQueueSize", GAUGE, "Pushes of the controller that wait."
+)
 REQUEST_QUEUE_CAPACITY = row(
     _NETWORK,
     "RequestChannel",

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from barnabas.broker.answers import NO_REPLY, Answer, Close, NoReply, Park, Reply
 from barnabas.broker.apis import k18_api_versions as api_versions
-from barnabas.broker.apis.api import Api, make_table
+from barnabas.broker.apis.api import Api, make_table, nodes_only
 from barnabas.broker.connection import Connection
 from barnabas.broker.features import FinalizedFeatures
-from barnabas.broker.handlers import HandlerPool
+from barnabas.broker.handlers import CONTROL_PLANE, HandlerPool
 from barnabas.broker.purgatory import Deferred, Purgatory
 from barnabas.broker.request_channel import Request, RequestChannel
 from barnabas.broker.request_log import RequestLog
@@ -27,12 +27,13 @@ from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol import headers
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages import k01_fetch, k12_heartbeat, k18_api_versions, response_class
+from barnabas.protocol.messages import k01_fetch, k06_update_metadata, k12_heartbeat, k18_api_versions, response_class
 
 UNLIMITED = 2**31 - 1
 TIMEOUT_S = 20
 
 HEARTBEAT, FETCH, API_VERSIONS = 12, 1, 18
+UPDATE_METADATA = 6
 HEARTBEAT_VERSION, FETCH_VERSION = 4, 12
 
 
@@ -144,11 +145,18 @@ def handle_fetch(services: Services, request: Request) -> Answer:
     return Reply(k01_fetch.FetchResponse(responses=[topic]))
 
 
+def handle_push(services: Services, _request: Request) -> Answer:
+    """Answer, and tell which thread did."""
+    services.threads.add(threading.current_thread().name)
+    return Reply(k06_update_metadata.UpdateMetadataResponse())
+
+
 def make_api_table() -> dict[int, Api]:
     table: dict[int, Api] = {}
     table.update(
         make_table(
             Api(FETCH, "Fetch", (4, FETCH_VERSION), handle_fetch),
+            Api(UPDATE_METADATA, "UpdateMetadata", (8, 8), handle_push, nodes_only=nodes_only, advertised=False),
             Api(HEARTBEAT, "Heartbeat", (0, HEARTBEAT_VERSION), handle_heartbeat),
             api_versions.make_api(lambda: table, lambda _services: FinalizedFeatures({"metadata.version": 25}, 7)),
         )
@@ -198,12 +206,13 @@ class Network:
         queued_max_requests: int = 500,
         listeners: tuple[ListenerRow, ...] = (ListenerRow(),),
         inter_broker_listener: str | None = None,
+        control_max_requests: int = 0,
         **config: Any,
     ) -> None:
         self.clock = SystemClock()
         self.registry = Registry(self.clock)
         self.services = Services(self.clock)
-        self.channel = RequestChannel(queued_max_requests)
+        self.channel = RequestChannel(queued_max_requests, control_max_requests)
         request_log = self.request_log = RequestLog(RequestMetrics(self.registry))
         self.server = SocketServer(
             listeners,
@@ -218,10 +227,18 @@ class Network:
         self.pool = HandlerPool(
             handlers, self.channel, self.table, self.services, request_log, self.registry, self.clock
         )
+        self.control_pool: HandlerPool | None = None
+        if control_max_requests:
+            self.control_pool = HandlerPool(
+                1, self.channel, self.table, self.services, request_log, self.registry, self.clock,
+                thread_prefix=CONTROL_PLANE,
+            )  # fmt: skip
 
     def __enter__(self) -> Network:
         self.services.purgatory.start()
         self.pool.start()
+        if self.control_pool is not None:
+            self.control_pool.start()
         self.server.start()
         return self
 
@@ -232,6 +249,8 @@ class Network:
         self.server.begin_shutdown()
         self.services.gate.set()
         self.pool.shutdown()
+        if self.control_pool is not None:
+            self.control_pool.shutdown()
         self.server.shutdown()
         self.services.purgatory.shutdown()
 

@@ -17,7 +17,10 @@ from tests.support.cluster import BarnabasCluster
 def test_a_sound_cluster_passes(barnabas: Barnabas, bootstrap: str, cluster: BarnabasCluster) -> None:
     assert barnabas("doctor").rows == [[bootstrap, bootstrap, "0", "127.0.0.1", "yes", "-"]]
     broker_file = str(cluster.nodes[0].directory / "server.properties")
-    assert barnabas("doctor", broker_file).rows == [[bootstrap, bootstrap, "0", "127.0.0.1", "yes", "-"]]
+    for_nodes = f"127.0.0.1:{cluster.nodes[0].internal_port}"
+    assert barnabas("doctor", broker_file).rows == [
+        [address, address, "0", "127.0.0.1", "yes", "-"] for address in (bootstrap, for_nodes)
+    ]
     controller_file = str(cluster.controller.directory / "server.properties")
     (row,) = json.loads(barnabas("doctor", controller_file, "--json").out)
     assert (row["answers"], row["is_told"], row["problem"]) == (True, None, None)
