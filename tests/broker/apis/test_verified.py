@@ -99,6 +99,23 @@ def test_the_marker_of_the_transaction_before_comes_meanwhile(room: Room, is_ren
     assert row(waiting.response).error_code == NONE
 
 
+def test_a_second_batch_does_not_overtake_the_first_that_was_sent_away(room: Room) -> None:
+    """A producer with several requests in flight: OUT_OF_ORDER_SEQUENCE_NUMBER as in Kafka, until the first is repeated
+    (KIP-890, ProducerAppendInfo.checkSequence). Clients repeat both, in order.
+    """
+
+    def send(sequence: int, error: ErrorCode) -> int:
+        waiting = room.produce(12, sequence=sequence)
+        room.asked.answer(error)
+        code: int = row(waiting.response).error_code
+        return code
+
+    assert send(0, ErrorCode.CONCURRENT_TRANSACTIONS) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert send(1, NONE) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(0, NONE) == NONE
+    assert row(room.produce(12, sequence=1)).error_code == NONE
+
+
 def test_with_acks_all_it_waits_twice(room: Room) -> None:
     waiting = room.produce(12, topic="t", acks=-1)
     room.asked.answer()
