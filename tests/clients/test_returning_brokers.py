@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -143,3 +144,14 @@ def test_the_right_disk_brings_the_data_back(room: Room) -> None:
     room.start(node)
     eventually("it leads", lambda: room.leader("back") == 2, TIMEOUT_MS)
     assert room.read("back") == COUNT
+
+
+def test_admin_commands_do_not_wait_for_a_broker_that_was_just_killed(room: Room) -> None:
+    node = room.cluster.nodes[0]
+    room.cluster.stop_node(node, signal.SIGKILL)  # its session lasts on: the others still take it for alive
+    try:
+        for number in range(6):  # a random choice of "controller" would meet the dead one
+            name = f"prompt-{number}"
+            room.admin.create_topics([NewTopic(name, 1, replica_assignment=[[1, 2]])])[name].result(8)
+    finally:
+        room.start(node)
