@@ -60,6 +60,10 @@ SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SS
 UNREGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 # No use in trying again.
 HOPELESS = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REGISTRATION})
+IF_LOST = (
+    ". If this cluster's controller lost its disk: stop it, start the brokers, which wait for it, and rebuild its log "
+    "with: barnabas controller recover FILE --from-brokers HOST:PORT,..."
+)
 # The controller's log is not the one that this broker's topics are in (rules 3 and 5).
 WRONG_LOG = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.INCONSISTENT_CLUSTER_ID})
 
@@ -272,7 +276,8 @@ class Lifecycle:
                 "controller recover FILE --from-brokers HOST:PORT,..."
             )
         elif error in HOPELESS:
-            self._on_refused(f"the controller refuses this broker: {error.name}: {reason}")
+            lost = error == ErrorCode.INCONSISTENT_CLUSTER_ID and self._applied().offset >= 0
+            self._on_refused(f"the controller refuses this broker: {error.name}: {reason}{IF_LOST if lost else ''}")
         else:
             log.warning("registration failed: %s: %s", error.name, reason)
 

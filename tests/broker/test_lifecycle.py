@@ -119,6 +119,14 @@ def test_a_refusal_is_final_or_tried_again(room, controller):
     assert room.told == []
     room.life._step()
     assert "INCONSISTENT_CLUSTER_ID" in room.told[0]
+    assert "controller recover" not in room.told[0], "it never was in a cluster"
+
+
+def test_a_broker_that_was_in_a_cluster_is_told_how_to_go_on_when_it_meets_another(room, controller):
+    room.cache.note_offset(77)
+    controller.answers = [BrokerRegistrationResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)]
+    room.life._step()
+    assert "barnabas controller recover FILE --from-brokers" in room.told[0]
 
 
 def refusal(error, reason=""):
