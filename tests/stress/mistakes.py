@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import random
 import shutil
 import signal
@@ -30,6 +31,7 @@ from typing import Any
 from barnabas.client.connection import NodeConnection
 from barnabas.cluster import CONTROLLER_ID, Node
 from barnabas.common.ports import reserve_port
+from barnabas.common.process import PARENT_PID_VARIABLE
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.k05_stop_replica import (
@@ -166,7 +168,8 @@ class Mistakes:
         command = [*self._cluster.node_command(original)[:-1], str(file)]
         try:
             with (directory / "process.log").open("wb") as log:
-                return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                environment = {**os.environ, PARENT_PID_VARIABLE: str(os.getpid())}  # it ends with this process
+                return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
         finally:
             for _, _, reservation in own:
                 reservation.close()
