@@ -146,10 +146,11 @@ def test_a_record_that_is_too_large_names_the_limit_that_it_met(barnabas: Barnab
     assert broker.code == 1
     assert "the broker's message.max.bytes is 1048588, and the topic has no max.message.bytes of its own" in broker.err
     assert barnabas("config", "set", "--topic", topic, "max.message.bytes=1200000").code == 0
-    of_topic = barnabas(*whole, "-X", "message.max.bytes=2000000")
-    assert "the topic's max.message.bytes is 1200000 (barnabas config set --topic" in of_topic.err
+    of_topic = "the topic's max.message.bytes is 1200000 (barnabas config set --topic"
+    larger = [*whole, "-X", "message.max.bytes=2000000"]
+    eventually("the broker has heard of it", lambda: of_topic in barnabas(*larger).err)
     assert barnabas("config", "set", "--topic", topic, "max.message.bytes=2000000").code == 0
-    eventually("it is accepted", lambda: barnabas(*whole, "-X", "message.max.bytes=2000000").code == 0)
+    eventually("it is accepted", lambda: barnabas(*larger).code == 0)
     assert barnabas("consume", topic, "--from-beginning", "-e", "-f", "%S").out == "1500000"
 
 
@@ -266,11 +267,12 @@ def test_a_group_is_listed_described_reset_and_deleted(barnabas: Barnabas, topic
 
 def test_a_topics_settings_are_changed_and_taken_back(barnabas: Barnabas, topic: str) -> None:
     assert barnabas("config", "set", "--topic", topic, "retention.ms=7000").out == "set retention.ms\n"
-    assert barnabas("config", "show", "--topic", topic).rows == [["retention.ms", "7000", "DYNAMIC_TOPIC_CONFIG"]]
+    changed = [["retention.ms", "7000", "DYNAMIC_TOPIC_CONFIG"]]
+    eventually("the broker has heard of it", lambda: barnabas("config", "show", "--topic", topic).rows == changed)
     everything = barnabas("config", "show", "--topic", topic, "--all").rows
     assert ["cleanup.policy", "delete", "DEFAULT_CONFIG"] in everything
     assert barnabas("config", "unset", "--topic", topic, "retention.ms").out == "unset retention.ms\n"
-    assert barnabas("config", "show", "--topic", topic).rows == []
+    eventually("the broker has heard of it", lambda: barnabas("config", "show", "--topic", topic).rows == [])
 
 
 def test_the_defaults_of_all_brokers_are_changed_and_taken_back(barnabas: Barnabas, bootstrap: str) -> None:

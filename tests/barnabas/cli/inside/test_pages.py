@@ -181,5 +181,5 @@ def test_brokers_tell_where_their_pages_are(cluster: BarnabasCluster) -> None:
 
 
 def test_no_cluster(dead: str) -> None:
-    with pytest.raises(UserError, match=rf"no cluster answers at {dead}"):
+    with pytest.raises(UserError, match=rf"nothing listens at {dead}; start one: barnabas up"):
         find_pages(dead)
