@@ -65,7 +65,7 @@ class PushGate:
                 log.warning("%s refused: %s", name, mistake)
                 return response(error_code=ErrorCode.INVALID_REQUEST)
             except OSError as failure:
-                log.error("%s refused, since its epoch cannot be kept: %s", name, failure)
+                log.error("%s failed, since the disk did: %s", name, failure)
                 return response(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _check(self, message: Any) -> tuple[ErrorCode, int]:

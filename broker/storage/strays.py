@@ -104,6 +104,8 @@ def read_note(fs: FileSystem, path: str) -> Note | None:
     try:
         fields = json.loads(fs.read_bytes(f"{path}/{STRAY_NOTE_FILE}"))
         topic_id = fields["topic_id"]
+        if "/" in fields["topic"]:
+            raise ValueError("the topic's name leads elsewhere")
         return Note(
             TopicPartition(str(fields["topic"]), int(fields["partition"])),
             None if topic_id is None else uuid_from_string(topic_id),

@@ -145,6 +145,16 @@ def test_one_without_a_note_is_apache_kafkas() -> None:
     assert values_of(Node(node.fs).start()) == [f"v{n}" for n in range(5)]
 
 
+def test_a_note_leads_nowhere_else() -> None:
+    """A directory that somebody copied here names a path as its topic."""
+    node = stopped_with_stray()
+    (stray,) = list_strays(node.fs, "/a")
+    hostile = stray.note._replace(tp=TopicPartition("../b/flights", 0))
+    node.fs.write_bytes(f"{stray.path}/stray.json", hostile.to_bytes(), sync=True)
+    (found,) = list_strays(node.fs, "/a")
+    assert (found.tp, found.note) == (TPS[0], None)
+
+
 def test_long_names_are_cut_and_told_whole() -> None:
     tp = TopicPartition("x" * 249, 7)
     node = Node().start()
