@@ -10,6 +10,8 @@ Errors: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS (until all that a new coor
 for members of consumer groups (v9) UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, for a group (in v1 on
 each of its partitions); UNKNOWN_TOPIC_ID (v10) and UNSTABLE_OFFSET_COMMIT (an open transaction will change it, only
 with require_stable) for a partition. A group that does not exist has no positions; that is not an error.
+
+Different from Apache Kafka: a group that is asked for all its positions twice is answered once.
 """
 
 from __future__ import annotations
@@ -98,9 +100,12 @@ def _groups(message: OffsetFetchRequest, snapshot: MetadataSnapshot, version: in
         topics = message.topics
         wanted = None if topics is None else [TopicWanted(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
         return [GroupAnswer(message.group_id, wanted)]
+    # Why once: few bytes ask for everything that a group has.
+    whole = {group.group_id: group for group in message.groups if group.topics is None}
     return [
         GroupAnswer(group.group_id, _wanted(group.topics, snapshot, version), group.member_id, group.member_epoch)
         for group in message.groups
+        if group.topics is not None or whole[group.group_id] is group
     ]
 
 

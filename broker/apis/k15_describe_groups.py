@@ -8,6 +8,8 @@ GROUP_ID_NOT_FOUND with a message for a group that does not exist or is of anoth
 one without error.
 
 Errors per group: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND (v6).
+
+Different from Apache Kafka: a group that is named twice is described once.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def handle(services: Services, request: Request) -> Reply:
     """Answer at once."""
     message: DescribeGroupsRequest = request.message
     version = request.version
-    groups = [_describe(services, group_id, version) for group_id in message.groups]
+    groups = [_describe(services, group_id, version) for group_id in dict.fromkeys(message.groups)]
     if version >= AUTHORIZED_OPERATIONS_FROM and message.include_authorized_operations:
         for group in groups:
             if not group.error_code:

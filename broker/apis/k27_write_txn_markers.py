@@ -69,17 +69,16 @@ def _ends_what_hangs(services: Services, marker: WritableTxnMarker) -> bool:
     """Whether an abort names the epochs that the partitions know (what Admin.abortTransaction takes from
     DescribeProducers, 0 for a coordinator epoch of -1). Higher ones would lock the producer or the coordinator out.
     """
-    for topic in marker.topics:
-        for index in topic.partition_indexes:
-            partition = services.replica_manager.find(TopicPartition(topic.name, index))
-            log = None if partition is None else partition.log
-            if log is None:
-                continue  # answered with an error of its own
-            known = next((p for p in log.active_producers() if p.producer_id == marker.producer_id), None)
-            if known is None or marker.producer_epoch > known.epoch + (marker.transaction_version >= 2):
-                return False
-            if marker.coordinator_epoch > max(known.coordinator_epoch, 0):
-                return False
+    for tp in _partitions(marker):
+        partition = services.replica_manager.find(tp)
+        log = None if partition is None else partition.log
+        if log is None:
+            continue  # answered with an error of its own
+        known = log.active_producer(marker.producer_id)
+        if known is None or marker.producer_epoch > known.epoch + (marker.transaction_version >= 2):
+            return False
+        if marker.coordinator_epoch > max(known.coordinator_epoch, 0):
+            return False
     return True
 
 

@@ -8,15 +8,16 @@ id; GROUP and CLIENT_METRICS by name (a name that nothing is set for is describe
 Version notes: v3 adds types and documentation (KIP-569); v4 is flexible.
 
 Errors: UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist; INVALID_TOPIC_EXCEPTION for an illegal name;
-INVALID_REQUEST for another broker's id, an empty group or subscription name, or an unknown resource type.
+INVALID_REQUEST for another broker's id, an empty group or subscription name, an unknown resource type, or what is
+asked for beyond `DESCRIBED_MAX` configs.
 
-Different from Apache Kafka: `read_only` is true for every broker key whose change at run time this project does not
-apply, though Kafka would; documentation is our own.
+Different from Apache Kafka: a resource that is named twice is described once; `read_only` is true for every broker key
+whose change at run time this project does not apply, though Kafka would; documentation is our own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.answers import Answer, Reply
 from barnabas.broker.apis.api import Api
@@ -37,18 +38,25 @@ if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
     from barnabas.broker.request_channel import Request
 
+#: Why a bound: ten bytes ask for everything of a broker, and a group need not exist to be described. These are the
+#: configs of 10,000 topics.
+DESCRIBED_MAX: Final = 400_000
+
 
 def handle(services: Services, request: Request) -> Answer:
     """Describe each resource that is asked for."""
     asked: DescribeConfigsRequest = request.message
     response = DescribeConfigsResponse()
-    for resource in asked.resources:
-        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    described_count = 0
+    for (kind, name), resource in {(r.resource_type, r.resource_name): r for r in asked.resources}.items():
+        result = DescribeConfigsResult(resource_type=kind, resource_name=name)
         try:
+            if described_count >= DESCRIBED_MAX:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"More than {DESCRIBED_MAX} configs are asked for at once")
             wanted = set(resource.configuration_keys or ())
-            result.configs = [
-                _config(entry, asked) for entry in _entries(services, resource) if not wanted or entry.name in wanted
-            ]
+            entries = _entries(services, resource)
+            described_count += len(entries)
+            result.configs = [_config(entry, asked) for entry in entries if not wanted or entry.name in wanted]
         except ApiError as error:
             result.error_code = error.code
             result.error_message = error.message or error.code.message

@@ -5,6 +5,8 @@ transactions are found. Followers answer too, for whoever compares them with the
 
 Errors (each on a partition): UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
 INVALID_TOPIC_EXCEPTION.
+
+Different from Apache Kafka: a partition that is named twice is described once.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ if TYPE_CHECKING:
 def handle(services: Services, request: Request) -> Reply:
     """Answer each partition from its log."""
     message: DescribeProducersRequest = request.message
+    asked: dict[str, dict[int, None]] = {}
+    for topic in message.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return Reply(
         DescribeProducersResponse(
             topics=[
-                TopicResponse(
-                    name=topic.name,
-                    partitions=[_describe(services, TopicPartition(topic.name, i)) for i in topic.partition_indexes],
-                )
-                for topic in message.topics
+                TopicResponse(name=name, partitions=[_describe(services, TopicPartition(name, i)) for i in indexes])
+                for name, indexes in asked.items()
             ]
         )
     )

@@ -5,6 +5,8 @@ has (KIP-664).
 
 Errors (each on an id): INVALID_REQUEST (empty), TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS.
+
+Different from Apache Kafka: an id that is named twice is described once.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 def handle(services: Services, request: Request) -> Reply:
     """Answer each id from its shard."""
     message: DescribeTransactionsRequest = request.message
-    states = [_describe(services, transactional_id) for transactional_id in message.transactional_ids]
+    states = [_describe(services, transactional_id) for transactional_id in dict.fromkeys(message.transactional_ids)]
     return Reply(DescribeTransactionsResponse(transaction_states=states))
 
 

@@ -7,6 +7,8 @@ Version notes: v1 the kind of each member: 0 of the classic protocol, 1 of the c
 
 Errors per group: UNSUPPORTED_VERSION (the protocol is off), NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND (also of a group of another kind).
+
+Different from Apache Kafka: a group that is named twice is described once.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def handle(services: Services, request: Request) -> Reply:
     """Answer at once."""
     message: ConsumerGroupDescribeRequest = request.message
-    groups = [_describe(services, group_id) for group_id in message.group_ids]
+    groups = [_describe(services, group_id) for group_id in dict.fromkeys(message.group_ids)]
     if message.include_authorized_operations:
         for group in groups:
             if not group.error_code:

@@ -105,6 +105,12 @@ class LogWriter(LogBase):
                 return None
             return state.start_verification(producer_id, epoch, sequence, supports_epoch_bump)
 
+    def active_producer(self, producer_id: int) -> ProducerEntry | None:
+        """What is remembered of one producer; None if nothing is."""
+        with self._lock:
+            entry = self.producer_state.entry(producer_id)
+            return None if entry is None else entry.copy()
+
     def active_producers(self) -> list[ProducerEntry]:
         """What is remembered of producers, each as it was at some time during the call."""
         with self._lock:

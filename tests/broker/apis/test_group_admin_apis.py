@@ -75,6 +75,12 @@ class TestDescribe:
         assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")
         assert group.members[0].member_metadata == b""
 
+    def test_one_that_is_named_often_is_described_once(self) -> None:
+        rig = Rig()
+        joined(rig)
+        answer = rig.ask(k15_describe_groups, DescribeGroupsRequest(groups=["g", "h", "g", "g"]))
+        assert [group.group_id for group in answer.groups] == ["g", "h"]
+
     def test_instance_ids(self) -> None:
         rig = Rig()
         join(rig, group_instance_id="i")

@@ -211,3 +211,15 @@ def test_errors(type_: int, name: str, code: ErrorCode, message: str) -> None:
 def test_own_keys_are_described_too() -> None:
     names = {config.name for config in describe(make_services(), ResourceType.BROKER, "1").configs}
     assert names >= OWN_KEYS
+
+
+def test_a_small_request_cannot_have_everything_described_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(type_: int, names: list[str]) -> Any:
+        resources = [DescribeConfigsResource(resource_type=type_, resource_name=name) for name in names]
+        return answer_of(API, make_services(), DescribeConfigsRequest(resources=resources), 4).results
+
+    (only,) = ask(ResourceType.BROKER, ["1"] * 100)
+    assert only.error_code == ErrorCode.NONE
+    monkeypatch.setattr("barnabas.broker.apis.k32_describe_configs.DESCRIBED_MAX", 2 * len(GROUP_KEYS))
+    codes = [result.error_code for result in ask(ResourceType.GROUP, ["a", "b", "c", "d"])]
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
