@@ -8,11 +8,11 @@ Rules
 1. The broker's incarnation id is drawn once in the life of the process; registering again with it gives the same epoch.
 2. A heartbeat carries how far the pushes have told us the metadata log (`current_metadata_offset`); the controller
    unfences a broker that knows of its own registration.
-3. A registration says how far this broker has come in the metadata of its cluster, in any of its lives. A controller
-   whose log does not hold that is a wrong or an old one: nothing that it says is obeyed. The broker goes on as it is
-   (one that leads goes on serving, as while a controller is down; one that starts waits), says so every
-   `REMINDER_MS`, and tries again: the right controller may come back, and `barnabas controller recover` asks brokers
-   that live.
+3. A registration, and each heartbeat, says how far this broker has come in the metadata of its cluster, in any of its
+   lives. A controller whose log does not hold that is a wrong or an old one: nothing that it says is obeyed. The broker
+   goes on as it is (one that leads goes on serving, as while a controller is down; one that starts waits), says so
+   every `REMINDER_MS`, and tries again: the right controller may come back, and `barnabas controller recover` asks
+   brokers that live.
 4. Another process with this broker's id or address: a broker that was registered in this life has been replaced, and
    ends. One that starts waits for the other's session to end, initial.broker.registration.timeout.ms at most.
 5. A controller of another cluster ends a broker that starts; one that was registered goes on, as under rule 3.
@@ -246,7 +246,6 @@ class Lifecycle:
         response = self._send(self._registration(), REGISTRATION_VERSION)
         error = ErrorCode(response.error_code)
         if error == ErrorCode.NONE:
-            self._metadata_cache.forget_offset()
             self.epoch = response.broker_epoch
             self._was_registered = True
             self._refused_since_ms = self._reminded_ms = None
@@ -290,23 +289,24 @@ class Lifecycle:
     def _heartbeat(self) -> int:
         offset = self._metadata_cache.offset
         offline, cordoned = list(self._offline_log_dirs()), list(self._cordoned_log_dirs())
-        response = self._send(
-            BrokerHeartbeatRequest(
-                broker_id=self._broker_id,
-                broker_epoch=self.epoch,
-                current_metadata_offset=offset,
-                want_fence=False,
-                want_shut_down=self._wants_shutdown,
-                offline_log_dirs=offline,
-                cordoned_log_dirs=cordoned,
-            ),
-            HEARTBEAT_VERSION,
+        request = BrokerHeartbeatRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=offset,
+            want_fence=False,
+            want_shut_down=self._wants_shutdown,
+            offline_log_dirs=offline,
+            cordoned_log_dirs=cordoned,
         )
+        set_applied(request, self._applied())
+        response = self._send(request, HEARTBEAT_VERSION)
         error = ErrorCode(response.error_code)
         if error in UNREGISTERED:
             log.warning("heartbeat refused (%s): registering again", error.name)
             self.epoch = NO_EPOCH
             self.is_fenced = True
+            # Why not after the registration: the push that follows it may be here before its answer, and comes once.
+            self._metadata_cache.forget_offset()
             return 0
         if error != ErrorCode.NONE:
             log.warning("heartbeat failed: %s", error.name)

@@ -8,7 +8,9 @@ Rules
 3. A push that is older than what was obeyed came too late, on a connection that broke: whatever followed it says the
    same or newer things. It is answered like any other, and has no effect. The requests of one push have one offset, and
    a push may repeat the offset of the one before: equal is not late.
-4. Pushes are checked and carried out one at a time, whichever thread runs them: none is overtaken in between.
+4. A controller writes a record when it starts. So the first push of a new epoch is above all that was obeyed. If it is
+   not, the controller's log is an old copy: it lacks what this broker has obeyed. Its push is refused.
+5. Pushes are checked and carried out one at a time, whichever thread runs them: none is overtaken in between.
 
 Threads: the handlers that run LeaderAndIsr, StopReplica and UpdateMetadata. `_lock` comes before every other lock.
 """
@@ -69,7 +71,7 @@ class PushGate:
                 return response(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _check(self, message: Any) -> tuple[ErrorCode, int]:
-        """Return why a push is refused (rules 1 and 2), and its metadata offset."""
+        """Return why a push is refused (rules 1, 2 and 4), and its metadata offset."""
         receiver = receiver_of(message)
         if receiver is None:
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOT_REGISTERED
@@ -84,4 +86,6 @@ class PushGate:
         known, epoch, offset = self.state.controller_epoch, message.controller_epoch, offset_of(message)
         if offset is None or offset < 0 or epoch < 0 or (known >= 0 and epoch > known + EPOCH_LEAP_MAX):
             return ErrorCode.INVALID_REQUEST, NOT_REGISTERED
+        if epoch > known and offset <= self.state.metadata_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE, NOT_REGISTERED  # rule 4
         return ErrorCode.STALE_CONTROLLER_EPOCH if epoch < known else ErrorCode.NONE, offset

@@ -43,10 +43,11 @@ from barnabas.controller.metadata_log import MetadataLog
 from barnabas.controller.push import Sender
 from barnabas.controller.registration import Known, MissingMetadataError, register_broker, unregister_broker
 from barnabas.controller.sessions import Sessions
-from barnabas.protocol.errors import ApiError
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.metadata_records import NoOpRecord, UnregisterBrokerRecord
+from barnabas.protocol.registration_tags import applied_of
 
 log = logging.getLogger("barnabas.controller")
 
@@ -243,8 +244,19 @@ class QuorumController:
         return decision
 
     def heartbeat(self, view: View, request: BrokerHeartbeatRequest) -> Decision[HeartbeatReply]:
-        """Decide a heartbeat; what all brokers acknowledged to the senders counts as reported."""
+        """Decide a heartbeat; what all brokers acknowledged to the senders counts as reported.
+
+        Raises STALE_BROKER_EPOCH, also if the broker has applied what this log does not hold: its registration is then
+        refused, in a line that says why (registration.py).
+        """
         check_broker_epoch(view.image, request.broker_id, request.broker_epoch)
+        applied = applied_of(request)
+        if applied is not None and not self._log.holds(applied.offset, applied.epoch):
+            raise ApiError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"Broker {request.broker_id} has applied metadata offset {applied.offset}, which this controller's "
+                "log does not hold",
+            )
         self._note_applied()
         return process_heartbeat(view, self.sessions, request, self._clock.monotonic_ms())
 

@@ -7,7 +7,8 @@ Rules
    one, whose registration goes: nothing is pushed there for it, and it may register again.
 3. Nobody is registered who has applied metadata that this controller's log does not hold: the log is a wrong or an old
    one, and what it tells would take the broker's topics away. The log must hold the offset that the broker has applied
-   *under the epoch* in which it applied it; offsets alone grow past it.
+   *under the epoch* in which it applied it; offsets alone grow past it. Heartbeats are judged alike: an old copy of the
+   log may hold the registration of a broker that has applied more since.
 
 Threads: none; pure.
 

@@ -15,13 +15,13 @@ On the controller's push (LeaderAndIsr, StopReplica, UpdateMetadata); a broker o
             shown to clients, on pages or in logs.
     10004   empty; on an UpdateMetadata that tells only a part of what changed up to its offset
 
-On BrokerRegistration:
+On BrokerRegistration and BrokerHeartbeat:
 
     10003   int64, big endian: the highest metadata offset that the broker has obeyed in this cluster, in any of its
             lives; -1 if none
     10005   int32, big endian: the controller epoch under which it was told of that offset
 
-On the response to it:
+On the response to BrokerRegistration:
 
     10006   UTF-8: why the registration is refused, for a person
 

@@ -1,4 +1,6 @@
-"""What a broker says with its registration, a controller with a refusal, in our own tagged fields (push_tags.py)."""
+"""What a broker says with its registration and its heartbeats, a controller with a refusal, in our own tagged fields
+(push_tags.py).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.push_tags import TAG_OBEYED_EPOCH, TAG_OBEYED_OFFSET, TAG_REASON, set_tag, tag_of
 
 UNKNOWN_EPOCH: Final = -1
@@ -22,13 +25,13 @@ class Applied(NamedTuple):
     epoch: int = UNKNOWN_EPOCH
 
 
-def set_applied(request: BrokerRegistrationRequest, applied: Applied) -> None:
-    """Have a registration say how far the broker has come."""
+def set_applied(request: BrokerRegistrationRequest | BrokerHeartbeatRequest, applied: Applied) -> None:
+    """Have a request say how far the broker has come."""
     set_tag(request, TAG_OBEYED_OFFSET, _INT64.pack(applied.offset))
     set_tag(request, TAG_OBEYED_EPOCH, _INT32.pack(applied.epoch))
 
 
-def applied_of(request: BrokerRegistrationRequest) -> Applied | None:
+def applied_of(request: BrokerRegistrationRequest | BrokerHeartbeatRequest) -> Applied | None:
     """Return how far a broker says that it has come; None if nowhere. Raises INVALID_REGISTRATION."""
     try:
         offset_tag, epoch_tag = tag_of(request, TAG_OBEYED_OFFSET), tag_of(request, TAG_OBEYED_EPOCH)

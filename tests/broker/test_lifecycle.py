@@ -110,6 +110,40 @@ def test_a_broker_that_was_forgotten_registers_again_as_the_same(room, controlle
     assert controller.asked[0].incarnation_id == controller.asked[2].incarnation_id
 
 
+def test_a_push_that_overtakes_the_answer_to_a_registration_counts_for_it(room, controller):
+    controller.answers = [registered(5), beat(error_code=ErrorCode.STALE_BROKER_EPOCH)]
+    room.life._step()
+    room.cache.note_offset(6)
+    room.life._step()
+    assert room.cache.offset == -1, "what was told before counts no more"
+
+    def pushes_first(message, version):
+        room.cache.note_features({"transaction.version": 2})
+        room.cache.note_offset(8)
+        return answers.pop(0)
+
+    answers = [NodeConnectionError("the answer is lost"), registered(8)]
+    controller.send = lambda *request: raised(pushes_first(*request))
+    for _ in range(2):
+        room.life._step()
+    assert (room.life.epoch, room.cache.offset) == (8, 8)
+    assert room.cache.finalized_features.levels == {"transaction.version": 2}
+
+
+def raised(answer):
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def test_a_heartbeat_says_how_far_the_broker_has_come(room, controller):
+    controller.answers = [registered(5), beat()]
+    room.life._step()
+    room.cache.note_offset(77)
+    room.life._step()
+    assert applied_of(controller.asked[1]) == (77, 3)
+
+
 def test_a_refusal_is_final_or_tried_again(room, controller):
     controller.answers = [
         BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION),

@@ -107,6 +107,16 @@ def test_a_push_of_a_connection_that_broke_comes_late(room):
     assert (room.log_manager.strays, room.push_gate.late_count) == ([], 4)
 
 
+def test_a_controller_that_started_later_and_knows_less_has_an_old_log(room):
+    """Each start of a controller writes a record before it pushes: its first offset is above all that was pushed."""
+    room.answer(room.leader_and_isr({"t": [state(1)]}, controller_epoch=5, offset=40), 7)
+    for offset in (39, 40):
+        answer = room.answer(room.leader_and_isr({}, type_=FULL, controller_epoch=6, offset=offset), 7)
+        assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (room.push_state.controller_epoch, room.push_state.metadata_offset) == (5, 40)
+    assert room.manager.find(TP) is not None
+
+
 def test_the_requests_of_one_push_and_a_repeated_one_have_one_offset(room):
     for _ in range(2):
         room.push({"t": [state(1)], "u": [state(1)]}, type_=FULL)
@@ -131,7 +141,7 @@ def test_neither_epoch_nor_offset_goes_back_across_a_restart(room):
 
 def test_an_epoch_that_cannot_be_kept_is_refused(room):
     room.log_manager.directories[0].failure = OSError("full")
-    answer = room.answer(room.leader_and_isr({}, controller_epoch=2), 7)
+    answer = room.answer(room.leader_and_isr({}, controller_epoch=2, offset=30), 7)
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert room.push_state.controller_epoch == 1
 

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Listener
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.push_tags import TAG_OBEYED_OFFSET
 from barnabas.protocol.registration_tags import Applied, set_applied
 from tests.controller.rig import Rig, registration
@@ -97,6 +98,27 @@ def test_who_knows_more_than_the_controller_is_refused_and_the_controller_goes_o
         assert "has applied metadata offset" in message
     register(rig, with_applied(1, rig.image.offset, rig.controller.epoch))
     assert endings == []
+
+
+def test_a_broker_that_has_applied_more_than_an_old_copy_of_the_log_holds_must_register_anew() -> None:
+    """The copy knows the registration, so only what the broker has applied tells that the log is an old one."""
+    rig = Rig()
+    rig.join(0)
+    broker = rig.image.brokers[0]
+
+    def beat(applied: Applied) -> Any:
+        request = BrokerHeartbeatRequest(
+            broker_id=0, broker_epoch=broker.epoch, current_metadata_offset=rig.image.offset
+        )
+        set_applied(request, applied)
+        return rig.decide(lambda view: rig.controller.heartbeat(view, request))
+
+    beat(Applied(rig.image.offset, rig.controller.epoch))
+    for told in (Applied(rig.image.offset + 1, rig.controller.epoch), Applied(broker.epoch, rig.controller.epoch + 1)):
+        message = refused(ErrorCode.STALE_BROKER_EPOCH, lambda t=told: beat(t))
+        assert "has applied metadata offset" in message
+    rig = rig.restart()
+    beat(Applied(rig.image.offset, rig.controller.epoch))
 
 
 def test_an_empty_controller_ends_with_advice() -> None:

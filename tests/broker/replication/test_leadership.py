@@ -28,10 +28,10 @@ def test_commands_of_the_past_are_refused(room):
     room.push({"t": [state(1)]})
     old_broker = room.answer(room.leader_and_isr({"t": [state(1)]}, broker_epoch=BROKER_EPOCH - 1), 7)
     assert old_broker.error_code == ErrorCode.STALE_BROKER_EPOCH
-    room.answer(room.leader_and_isr({}, controller_epoch=3), 7)
-    old_controller = room.answer(room.leader_and_isr({}, controller_epoch=2), 7)
+    room.answer(room.leader_and_isr({}, controller_epoch=3, offset=30), 7)
+    old_controller = room.answer(room.leader_and_isr({}, controller_epoch=2, offset=30), 7)
     assert old_controller.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-    newer = room.answer(room.leader_and_isr({}, broker_epoch=BROKER_EPOCH + 5, controller_epoch=3), 7)
+    newer = room.answer(room.leader_and_isr({}, broker_epoch=BROKER_EPOCH + 5, controller_epoch=3, offset=30), 7)
     assert newer.error_code == ErrorCode.NONE  # the controller knows of our registration before we do
 
 
