@@ -88,14 +88,19 @@ class Stray(NamedTuple):
 
 
 def list_strays(fs: FileSystem, log_dir: str) -> list[Stray]:
-    """Return the strays of a log directory, by name; raises OSError."""
+    """Return the strays of a log directory, by name; raises OSError. One that goes meanwhile is left out."""
     strays = []
     for entry in fs.listdir(log_dir):
         tp = parse_dir_name(entry.name)
         if entry.is_dir and is_stray_dir(entry.name) and tp is not None:
             path = f"{log_dir}/{entry.name}"
-            note = read_note(fs, path)
-            strays.append(Stray(path, tp if note is None else note.tp, _size_bytes(fs, path), note))
+            try:
+                note = read_note(fs, path)
+                strays.append(Stray(path, tp if note is None else note.tp, _size_bytes(fs, path), note))
+            except FileNotFoundError:
+                continue  # `barnabas stray delete` took it away
+            except PermissionError as error:
+                log.warning("%s is passed over: %s", path, error)
     return strays
 
 
@@ -126,13 +131,20 @@ def write_note(fs: FileSystem, path: str, note: Note) -> None:
 
 
 def expire(fs: FileSystem, strays: Iterable[Stray], now_ms: int, retention_ms: int) -> None:
-    """Delete the strays whose time is over; -1 keeps them for ever. Raises OSError."""
+    """Delete the strays whose time is over; -1 keeps them for ever. Raises OSError.
+
+    `barnabas stray delete` may take one away meanwhile: that is no failure of the disk.
+    """
     for stray in strays:
-        if stray.note is None:
-            write_note(fs, stray.path, Note(stray.tp, None, now_ms, 0, "it was found without a note"))
-        elif 0 <= retention_ms <= now_ms - stray.note.set_aside_ms:
-            log.info("Deleting %s, which was set aside for longer than barnabas.stray.retention.ms", stray.path)
-            delete(fs, stray)
+        try:
+            if stray.note is None:
+                write_note(fs, stray.path, Note(stray.tp, None, now_ms, 0, "it was found without a note"))
+            elif 0 <= retention_ms <= now_ms - stray.note.set_aside_ms:
+                log.info("Deleting %s, which was set aside for longer than barnabas.stray.retention.ms", stray.path)
+                delete(fs, stray)
+        except FileNotFoundError:
+            if fs.is_dir(stray.path):
+                raise
 
 
 def delete(fs: FileSystem, stray: Stray) -> None:

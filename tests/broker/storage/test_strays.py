@@ -9,6 +9,7 @@ import pytest
 from barnabas.broker.storage.names import stray_dir_name
 from barnabas.broker.storage.strays import StrayError, delete, find, list_strays, restore
 from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.files import Entry
 from barnabas.common.topic_partition import TopicPartition
 from tests.broker.storage.test_log_manager import TOPIC_ID, TPS, Node, contents, directories_of, moving
 
@@ -129,6 +130,50 @@ def test_strays_go_when_their_time_is_over_or_by_hand() -> None:
     assert directories_of(kept, "/a") == []
     with pytest.raises(StrayError, match="is no directory that was set aside"):
         find(kept.fs, "/a/flights-0")
+
+
+class DeletedMeanwhile(FaultyFileSystem):
+    """A person deletes the stray while the broker looks at it: after `calls` reads of names and notes."""
+
+    calls = 100
+
+    def step(self, operation: str, path: str) -> None:
+        super().step(operation, path)
+        self._look(path)
+
+    def listdir(self, path: str) -> list[Entry]:
+        found = super().listdir(path)
+        self._look(path)
+        return found
+
+    def read_bytes(self, path: str) -> bytes:
+        self._look(path)
+        return super().read_bytes(path)
+
+    def _look(self, path: str) -> None:
+        if path == "/a" or "-stray" in path:
+            self.calls -= 1
+            if self.calls == 0:
+                for stray in list_strays(self.inner, "/a"):
+                    delete(self.inner, stray)
+
+
+@pytest.mark.parametrize("note", ["kept", "lost"])
+def test_a_stray_that_a_person_deletes_meanwhile_ends_no_log_directory(note: str) -> None:
+    for calls in range(1, 20):
+        fs = DeletedMeanwhile(MemoryFileSystem())
+        node = filled(fs)
+        node.manager.set_aside({TPS[0]: None}, "nobody knows it")
+        (stray,) = node.manager.strays
+        if note == "lost":
+            fs.unlink(f"{stray.path}/stray.json")
+        node.clock.advance_ms(8 * DAY_MS)
+        fs.calls = calls
+        node.manager.expire_strays()
+        assert not node.manager.directories[0].is_offline, calls
+        if fs.calls > 0:
+            break
+    assert calls > 4
 
 
 def test_one_without_a_note_is_apache_kafkas() -> None:
