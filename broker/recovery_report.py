@@ -7,6 +7,8 @@ Rules
 1. Only a whole picture is written, and never an older one over a newer one.
 2. The copy is written at most every `COPY_MS`, when something changed, and at the stop; it may be that much too old.
    What the logs and what this broker obeyed (push_state.py) say is newer, and the report has that too.
+3. A report names every log of this broker. Without those of an offline directory, which may have acknowledged records
+   that no other replica has, the partition would be given to a replica that lacks them.
 
 Format: `metadata-copy-checkpoint` in every online log directory: a report without logs (common/recovery_report.py).
 
@@ -34,6 +36,7 @@ from barnabas.common.recovery_report import (
     encode_report,
 )
 from barnabas.config.keys import BROKER_KEYS
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.dynamic_config import DynamicConfig
@@ -101,7 +104,13 @@ class RecoveryReporter:
             self._written_snapshot, self._written_rest = snapshot, rest
 
     def report(self) -> Report:
-        """Everything that this broker knows; the picture of an earlier life if it has heard of no controller yet."""
+        """Everything that this broker knows; the picture of an earlier life if it has heard of no controller yet.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR) while a log directory is offline (rule 3).
+        """
+        offline = [directory.path for directory in self._log_manager.directories if directory.is_offline]
+        if offline:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {offline[0]} is offline")
         with self._lock:
             report = self._report(self._picture())
             if report.picture is None and self._copy is not None:

@@ -89,6 +89,11 @@ def ask(host: str, port: int) -> Report:
     code = response.error_code or (told[0].error_code if told else ErrorCode.UNKNOWN_SERVER_ERROR)
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise RecoveryError(f"{where} tells this to nodes only: name the port of its inter.broker.listener.name")
+    if code == ErrorCode.KAFKA_STORAGE_ERROR:
+        raise RecoveryError(
+            f"{where} cannot tell what lies in a log directory that is offline: mend the directory and restart the "
+            "broker. If it is lost for good, take it out of log.dirs first"
+        )
     if code:
         raise RecoveryError(f"{where} refuses: {ErrorCode(code).name}")
     try:

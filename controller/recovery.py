@@ -172,6 +172,8 @@ def _partition_record(
     if not isr:
         notes.append(f"no replica of {name} has a log: it begins empty")
         isr = tuple(state.isr) if state is not None and state.isr else replicas
+    elif state is not None and state.isr and not set(state.isr) & mine.keys():
+        notes.append(f"no replica of {name} that was in sync has its log: records may be missing in the others")
     epochs = [log.epoch for log in mine.values()] + [log.leads_epoch for log in mine.values()]
     partition_epochs = [log.partition_epoch for log in mine.values()]
     if state is not None:

@@ -5,7 +5,8 @@ snapshot of `__cluster_metadata-0` that it is asked for. `position` 0 makes the 
 whatever `max_bytes` says. It is served before the controller was heard of, for then it is needed. ApiVersions does not
 list it: it is for nodes, and refused on a listener for clients.
 
-Errors: INCONSISTENT_CLUSTER_ID, UNKNOWN_TOPIC_OR_PARTITION, POSITION_OUT_OF_RANGE.
+Errors: INCONSISTENT_CLUSTER_ID, UNKNOWN_TOPIC_OR_PARTITION, POSITION_OUT_OF_RANGE; KAFKA_STORAGE_ERROR while a log
+directory is offline.
 
 Different from Apache Kafka: its brokers do not serve it, and its controllers answer with batches of metadata records.
 """

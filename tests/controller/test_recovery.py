@@ -125,6 +125,15 @@ def test_what_a_person_should_know() -> None:
     assert "are left alone" in rebuild([report(0, log(4, 1), stray, told=picture()), report(1, log(4, 1))]).notes[0]
 
 
+def test_it_is_told_that_the_logs_of_all_in_sync_are_gone() -> None:
+    told = picture(isr=(0,))
+    assert (
+        "no replica of t-0 that was in sync has its log"
+        in rebuild([report(0, told=told), report(1, log(4, 90))]).notes[0]
+    )
+    assert rebuild([report(0, log(4, 100), told=told), report(1)]).notes == []
+
+
 def test_a_topic_that_is_newer_than_the_picture_is_known_by_its_logs() -> None:
     made = LogState("u", 0, OTHER_ID, 0, 10)
     rebuilt = rebuild([report(0, log(4, 1), made, told=picture(30)), report(1, log(4, 1), made)])
