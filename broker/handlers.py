@@ -163,12 +163,15 @@ class Dispatcher:
         return api
 
     def _check_size(self, api: Api, request: Request, size: int) -> None:
-        """Refuse a request that is too large for its kind, before it is decoded."""
+        """Refuse a request that is too large for its kind, or a large one of a stranger, before it is decoded."""
+        assert request.buffer is not None
         size_max = request_bytes_max(api.key, self._request_bytes_max, request.context.is_for_clients)
         if size > size_max:
             raise RefusedError(
                 f"a {api.name} request of {size} bytes is larger than {size_max}; see barnabas.request.max.bytes"
             )
+        if api.admits is not None and not api.admits(self._services, request.buffer):
+            raise RefusedError(f"a {api.name} request of {size} bytes is not for this process")
 
     def _load_decoder(self, api_key: int, version: int) -> Callable[..., Any]:
         decoder = self._decoders[api_key << 16 | version] = request_class(api_key).decoder(version)

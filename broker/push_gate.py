@@ -10,7 +10,8 @@ Rules
    a push may repeat the offset of the one before: equal is not late.
 4. A controller writes a record when it starts. So the first push of a new epoch is above all that was obeyed. If it is
    not, the controller's log is an old copy: it lacks what this broker has obeyed. Its push is refused.
-5. Pushes are checked and carried out one at a time, whichever thread runs them: none is overtaken in between.
+5. A large push is refused unexamined if its end does not name this process: to decode 100 MB takes many seconds and GB.
+6. Pushes are checked and carried out one at a time, whichever thread runs them: none is overtaken in between.
 
 Threads: the handlers that run LeaderAndIsr, StopReplica and UpdateMetadata. `_lock` comes before every other lock.
 """
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.protocol.errors import ErrorCode, MalformedMessageError, UnsupportedVersionError
-from barnabas.protocol.push_tags import Receiver, offset_of, receiver_of
+from barnabas.protocol.push_tags import Receiver, offset_of, receiver_bytes, receiver_of
 
 if TYPE_CHECKING:
     from barnabas.broker.push_state import PushState
@@ -33,6 +34,8 @@ log = logging.getLogger("barnabas.state-change")
 
 EPOCH_LEAP_MAX: Final = 1_000_000  # starts of controllers that a broker can have missed
 NOT_REGISTERED: Final = -1
+#: Tag 10002 is among the last bytes of a push; behind it there is room for a few small tags.
+TAIL_BYTES: Final = 256
 
 
 class PushGate:
@@ -44,6 +47,12 @@ class PushGate:
         self._lock = threading.Lock()  # one push at a time
         self.broker_epoch = NOT_REGISTERED  # set by the lifecycle thread at each registration
         self.late_count = 0  # guarded by: _lock; read by anybody
+
+    def admits(self, frame: memoryview) -> bool:
+        """Whether a push that is not decoded yet names this process (rule 5); tagged fields are the last of a frame."""
+        expected, tail = receiver_bytes(self._receiver), bytes(frame[-TAIL_BYTES:])
+        starts = range(max(0, len(tail) - len(expected) + 1))
+        return any(hmac.compare_digest(tail[start : start + len(expected)], expected) for start in starts)
 
     def obey(self, message: Any, carry_out: Callable[[], Any], response: Callable[..., Any]) -> Any:
         """Carry a push out unless it must not be; returns its response, made by `response(error_code=...)` if not."""

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from barnabas.metrics.request_metrics import Times
 
 HIDDEN: Final = "[hidden]"
-SECRET_FIELDS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
+#: An Envelope holds a whole request, which may set a secret; an incarnation id lets its owner push (push_tags.py).
+SECRET_FIELDS: Final = frozenset(
+    {"auth_bytes", "hmac", "incarnation_id", "request_data", "response_data", "salt", "salted_password"}
+)
 #: Structures that name a config and carry its value.
 _CONFIG_STRUCTS: Final = frozenset({"AlterableConfig", "CreatableTopicConfig"})
 

@@ -1,10 +1,13 @@
 """What a shell completes beside commands and options: topics, groups, partitions and config keys.
 
 Topics and groups are asked of the cluster, for a second at most; if it does not answer, nothing is offered.
+Anybody can name a group `$(rm -r ~)`, and bash inserts a completion as it is. So a name is only offered if it is a
+plain word to every shell.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -15,12 +18,15 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 TIMEOUT_S = 1
+PLAIN_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@%+/-]*")
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _offered(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return [
+        CompletionItem(name) for name in sorted(names) if name.startswith(incomplete) and PLAIN_WORD.fullmatch(name)
+    ]
 
 
 def _of_cluster(names: Callable[[AdminClient], Iterable[str]]) -> Complete:

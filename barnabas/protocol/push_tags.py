@@ -122,8 +122,12 @@ def offset_of(message: Message, tag: int = TAG_OFFSET) -> int | None:
 
 def set_receiver(message: Message, receiver: Receiver) -> None:
     """Say whom a push is for."""
-    raw = _RECEIVER.pack(receiver.incarnation_id, receiver.broker_id) + receiver.cluster_id.encode()
-    set_tag(message, TAG_RECEIVER, raw)
+    set_tag(message, TAG_RECEIVER, receiver_bytes(receiver))
+
+
+def receiver_bytes(receiver: Receiver) -> bytes:
+    """Return the content of the tagged field that says whom a push is for."""
+    return _RECEIVER.pack(receiver.incarnation_id, receiver.broker_id) + receiver.cluster_id.encode()
 
 
 def receiver_of(message: Message) -> Receiver | None:

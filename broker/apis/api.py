@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Handle: TypeAlias = "Callable[[Any, Request], Answer]"
 NodesOnly: TypeAlias = "Callable[[Request], bool]"
+Admits: TypeAlias = "Callable[[Any, memoryview], bool]"
 ErrorResponse: TypeAlias = "Callable[[Message, int, int, str | None], Message]"
 
 
@@ -29,7 +30,8 @@ class Api:
     ApiVersions (the controller's pushes). `error_response(request message, version, code, message)` builds the answer
     for an error that concerns the whole request; None derives it from the response's schema. `nodes_only(request)`
     tells whether a request is one that only brokers and controllers may send: on a listener for clients it is answered
-    with CLUSTER_AUTHORIZATION_FAILED; None: no request of this API is.
+    with CLUSTER_AUTHORIZATION_FAILED; None: no request of this API is. `admits(services, frame)` looks at a large
+    request before it is decoded, and tells whether that may be; None: the bounds of its kind are all there is.
     """
 
     key: int
@@ -41,6 +43,7 @@ class Api:
     advertised: bool = True
     error_response: ErrorResponse | None = None
     nodes_only: NodesOnly | None = None
+    admits: Admits | None = None
 
     def supports(self, version: int) -> bool:
         """Tell whether a request of this version may be decoded and handled."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.answers import Answer, Reply
 from barnabas.broker.apis.api import Api, nodes_only
-from barnabas.broker.apis.push import apply_records
+from barnabas.broker.apis.push import admits, apply_records
 from barnabas.broker.replication.leadership import PartitionErrors, TopicState
 from barnabas.protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -69,4 +69,5 @@ API = Api(
     resource="CLUSTER",
     advertised=False,
     nodes_only=nodes_only,
+    admits=admits,
 )

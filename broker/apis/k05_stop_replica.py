@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.answers import Answer, Reply
 from barnabas.broker.apis.api import Api, nodes_only
+from barnabas.broker.apis.push import admits
 from barnabas.broker.replication.leadership import Deletions
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages.k05_stop_replica import (
@@ -74,4 +75,5 @@ API = Api(
     resource="CLUSTER",
     advertised=False,
     nodes_only=nodes_only,
+    admits=admits,
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.answers import Answer, Reply
 from barnabas.broker.apis.api import Api, nodes_only
-from barnabas.broker.apis.push import apply_records
+from barnabas.broker.apis.push import admits, apply_records
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.protocol.push_tags import TAG_PARTIAL, offset_of, tag_of
 
@@ -57,4 +57,5 @@ API = Api(
     resource="CLUSTER",
     advertised=False,
     nodes_only=nodes_only,
+    admits=admits,
 )

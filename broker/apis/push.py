@@ -23,3 +23,8 @@ def apply_records(services: Services, message: Any) -> list[RegisterBrokerRecord
     if features:
         services.metadata_cache.note_features(features)
     return registrations
+
+
+def admits(services: Services, frame: memoryview) -> bool:
+    """The `admits` of a push."""
+    return services.push_gate.admits(frame)

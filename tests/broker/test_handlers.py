@@ -222,3 +222,16 @@ def test_a_request_too_large_for_its_kind_is_refused_before_it_is_decoded(
     (request,) = bench.responses.take_all()
     assert request.action is action
     assert ("a Heartbeat request of 100001 bytes is larger than 100000" in caplog.text) == (size > 100_000)
+
+
+def test_a_large_request_that_its_api_does_not_admit_is_refused_before_it_is_decoded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_services: Any, _request: Request) -> Reply:
+        raise AssertionError
+
+    bench = Bench({12: Api(12, "Heartbeat", (0, 4), fail, admits=lambda _services, frame: frame[-1] == 1)})
+    bench.handle((heartbeat("ok") + bytes(90_000))[:90_004])
+    (request,) = bench.responses.take_all()
+    assert request.action is Action.CLOSE
+    assert "is not for this process" in caplog.text

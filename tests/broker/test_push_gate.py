@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.apis.table import TABLE
 from barnabas.broker.push_gate import EPOCH_LEAP_MAX
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.limits import SMALL_BYTES
 from barnabas.protocol.messages.k05_stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
 from barnabas.protocol.metadata_records import RemoveTopicRecord
-from barnabas.protocol.push_tags import FULL, TAG_OFFSET, Receiver, set_receiver, set_tag
+from barnabas.protocol.push_tags import FULL, TAG_OFFSET, TAG_PARTIAL, Receiver, set_receiver, set_tag
 from tests.support.broker_room import (
     BROKER_EPOCH,
     BROKER_ID,
@@ -157,3 +159,18 @@ def test_names_in_records_are_not_enough(room):
     """A deletion is by id, whatever the body names."""
     room.stop_replica(TP, leader_epoch=-2, delete=True, records=[RemoveTopicRecord(topic_id=topic_id("u"))])
     assert is_unharmed(room)
+
+
+@pytest.mark.parametrize(("incarnation", "is_admitted"), [(INCARNATION, True), (bytes(16), False)])
+def test_a_large_push_is_decoded_only_if_it_names_this_process(room, incarnation, is_admitted):
+    for request in (
+        room.leader_and_isr({f"t{i}": [state(1)] for i in range(1500)}, type_=FULL),
+        room.update_metadata({f"t{i}": [state(1)] for i in range(1500)}, type_=FULL),
+    ):
+        set_receiver(request, Receiver(CLUSTER_ID, BROKER_ID, incarnation))
+        set_tag(request, TAG_PARTIAL, b"")
+        frame = memoryview(bytes(request.encode(request.MAX_VERSION)))
+        assert len(frame) > SMALL_BYTES
+        api = TABLE[request.API_KEY]
+        assert api.admits(room.services, frame) is is_admitted
+    assert not api.admits(room.services, memoryview(b""))

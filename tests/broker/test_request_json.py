@@ -11,6 +11,8 @@ from barnabas.protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
+from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 
 TOPIC_ID = bytes(range(16))
 
@@ -48,6 +50,9 @@ def test_tagged_fields_are_shown_when_they_say_something() -> None:
 
 def test_secrets_are_hidden() -> None:
     assert message_json(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"), 2) == {"authBytes": HIDDEN}
+    registration = message_json(BrokerRegistrationRequest(incarnation_id=TOPIC_ID), 4)
+    assert registration["incarnationId"] == HIDDEN
+    assert message_json(EnvelopeRequest(request_data=b"secret"), 0)["requestData"] == HIDDEN
     configs = [
         AlterableConfig(name="ssl.keystore.password", value="secret"),
         AlterableConfig(name="log.retention.ms", value="7"),

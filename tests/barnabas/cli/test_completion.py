@@ -59,6 +59,14 @@ def test_bash_completes_groups_keys_and_drills(environment: dict[str, str], topi
     assert len(complete(environment, "barnabas", "drill", "''")) > 5
 
 
+def test_bash_completes_no_group_whose_name_it_would_run(
+    environment: dict[str, str], topic: str, barnabas: Barnabas
+) -> None:
+    for end in ("fine", "$(touch x)", "a;ls", "*", "b c", "new\nline", "\x1b[31m"):
+        barnabas("group", "reset-offsets", f"hostile-{end}", "--topic", topic, "--to-latest", "--execute")
+    assert complete(environment, "barnabas", "group", "describe", "hostile-") == ["hostile-fine"]
+
+
 def test_without_a_cluster_no_topics_are_offered(environment: dict[str, str]) -> None:
     environment[VARIABLE] = "127.0.0.1:1"
     assert complete(environment, "barnabas", "consume", "x") == []
