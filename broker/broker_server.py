@@ -488,6 +488,7 @@ class BrokerServer:
 
     def _registered(self, epoch: int) -> None:
         self.push_gate.broker_epoch = epoch
+        self.log_dir_moves.on_registered()
         self.producer_ids.prefetch()
 
     def _advertised_listeners(self) -> list[tuple[str, str, int, str]]:

@@ -7,7 +7,9 @@ Rules
 1. What is to be told waits in `_unsent`, the newest for a partition; one request is out at a time and takes all there
    is, up to `PARTITIONS_MAX`. A request that fails is repeated after a pause.
 2. A directory that failed is told all the same: the controller learns from it whom to replace.
-3. Whoever asked to hear is told once whether the controller took it; holding no lock.
+3. After a new registration everything is told again: the controller may have lost its log, and one that was rebuilt
+   (`barnabas controller recover`) does not say where replicas lie. An answer from before does not count.
+4. Whoever asked to hear is told once whether the controller took it; holding no lock.
 
 Threads: any assigns; the channel's thread takes the answers; the scheduler's ends a pause.
 Source: Kafka's AssignmentsManager (4.3).
@@ -56,6 +58,17 @@ class DirAssignments:
         self._told: Assignments = {}  # guarded by: _lock; what the controller has accepted
         self._waiting: dict[TopicIdPartition, tuple[bytes, OnDone]] = {}  # guarded by: _lock; who hears of which one
         self._is_busy = False  # guarded by: _lock; a request is out, or a pause runs
+        self._registrations = 0  # guarded by: _lock; how often everything was to be told again
+
+    def tell_again(self) -> None:
+        """The broker has registered anew (rule 3)."""
+        with self._lock:
+            self._registrations += 1
+            self._unsent = {**self._told, **self._unsent}
+            self._told = {}
+            if not self._unsent:
+                return
+        self._pause(0)
 
     def assign(self, topic_id: bytes, partition: int, directory_id: bytes, on_done: OnDone | None = None) -> None:
         """Tell, soon, that the replica lies in this directory; nothing if the controller knows.
@@ -99,8 +112,9 @@ class DirAssignments:
         with self._lock:
             batch = dict(list(self._unsent.items())[:PARTITIONS_MAX])
             self._is_busy = bool(batch)
+            registrations = self._registrations
         if batch:
-            self._channel.send(self._request(batch), lambda response: self._take(batch, response))
+            self._channel.send(self._request(batch), lambda response: self._take(batch, response, registrations))
 
     def _request(self, batch: Assignments) -> wire.AssignReplicasToDirsRequest:
         by_directory: dict[bytes, dict[bytes, list[int]]] = {}
@@ -124,13 +138,13 @@ class DirAssignments:
             ],
         )
 
-    def _take(self, batch: Assignments, response: Any) -> None:
+    def _take(self, batch: Assignments, response: Any, registrations: int) -> None:
         if response is None or response.error_code:
             reason = "no answer" if response is None else ErrorCode(response.error_code).name
             log.warning("the directories of %d replicas are told again: %s", len(batch), reason)
             delay_ms = PAUSE_MS
         else:
-            self._accept(batch, response)
+            self._accept(batch, response, registrations)
             delay_ms = 0
         with self._lock:
             self._is_busy = False
@@ -138,7 +152,7 @@ class DirAssignments:
         if has_more:
             self._pause(delay_ms)
 
-    def _accept(self, batch: Assignments, response: wire.AssignReplicasToDirsResponse) -> None:
+    def _accept(self, batch: Assignments, response: wire.AssignReplicasToDirsResponse, registrations: int) -> None:
         """Note what the controller took; what it refused (a topic that is gone, say) is not told again."""
         taken = {
             ((topic.topic_id, partition.partition_index), directory.id): ErrorCode(partition.error_code)
@@ -148,6 +162,8 @@ class DirAssignments:
         }
         heard: list[tuple[OnDone, bool]] = []
         with self._lock:
+            if registrations != self._registrations:
+                return
             for key, directory_id in batch.items():
                 error = taken.get((key, directory_id), ErrorCode.UNKNOWN_SERVER_ERROR)
                 if error:

@@ -59,6 +59,7 @@ class Assignments(Protocol):
         self, topic_id: bytes, partition: int, directory_id: bytes, on_done: Callable[[bool], object] | None = None
     ) -> None: ...
     def forget(self, topic_id: bytes, partition: int) -> None: ...
+    def tell_again(self) -> None: ...
 
 
 class _Promotion:
@@ -159,6 +160,10 @@ class LogDirMoves:
         with self._condition:
             self._promotions.pop(partition.tp, None)
         self._assignments.forget(partition.topic_id, partition.tp.partition)
+
+    def on_registered(self) -> None:
+        """The broker has registered: whatever the controller knew of its directories, it is told again."""
+        self._assignments.tell_again()
 
     # The threads
 

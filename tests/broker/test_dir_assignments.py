@@ -66,6 +66,35 @@ def room() -> Room:
     return Room()
 
 
+def test_a_new_registration_has_everything_told_again(room: Room) -> None:
+    """The controller may have lost its log, and rebuilt it from reports: these do not say where replicas lie."""
+    room.assignments.assign(TOPIC, 0, A)
+    room.assignments.assign(TOPIC, 1, A)
+    room.scheduler.run_due()
+    room.answer()
+    room.assignments.assign(TOPIC, 1, B)
+    room.assignments.tell_again()
+    room.scheduler.run_due()
+    assert room.told() == {(TOPIC, 0): A, (TOPIC, 1): B}
+    room.answer()
+    room.assignments.forget(TOPIC, 0)
+    room.assignments.tell_again()
+    room.scheduler.run_due()
+    assert room.told() == {(TOPIC, 1): B}
+
+
+def test_an_answer_from_before_a_new_registration_does_not_count(room: Room) -> None:
+    room.assignments.assign(TOPIC, 0, A)
+    room.scheduler.run_due()
+    room.assignments.tell_again()
+    room.answer()
+    room.scheduler.run_due()
+    assert len(room.sent) == 2
+    room.answer()
+    room.scheduler.run_due()
+    assert len(room.sent) == 2
+
+
 def test_what_comes_together_goes_together(room: Room) -> None:
     room.assignments.assign(TOPIC, 0, A)
     room.assignments.assign(TOPIC, 1, B)

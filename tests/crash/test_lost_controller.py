@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -143,4 +144,34 @@ def test_it_is_rebuilt_from_brokers_that_were_restarted_meanwhile(cluster: Barna
     eventually("recovery", lambda: recover(cluster).returncode == 0, 60_000)
     cluster.start_node(cluster.controller)
     cluster.await_ready()
+    all_is_there(cluster)
+
+
+def test_an_old_copy_of_the_log_is_not_obeyed_though_it_knows_the_brokers(cluster: BarnabasCluster) -> None:
+    data = cluster.controller.directory / "data"
+    right, old = data.with_name("right"), data.with_name("old")
+    cluster.stop_node(cluster.controller, signal.SIGKILL)
+    shutil.copytree(data, old)
+    cluster.start_node(cluster.controller)
+    cluster.await_ready()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("later", 3, 3)])["later"].result(20)
+    before = log_bytes(cluster)
+    cluster.stop_node(cluster.controller, signal.SIGKILL)
+    data.rename(right)
+    old.rename(data)
+    cluster.start_node(cluster.controller)
+    refusal = "The controller is not the one that this broker knows"
+    for node in cluster.brokers:
+        is_refused = partial(lambda name: refusal in name.log_tail(100), node)
+        eventually(f"{node.name} obeys nothing", is_refused, 30_000)
+    cluster.stop_node(cluster.controller, signal.SIGKILL)
+    assert log_bytes(cluster) == before
+    for node in cluster.brokers:
+        assert len(list(node.directory.glob("data/later-?"))) == 3, "no log was touched"
+    shutil.rmtree(data)
+    right.rename(data)
+    cluster.start_node(cluster.controller)
+    cluster.await_ready()
+    assert "later" in admin.list_topics(timeout=20).topics
     all_is_there(cluster)

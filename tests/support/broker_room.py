@@ -118,6 +118,10 @@ class FakeAssignments:
         elif on_done is not None:
             on_done(True)
 
+    def tell_again(self) -> None:
+        """A new registration; the controller knows nothing any more."""
+        self.told.clear()
+
     def forget(self, topic_id: bytes, partition: int) -> None:
         self.told.pop((topic_id, partition), None)
 
