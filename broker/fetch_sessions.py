@@ -249,6 +249,7 @@ class FetchSessions:
             if session_id != INVALID_SESSION_ID:
                 with self._lock:
                     self._sessions.pop(session_id, None)
+            items = _without_repetitions(items)
             if epoch == FINAL_EPOCH:
                 return FetchContext(items)
             return FullContext(self, items, is_follower=is_follower, uses_topic_ids=uses_topic_ids)
@@ -314,6 +315,13 @@ class FetchSessions:
             if now_ms - s.created_ms > self._eviction_ms or (is_privileged and not s.is_privileged)
         ]
         return min(candidates, key=lambda s: (s.is_privileged, len(s.by_key), s.id), default=None)
+
+
+def _without_repetitions(items: Sequence[FetchItem]) -> Sequence[FetchItem]:
+    """Each partition once, as it is named last. A waiting fetch is looked at with each append to one of them."""
+    if len(items) == 1:
+        return items
+    return list({(item.topic_id, item.tp): item for item in items}.values())
 
 
 def item_of(topic: Any, partition: Any, name: str) -> FetchItem:

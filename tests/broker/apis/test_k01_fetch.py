@@ -75,6 +75,14 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asked_for(room):
     assert len(bytes_of(waiting.response.responses[0].partitions[0])) > 2000
 
 
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_partition_that_is_named_often_is_read_once(room, epoch):
+    room.answer(produce(batch(b"news")), 9)
+    request = fetch(0, session_epoch=epoch)
+    request.topics[0].partitions *= 100
+    assert len(room.answer(request, 12).responses[0].partitions) == 1
+
+
 def test_a_fetch_without_news_is_answered_empty(room):
     waiting = room.answer(fetch(0, max_wait_ms=500), 12)
     room.advance_ms(499)
