@@ -217,9 +217,12 @@ class MetadataCache:
         return self.offset >= self._expected_offset
 
     def forget_offset(self) -> None:
-        """A new registration: what earlier pushes told does not count for it."""
+        """A new registration: what earlier pushes told does not count for it.
+
+        What is expected stays: the first push after it may have begun before the answer to the registration came.
+        """
         with self._lock:
-            self.offset = self._expected_offset = -1
+            self.offset = -1
         self.finalized_features = FinalizedFeatures()  # replaced whole by whoever applies a FeatureLevelRecord
 
     def apply_update_metadata(

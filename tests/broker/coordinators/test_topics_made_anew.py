@@ -211,4 +211,6 @@ def test_the_picture_is_current_once_the_push_is_through() -> None:
     assert cache.is_current
     cache.expect_offset(9)
     cache.forget_offset()
+    assert not cache.is_current, "the push that made this broker a leader is under way, and the picture is an old one"
+    cache.note_offset(9)
     assert cache.is_current
