@@ -94,6 +94,10 @@ class LogManager(LogRegistry):
                 load_directory(directory, load, int(self._config.num_recovery_threads_per_data_dir))
             except OSError as error:
                 self.fail_directory(directory, error)
+        # Why now: a log that was deleted, or set aside, just before a crash is in the checkpoints still. One made anew
+        # under its name would begin, after the next crash, at the start offset of the former, and lose its records.
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
         self._check_some_online()
         self.find_strays()
         self._has_loaded = True

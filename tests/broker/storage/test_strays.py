@@ -248,3 +248,23 @@ def test_records_survive_a_crash_at_each_step_of_restoring() -> None:
         assert values_of(Node(after).start()) == [f"v{n}" for n in range(5)], number
         if faulty.operations < number:
             break
+
+
+def test_a_topic_made_anew_does_not_begin_where_a_log_began_that_a_crash_had_half_deleted() -> None:
+    for number in range(1, 40):
+        memory = MemoryFileSystem()
+        faulty = FaultyFileSystem(memory)
+        node = filled(faulty)
+        node.log(TPS[0]).flush()
+        node.log(TPS[0]).maybe_increment_log_start_offset(4, "test")
+        node.manager.checkpoint_log_start_offsets()
+        faulty.fail_at = faulty.operations + number
+        node.manager.delete_logs({TPS[0]: TOPIC_ID})
+        again = Node(memory.crash()).start()
+        if again.manager.get_log(TPS[0]) is None:
+            again.append(again.log(TPS[0], OTHER_ID), "new")
+            again.log(TPS[0], OTHER_ID).flush()
+            assert values_of(Node(again.fs.kill()).start()) == ["new"], number
+        if faulty.operations < faulty.fail_at:
+            break
+    assert number > 5
