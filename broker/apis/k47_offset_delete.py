@@ -35,11 +35,11 @@ def handle(services: Services, request: Request) -> Park:
     message: OffsetDeleteRequest = request.message
     snapshot = services.metadata_cache.snapshot
     known = {
-        topic.name: [
+        topic.name: {
             p.partition_index
             for p in topic.partitions
             if snapshot.partition(TopicPartition(topic.name, p.partition_index)) is not None
-        ]
+        }
         for topic in message.topics
     }
     deferred = Deferred()
@@ -54,7 +54,7 @@ def handle(services: Services, request: Request) -> Park:
 
 def response(
     message: OffsetDeleteRequest,
-    known: Mapping[str, list[int]],
+    known: Mapping[str, set[int]],
     error: ErrorCode,
     errors: Mapping[str, ErrorCode],
 ) -> OffsetDeleteResponse:

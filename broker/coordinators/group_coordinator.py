@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -393,7 +393,7 @@ class GroupCoordinator:
     def delete_offsets(
         self,
         group_id: str,
-        topics: Mapping[str, Sequence[int]],
+        topics: Mapping[str, Container[int]],
         reply: Callable[[ErrorCode, dict[str, ErrorCode]], object],
     ) -> None:
         """Remove positions; `reply(group's error, errors by topic)` is called once, on any thread."""

@@ -9,7 +9,7 @@ Source: Kafka's GroupCoordinatorShard (4.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -275,7 +275,7 @@ class Shard(ClassicInConsumerShard):
     def delete_offsets(
         self,
         group_id: str,
-        topics: Mapping[str, Sequence[int]],
+        topics: Mapping[str, Container[int]],
         reply: Callable[[ErrorCode, dict[str, ErrorCode]], object],
     ) -> None:
         """Remove positions; `reply(group's error, errors by topic)`: of topics that are subscribed to."""
@@ -292,7 +292,7 @@ class Shard(ClassicInConsumerShard):
     def _delete_offsets_locked(
         self,
         group: Group | ConsumerGroup,
-        topics: Mapping[str, Sequence[int]],
+        topics: Mapping[str, Container[int]],
         reply: Callable[[ErrorCode, dict[str, ErrorCode]], object],
     ) -> None:
         group_id = group.group_id

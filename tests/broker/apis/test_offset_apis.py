@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -225,6 +226,15 @@ class TestDelete:
             [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
         ]  # fmt: skip
         assert fetch(rig, 9, 0)[1][0][1] == -1
+
+    def test_many_repetitions_are_no_quadratic_work(self) -> None:
+        rig = Rig()
+        commit(rig)
+        many = 60_000
+        started_s = time.thread_time()
+        answer = self.ask(rig, t=[0] * many + [9] * many)
+        assert time.thread_time() - started_s < 10  # compared with each other: minutes
+        assert len(answer.topics[0].partitions) == 2 * many
 
     def test_errors_of_the_group(self) -> None:
         rig = Rig()
