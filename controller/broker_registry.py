@@ -133,6 +133,8 @@ def process_heartbeat(
     records += cordoning(image, broker, request.cordoned_log_dirs)
     reply = HeartbeatReply(is_caught_up(broker, session, request), state)
     session.is_leaving = state is BrokerState.SHUTDOWN_NOW
+    if broker.is_fenced and not state.is_fenced:
+        sessions.restart_target(broker.id, now_ms)
     sessions.touch(broker.id, now_ms, is_fenced=state.is_fenced, metadata_offset=request.current_metadata_offset)
     if state is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset == NO_OFFSET:
         session.controlled_shutdown_offset = image.offset + len(records)

@@ -223,7 +223,10 @@ class BrokerChannel:
             _check(broker, message, response)
 
     def _connected(self, broker: Broker) -> Connection:
+        """The connection of a registration; raises ConnectionAbortedError if that is not the present one any more."""
         with self._condition:
+            if self._broker != broker:
+                raise ConnectionAbortedError("the broker has registered anew")
             if self._connection is None:
                 endpoint = endpoint_of(broker, self._sender.listener_name)
                 self._connection = self._connect(endpoint.host, endpoint.port)

@@ -150,6 +150,10 @@ class Sessions:
             return never_ms
         return session.target_since_ms + self.lag_timeout_ms + (0 if session.has_caught_up else FIRST_PUSH_MS) + 1
 
+    def restart_target(self, broker_id: int, now_ms: int) -> None:
+        """Have a broker that returns begin now with what it missed: its target may be as old as its silence."""
+        self._by_id[broker_id].target_since_ms = now_ms
+
     def require_target(self, broker_id: int) -> None:
         """Have a broker that is fenced because it lags apply what it missed before it is unfenced."""
         session = self._by_id[broker_id]

@@ -220,6 +220,25 @@ def test_what_is_to_be_deleted_is_still_said_after_a_new_registration() -> None:
     assert {receiver_of(message) for message in (stop, leader_and_isr)} == {Receiver(SENDER.cluster_id, 1, bytes(16))}
 
 
+def test_a_push_for_a_former_registration_opens_no_connection() -> None:
+    """The address may be another's by now, and pushes for the new registration must not go there."""
+    far = Far()
+    moved = Image(brokers={1: broker(8, 9002)}, offset=11)
+
+    def others_have_applied(_id: int, _image: Image) -> bool:
+        channel.reset(broker(8, 9002), moved)
+        return True
+
+    leaving = broker()._replace(in_controlled_shutdown=True)
+    image = Image(brokers={1: leaving}, offset=9)
+    channel = BrokerChannel(SENDER, leaving, far.connect, image, others_have_applied=others_have_applied)
+    channel.offer(Pending(leader_and_isr={PartitionKey(b"t" * 16, 0)}), image)
+    assert not channel.push_once()
+    assert far.received.empty()
+    assert channel.push_once()
+    assert far.received.get_nowait()[0].endswith(":9002")
+
+
 def test_what_could_not_be_deleted_before_a_new_registration_is_said_after_it() -> None:
     far = Far()
     channel = BrokerChannel(SENDER, broker(), far.connect, IMAGE)

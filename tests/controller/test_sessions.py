@@ -6,6 +6,7 @@ from barnabas.controller.broker_registry import BrokerState
 from barnabas.controller.image import NO_LEADER
 from barnabas.controller.sessions import FIRST_PUSH_MS
 from tests.controller.rig import Rig
+from tests.controller.test_broker_registry import SESSION_MS
 
 LAG_MS = 5_000
 
@@ -104,3 +105,24 @@ def test_a_broker_alone_is_never_fenced_for_its_lag() -> None:
     rig.create("t", [[0]])
     beat(rig, 60_000, b0=offset)
     assert rig.image.is_active(0)
+
+
+def test_a_broker_that_was_silent_has_its_time_for_what_it_missed_once_it_is_back() -> None:
+    """It had not applied everything when it fell silent: that was long ago when it reports again."""
+    lag_ms = 2 * SESSION_MS
+    rig = Rig(barnabas_metadata_lag_max_ms=str(lag_ms))
+    rig.join(0, 1, 2)
+    beat(rig, 1_000)
+    offset = rig.image.offset
+    rig.create("t", [[0, 1, 2]])
+    rig.heartbeat(1, offset=offset)
+    for _ in range(100):
+        for broker_id in (0, 2):
+            rig.heartbeat(broker_id)
+        rig.tick(500)
+    assert rig.image.brokers[1].is_fenced
+    assert rig.heartbeat(1, offset=offset).state is BrokerState.UNFENCED
+    beat(rig, lag_ms - 1_000, b1=offset)
+    assert rig.image.is_active(1)
+    beat(rig, 2_000, b1=offset)
+    assert not rig.image.is_active(1)
