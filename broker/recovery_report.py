@@ -26,6 +26,7 @@ from barnabas.broker.push_state import PushState
 from barnabas.broker.storage.names import METADATA_COPY_FILE
 from barnabas.common.recovery_report import (
     NOTHING,
+    PRODUCER_ID_MAX,
     ConfigValue,
     LogState,
     PartitionState,
@@ -117,7 +118,7 @@ class RecoveryReporter:
                 report.picture = self._copy.picture
         report.logs = list(self._logs())
         for known in self._log_manager.all_logs():
-            ids = [entry.producer_id for entry in known.active_producers()]
+            ids = [entry.producer_id for entry in known.active_producers() if entry.producer_id < PRODUCER_ID_MAX]
             report.highest_producer_id = max(report.highest_producer_id, *ids, NOTHING)
         return report
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from barnabas.common.recovery_report import NOTHING, LogState, PartitionState, Picture, Report
+from barnabas.common.recovery_report import NOTHING, PRODUCER_ID_MAX, LogState, PartitionState, Picture, Report
 from barnabas.controller.image import NO_LEADER, TOPIC_RESOURCE, UNASSIGNED_DIRECTORY, Image, ImageEditor
 from barnabas.controller.producer_ids import BLOCK_SIZE
 from barnabas.protocol.metadata_records import (
@@ -70,6 +70,8 @@ def rebuild(reports: Sequence[Report]) -> Rebuilt:
         records += _topic_records(reports, picture, name, topic_id, notes)
     records += _config_records(picture, topics, notes)
     seen = max(report.highest_producer_id for report in reports)
+    if seen >= PRODUCER_ID_MAX:
+        raise RecoveryError(f"a broker reports producer id {seen}: no cluster gives out so many")
     next_id = (max(seen, 0) + PRODUCER_ID_MARGIN) // BLOCK_SIZE * BLOCK_SIZE
     records.append(ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=next_id))
     editor = ImageEditor(Image())

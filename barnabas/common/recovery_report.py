@@ -22,6 +22,8 @@ import crc32c
 
 NOTHING: Final = -1
 MAX_BYTES: Final = 256 << 20  # decompressed
+#: No cluster gives out so many. A client can write any producer id into its batches: one above this was never given.
+PRODUCER_ID_MAX: Final = 1 << 62
 _CRC: Final = struct.Struct(">I")
 
 
@@ -83,7 +85,7 @@ class Report:
     controller_epoch: int = NOTHING  # the highest that it obeyed
     metadata_offset: int = NOTHING  # the highest that it obeyed
     broker_epoch: int = NOTHING
-    highest_producer_id: int = NOTHING  # that it was given to hand out, or found in a log
+    highest_producer_id: int = NOTHING  # that it was given to hand out, or found in a log; below PRODUCER_ID_MAX
     picture: Picture | None = None
     logs: list[LogState] = field(default_factory=list)
 

@@ -107,6 +107,10 @@ def test_offsets_epochs_and_producer_ids_go_on_above_all_that_was_seen() -> None
             [report(0, log(4, 1), told=picture(30)), report(1, log(4, 1, OTHER_ID))],
             f"disagree about the id of topic t: {OTHER_ID}",
         ),
+        (
+            [report(0, log(4, 1), told=picture(), highest_producer_id=2**63 - 1), report(1, log(4, 1))],
+            f"a broker reports producer id {2**63 - 1}",
+        ),
     ],
 )
 def test_what_cannot_be_known_is_refused(reports: list[Report], message: str) -> None:
