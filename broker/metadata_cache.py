@@ -219,11 +219,11 @@ class MetadataCache:
     def forget_offset(self) -> None:
         """A new registration: what earlier pushes told does not count for it.
 
-        What is expected stays: the first push after it may have begun before the answer to the registration came.
+        What is expected stays: the first push after it may have begun before the answer to the registration came. So do
+        the features: a broker that is refused goes on as it is, and the first push after a registration names them all.
         """
         with self._lock:
             self.offset = -1
-        self.finalized_features = FinalizedFeatures()  # replaced whole by whoever applies a FeatureLevelRecord
 
     def apply_update_metadata(
         self, request: UpdateMetadataRequest, registrations: Sequence[RegisterBrokerRecord] = ()

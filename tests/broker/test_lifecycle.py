@@ -113,9 +113,11 @@ def test_a_broker_that_was_forgotten_registers_again_as_the_same(room, controlle
 def test_a_push_that_overtakes_the_answer_to_a_registration_counts_for_it(room, controller):
     controller.answers = [registered(5), beat(error_code=ErrorCode.STALE_BROKER_EPOCH)]
     room.life._step()
+    room.cache.note_features({"transaction.version": 1})
     room.cache.note_offset(6)
     room.life._step()
     assert room.cache.offset == -1, "what was told before counts no more"
+    assert room.cache.finalized_features.levels == {"transaction.version": 1}, "a broker that is refused goes on"
 
     def pushes_first(message, version):
         room.cache.note_features({"transaction.version": 2})
