@@ -132,7 +132,7 @@ def _topics(
 def _missing_topics(
     services: Services, request: Request, names: list[str], *, creates: bool
 ) -> Iterable[MetadataResponseTopic]:
-    legal = [name for name in names if invalid_reason(name) is None]
+    legal = dict.fromkeys(name for name in names if invalid_reason(name) is None)
     if creates and legal:
         services.auto_topic_creation.create(legal, request)
     for name in names:
