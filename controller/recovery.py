@@ -65,9 +65,10 @@ def rebuild(reports: Sequence[Report]) -> Rebuilt:
         )
     records: list[Any] = [FeatureLevelRecord(name=n, feature_level=level) for n, level in picture.features.items()]
     topics = {name: topic_id for name, (topic_id, _) in picture.topics.items()}
-    topics.update(_topics_of_logs(reports, picture, is_outdated=picture.offset < known, notes=notes))
+    is_outdated = picture.offset < known
+    topics.update(_topics_of_logs(reports, picture, is_outdated=is_outdated, notes=notes))
     for name, topic_id in sorted(topics.items()):
-        records += _topic_records(reports, picture, name, topic_id, notes)
+        records += _topic_records(reports, name, topic_id, notes, is_outdated=is_outdated)
     records += _config_records(picture, topics, notes)
     seen = max(report.highest_producer_id for report in reports)
     if seen >= PRODUCER_ID_MAX:
@@ -125,7 +126,7 @@ def _topics_of_logs(
 
 
 def _topic_records(
-    reports: Sequence[Report], picture: Picture, name: str, topic_id: str, notes: list[str]
+    reports: Sequence[Report], name: str, topic_id: str, notes: list[str], *, is_outdated: bool
 ) -> Iterator[Any]:
     id_ = bytes.fromhex(topic_id)
     states = {state.partition: state for state in _states(reports, name, topic_id)}
@@ -134,10 +135,22 @@ def _topic_records(
         for log in report.logs:
             if log.topic == name and log.topic_id in (topic_id, None):
                 logs.setdefault(log.partition, {})[report.broker_id] = log
+    if is_outdated:
+        _add_replicas_of_logs(states, logs, topic_id)
     count = max((*states, *logs), default=-1) + 1
     yield TopicRecord(name=name, topic_id=id_)
     for index in range(count):
         yield _partition_record(reports, f"{name}-{index}", id_, index, states.get(index), logs.get(index, {}), notes)
+
+
+def _add_replicas_of_logs(
+    states: dict[int, PartitionState], logs: dict[int, dict[int, LogState]], topic_id: str
+) -> None:
+    """Whoever has a log is a replica too: a reassignment may have ended after the picture, and moved the records."""
+    for index, state in states.items():
+        holders = [id_ for id_, log in logs.get(index, {}).items() if log.topic_id == topic_id]
+        others = sorted(set(holders) - set(state.replicas))
+        states[index] = state._replace(replicas=[*state.replicas, *others])
 
 
 def _states(reports: Sequence[Report], name: str, topic_id: str) -> list[PartitionState]:

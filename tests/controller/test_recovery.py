@@ -129,6 +129,17 @@ def test_what_a_person_should_know() -> None:
     assert "are left alone" in rebuild([report(0, log(4, 1), stray, told=picture()), report(1, log(4, 1))]).notes[0]
 
 
+def test_records_that_moved_to_other_brokers_after_the_picture_are_not_given_up() -> None:
+    reports = [
+        report(0, told=picture(50)),
+        report(1),
+        report(2, log(5, 100, leads_epoch=5, isr=[2]), metadata_offset=51),
+    ]
+    assert (partition(reports).replicas, partition(reports).isr) == ((0, 1, 2), (2,))
+    up_to_date = [report(0, log(4, 9), told=picture(50)), report(1, log(4, 9)), report(2, log(4, 9))]
+    assert partition(up_to_date).replicas == (0, 1), "what is left of an older reassignment"
+
+
 def test_it_is_told_that_the_logs_of_all_in_sync_are_gone() -> None:
     told = picture(isr=(0,))
     assert (
