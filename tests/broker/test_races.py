@@ -170,7 +170,8 @@ def test_no_open_transaction_is_ever_stable() -> None:
 
 
 def test_a_letter_is_never_left_lying() -> None:
-    mailbox = Mailbox()
+    failures: list[Exception] = []
+    mailbox = Mailbox(failures.append)
     read: list[int] = []
     until = Until(3)
 
@@ -181,6 +182,7 @@ def test_a_letter_is_never_left_lying() -> None:
     writers = [until.writer(lambda turn: mailbox.post(lambda: read.append(turn))) for _ in range(3)]
     at_once(*writers, until.reader(hold))
     assert len(read) == 3 * TURNS
+    assert failures == []
 
 
 class Waiting(DelayedOperation):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.eos.proof import Record, Topic
 from tests.support.history import RECONNECT, Worker
@@ -71,13 +71,23 @@ def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read
 
 
 def end_offsets(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
-    """The high watermarks, whatever transactions are open."""
+    """The high watermarks, whatever transactions are open; asked again while leaders are being elected."""
     config = {"bootstrap.servers": bootstrap, "group.id": "no-group", "isolation.level": "read_uncommitted"}
     consumer = Consumer(config)
+    ends: dict[int, int] = {}
+
+    def ask() -> bool:
+        try:
+            for number in range(partitions):
+                ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), ANSWER_TIMEOUT_S)[1]
+        except KafkaException as error:
+            if not error.args[0].retriable() and error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                raise
+            return False
+        return True
+
     try:
-        return {
-            number: consumer.get_watermark_offsets(TopicPartition(topic, number), ANSWER_TIMEOUT_S)[1]
-            for number in range(partitions)
-        }
+        eventually(f"the ends of {topic} are told", ask)
+        return ends
     finally:
         consumer.close()

@@ -156,7 +156,9 @@ def _behind(replica: Replica, view: Partition, silent: Mapping[int, str]) -> str
             text += f"; it leaves the ISR at the next check ({duration(-left_ms)} over replica.lag.time.max.ms)"
     elif not replica["is_in_sync"]:
         text += (
-            "; it is about to join the ISR" if replica["broker"] in view["joining"] else "; it may join the ISR soon"
+            "; it is about to join the ISR"
+            if replica["broker"] in view["joining"]
+            else "; it is not in sync, but the watermark waits for it"
         )
     return text + _why(replica, silent)
 

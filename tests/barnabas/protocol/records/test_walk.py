@@ -33,7 +33,10 @@ from barnabas.protocol.records.varint import write_varint, write_varlong
 
 def interpreted() -> ModuleType:
     """Load the module from its source, whether or not it was compiled."""
-    source = Path(imported.__file__).with_name("walk.py")
+    found = importlib.util.find_spec(imported.__name__)  # Why not __file__: mypyc is wrong about it within a package
+    assert found is not None
+    assert found.origin is not None
+    source = Path(found.origin).with_name("walk.py")
     spec = importlib.util.spec_from_file_location("walk_interpreted", source)
     assert spec is not None
     assert spec.loader is not None
