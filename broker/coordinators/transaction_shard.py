@@ -307,8 +307,8 @@ class TransactionShard:
                 raise
 
     def _time_waiters_locked(self) -> None:
-        deadline_ms = self._waiters.next_deadline_ms()
-        if deadline_ms is None or self._is_timed:
+        deadline_ms = None if self._is_timed else self._waiters.next_deadline_ms()
+        if deadline_ms is None:
             return
         self._is_timed = True
         wait_ms = max(1, deadline_ms - self._context.clock.monotonic_ms())

@@ -6,7 +6,7 @@ tries it again as soon as the change is made. Only when its time is up is it tol
 
 Invariants
 1. Waiters of an id are tried in the order in which they came.
-2. All wait equally long, so the first in `_order` is the first whose time is up.
+2. Who was tried in vain waits on behind the others, but no longer than at first: deadlines are in no order.
 
 Threads: owner is the shard, under its lock.
 Different from Apache Kafka, which answers at once.
@@ -61,11 +61,7 @@ class Waiters:
 
     def take_late(self, now_ms: int) -> list[Waiter]:
         """Remove and return the requests whose time is up."""
-        late: list[Waiter] = []
-        for waiter in self._order:
-            if waiter.deadline_ms > now_ms:
-                break
-            late.append(waiter)
+        late = [waiter for waiter in self._order if waiter.deadline_ms <= now_ms]
         for waiter in late:
             del self._order[waiter]
             of_id = self._by_id[waiter.transactional_id]
@@ -76,5 +72,4 @@ class Waiters:
 
     def next_deadline_ms(self) -> int | None:
         """When the time of the first one is up; None if nobody waits."""
-        first = next(iter(self._order), None)
-        return None if first is None else first.deadline_ms
+        return min((waiter.deadline_ms for waiter in self._order), default=None)

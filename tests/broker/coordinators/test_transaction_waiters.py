@@ -32,3 +32,15 @@ def test_the_late_ones_leave_the_others_of_their_id() -> None:
     assert waiters.take_all() == [x2]
     assert len(waiters) == 0
     assert waiters.take("x") == []
+
+
+def test_one_that_was_tried_in_vain_keeps_its_time() -> None:
+    waiters = Waiters()
+    early, late = waiter("a", 10), waiter("b", 20)
+    waiters.add(early)
+    waiters.add(late)
+    for taken in waiters.take("a"):
+        waiters.add(taken)
+    assert waiters.next_deadline_ms() == 10
+    assert waiters.take_late(10) == [early]
+    assert waiters.next_deadline_ms() == 20
