@@ -8,7 +8,7 @@ Version notes: v2: flexible.
 
 Errors, of a partition: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR (the directory, or any other, is offline);
 INVALID_REPLICA_ASSIGNMENT (the directory is cordoned, KIP-1066); REPLICA_NOT_AVAILABLE; UNKNOWN_TOPIC_OR_PARTITION;
-INVALID_TOPIC_EXCEPTION (the name is too long for a future log).
+INVALID_TOPIC_EXCEPTION (the name is too long for a future log); INVALID_REQUEST (too many that do not exist yet).
 """
 
 from __future__ import annotations
@@ -42,10 +42,15 @@ def handle(services: Services, request: Request) -> Answer:
         for index in topic.partitions
     }
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    failures: list[str] = []
     for tp, path in wanted.items():
         results.setdefault(tp.topic, []).append(
-            AlterReplicaLogDirPartitionResult(partition_index=tp.partition, error_code=_move(services, tp, path))
+            AlterReplicaLogDirPartitionResult(
+                partition_index=tp.partition, error_code=_move(services, tp, path, failures)
+            )
         )
+    if failures:  # Why one line: a request may name a million partitions
+        log.warning("cannot move %d partitions, the first: %s", len(failures), failures[0])
     return Reply(
         AlterReplicaLogDirsResponse(
             results=[
@@ -56,13 +61,13 @@ def handle(services: Services, request: Request) -> Answer:
     )
 
 
-def _move(services: Services, tp: TopicPartition, path: str) -> ErrorCode:
+def _move(services: Services, tp: TopicPartition, path: str, failures: list[str]) -> ErrorCode:
     try:
         services.log_dir_moves.move(tp, path)
     except ApiError as error:
         if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return ErrorCode.REPLICA_NOT_AVAILABLE
-        log.warning("cannot move %s to %s: %s", tp, path, error)
+        failures.append(f"{str(tp)[:300]!r} to {path[:300]!r}: {error}")
         return error.code
     return ErrorCode.NONE
 

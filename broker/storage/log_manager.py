@@ -33,7 +33,7 @@ from barnabas.broker.storage.log_registry import LogRegistry
 from barnabas.broker.storage.names import future_dir_name, is_delete_dir, is_future_dir, partition_dir_name
 from barnabas.broker.storage.strays import Note, expire, list_strays
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.protocol.errors import ApiError
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 __all__ = ["LogDirectoryError", "LogManager"]
 
@@ -42,6 +42,7 @@ log = logging.getLogger("barnabas.storage.log_manager")
 INITIAL_TASK_DELAY_MS = 30_000
 PRODUCER_EXPIRATION_CHECK_MS = 600_000
 LONG_MAX = 2**63 - 1
+PREFERRED_MAX = 100_000  # partitions to come of which a directory is remembered; anybody may name any
 
 
 class LogManager(LogRegistry):
@@ -154,13 +155,20 @@ class LogManager(LogRegistry):
     # Moving between directories
 
     def prefer_directory(self, tp: TopicPartition, directory: LogDirectory) -> None:
-        """Make the partition's log there if it is made later on; forgotten if it lies, or goes, there already."""
+        """Make the partition's log there if it is made later on; forgotten if it lies, or goes, there already.
+
+        Raises ApiError(INVALID_REQUEST) if that would be remembered of too many partitions.
+        """
         with self._lock:
             logs = [found for found in (self._logs.get(tp), self._future.get(tp)) if found is not None]
             if any(self.directory_of(found) is directory for found in logs):
                 self._preferred.pop(tp, None)
-            else:
-                self._preferred[tp] = directory
+                return
+            if tp not in self._preferred and len(self._preferred) >= PREFERRED_MAX:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST, f"More than {PREFERRED_MAX} partitions to come have a directory"
+                )
+            self._preferred[tp] = directory
 
     def create_future_log(self, tp: TopicPartition, directory: LogDirectory) -> Log:
         """Return the partition's future log, made in `directory` unless there is one.

@@ -398,6 +398,15 @@ def test_a_log_is_made_where_it_was_asked_for() -> None:
     assert node.log(TPS[0], b"\x09" * 16).directory.startswith("/a/"), "it lay there already: nothing was noted"
 
 
+def test_wishes_for_partitions_to_come_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.broker.storage.log_manager.PREFERRED_MAX", 2)
+    manager = Node(dirs=("/a", "/b")).start().manager
+    for partition in (0, 1, 0, 1):
+        manager.prefer_directory(TopicPartition("to-come", partition), manager.directories[1])
+    with pytest.raises(ApiError):
+        manager.prefer_directory(TopicPartition("to-come", 2), manager.directories[1])
+
+
 def test_a_failed_directory_ends_moves_into_it() -> None:
     node = Node(dirs=("/a", "/b", "/c")).start()
     moving(node)
