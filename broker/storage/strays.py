@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.broker.storage.checkpoints import (
     CorruptCheckpointError,
@@ -50,6 +50,8 @@ from barnabas.common.ids import uuid_from_string, uuid_to_string
 from barnabas.common.topic_partition import TopicPartition
 
 log = logging.getLogger("barnabas.storage.strays")
+
+WITHOUT_NOTE: Final = "it was found without a note"
 
 
 class StrayError(Exception):
@@ -138,7 +140,7 @@ def expire(fs: FileSystem, strays: Iterable[Stray], now_ms: int, retention_ms: i
     for stray in strays:
         try:
             if stray.note is None:
-                write_note(fs, stray.path, Note(stray.tp, None, now_ms, 0, "it was found without a note"))
+                write_note(fs, stray.path, Note(stray.tp, None, now_ms, 0, WITHOUT_NOTE))
             elif 0 <= retention_ms <= now_ms - stray.note.set_aside_ms:
                 log.info("Deleting %s, which was set aside for longer than barnabas.stray.retention.ms", stray.path)
                 delete(fs, stray)
@@ -192,7 +194,7 @@ def _restore_locked(fs: FileSystem, stray: Stray, log_dir: str) -> str:
     start_offset = 0 if stray.note is None else stray.note.log_start_offset
     _set_offset(starts, stray.tp, start_offset)
     _set_offset(OffsetCheckpoint(fs, f"{log_dir}/{RECOVERY_POINT_FILE}"), stray.tp, 0)
-    if stray.note is None:  # Why: nobody tells that it was closed, so everything is checked
+    if stray.note is None or stray.note.reason == WITHOUT_NOTE:  # nobody tells that it was closed: all is checked
         fs.unlink(f"{log_dir}/{CLEAN_SHUTDOWN_FILE}")
     fs.rename(stray.path, target)
     fs.fsync_dir(log_dir)

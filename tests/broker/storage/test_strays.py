@@ -186,7 +186,9 @@ def test_one_without_a_note_is_apache_kafkas() -> None:
     (found,) = again.manager.strays
     assert (found.tp, found.note.set_aside_ms) == (TPS[0], again.clock.wall_ms()), "its time begins now"
     again.manager.shutdown()
+    assert node.fs.exists("/a/.kafka_cleanshutdown")
     restore(node.fs, found)
+    assert not node.fs.exists("/a/.kafka_cleanshutdown"), "nobody knows whether it was closed: it is checked"
     assert values_of(Node(node.fs).start()) == [f"v{n}" for n in range(5)]
 
 
