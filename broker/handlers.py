@@ -363,6 +363,7 @@ class HandlerPool:
             registry.gauge(catalogue.SLEEPING_REQUEST_HANDLER_COUNT, requests.sleeping_handlers)
         self._clock = clock
         self._thread_prefix = thread_prefix
+        self._os_name = "push-handler" if is_control_plane else "req-handler"
         self._lock = threading.Lock()  # serialises resizes
         self._threads: list[ServiceThread] = []  # guarded by: _lock; those not told to end
         self._ending: list[ServiceThread] = []  # guarded by: _lock
@@ -384,7 +385,7 @@ class HandlerPool:
                 handler = self._handlers[self._next_id] = Handler(self._next_id, self._clock.monotonic_ns())
                 thread = ServiceThread(
                     f"{self._thread_prefix}-kafka-request-handler-{self._next_id}",
-                    f"req-handler-{self._next_id}",
+                    f"{self._os_name}-{self._next_id}",
                     functools.partial(self._run, handler),
                 )
                 self._next_id += 1
