@@ -11,12 +11,13 @@ for members of consumer groups (v9) UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEG
 each of its partitions); UNKNOWN_TOPIC_ID (v10) and UNSTABLE_OFFSET_COMMIT (an open transaction will change it, only
 with require_stable) for a partition. A group that does not exist has no positions; that is not an error.
 
-Different from Apache Kafka: a group that is asked for all its positions twice is answered once.
+Different from Apache Kafka: a group that is asked for all its positions again and again is answered ten times.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 GROUP_ERROR_FROM = 2
 MANY_GROUPS_FROM = 8
 TOPIC_IDS_FROM = 10
+REPEATS_MAX = 10  # of one group's whole positions in a request
 
 
 class GroupAnswer:
@@ -100,12 +102,16 @@ def _groups(message: OffsetFetchRequest, snapshot: MetadataSnapshot, version: in
         topics = message.topics
         wanted = None if topics is None else [TopicWanted(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
         return [GroupAnswer(message.group_id, wanted)]
-    # Why once: few bytes ask for everything that a group has.
-    whole = {group.group_id: group for group in message.groups if group.topics is None}
+    # Why bounded: few bytes ask for everything that a group has.
+    whole = Counter[str]()
+    asked = []
+    for group in message.groups:
+        whole[group.group_id] += group.topics is None
+        if group.topics is not None or whole[group.group_id] <= REPEATS_MAX:
+            asked.append(group)
     return [
         GroupAnswer(group.group_id, _wanted(group.topics, snapshot, version), group.member_id, group.member_epoch)
-        for group in message.groups
-        if group.topics is not None or whole[group.group_id] is group
+        for group in asked
     ]
 
 
