@@ -62,8 +62,7 @@ up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)
 
 test: ## everything that must pass
-test: lint types unit compiled packaging clients crash fuzz-short stress-short churn-short eos-short \
-	pipeline-test
+test: lint types unit compiled clients crash fuzz-short stress-short churn-short eos-short pipeline-test
 
 lint: $(VENV)/installed ## style, imports between packages, bans
 	$(BIN)/ruff check .
