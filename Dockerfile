@@ -2,19 +2,19 @@
 #   docker build --target barnabas -t barnabas .            docker build --target pipeline -t barnabas-pipeline .
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
-# --- build: everything into one directory, by a pip that stays behind ----------------------------------------------
+# --- build: installs everything into one directory; pip is not part of the image -----------------------------------
 FROM ${PYTHON_IMAGE} AS build
-# pip's own settings, for those who build behind a mirror or from a directory of wheels; empty ones count as unset.
+# pip's own settings, for builds behind a mirror or from a directory of wheels. Empty ones count as unset.
 ARG PIP_INDEX_URL
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
 ARG PIP_TRUSTED_HOST
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv --without-pip /opt/barnabas
-# What compiles (setup.py).
+# The compiler for setup.py.
 RUN command -v gcc || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
 WORKDIR /source
-# The dependencies first, in a layer of their own: a change of the source does not fetch them again.
+# The dependencies first, in a separate layer: a change of the source does not download them again.
 COPY setup.cfg pyproject.toml setup.py README.md LICENSE ./
 COPY barnabas/__init__.py barnabas/
 RUN BARNABAS_PURE=1 pip --python /opt/barnabas/bin/python install . && pip --python /opt/barnabas/bin/python uninstall --yes barnabas
@@ -22,21 +22,21 @@ COPY barnabas barnabas
 COPY broker broker
 COPY controller controller
 COPY metrics metrics
-# An image that holds the slow product is none.
+# The build fails if the installed packages are not compiled.
 RUN pip --python /opt/barnabas/bin/python install --no-deps . && /opt/barnabas/bin/barnabas --version | grep ', compiled$'
 
-# --- base: who runs, where, and how ---------------------------------------------------------------------------------
+# --- base: user, directories, configuration and entry point ---------------------------------------------------------
 FROM ${PYTHON_IMAGE} AS base
 RUN useradd --uid 1000 --user-group --create-home barnabas \
     && install -d -o barnabas -g barnabas /var/lib/barnabas /etc/barnabas \
-    && printf '%s\n' '# KAFKA_... variables stand for Kafka keys and weigh more than this file; mount your own over it.' \
+    && printf '%s\n' '# KAFKA_... variables set Kafka keys and override this file. Mount your own file over it.' \
         'log.dirs=/var/lib/barnabas' 'barnabas.metrics.host=0.0.0.0' 'barnabas.metrics.port=9404' \
         > /etc/barnabas/server.properties
 ENV PATH=/opt/barnabas/bin:$PATH PYTHONUNBUFFERED=1
 WORKDIR /var/lib/barnabas
 VOLUME /var/lib/barnabas
 USER barnabas
-# The command replaces itself by the server, which so is process 1 and gets the signal: SIGTERM is a controlled shutdown.
+# The command execs the server, so the server is process 1 and gets the signal. SIGTERM is a controlled shutdown.
 ENTRYPOINT ["barnabas"]
 STOPSIGNAL SIGTERM
 
@@ -49,11 +49,11 @@ HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
     CMD ["python", "-I", "-c", "import socket as s; c = s.create_connection(('127.0.0.1', 9404), 2); c.sendall(b'GET /readyz HTTP/1.0\\r\\n\\r\\n'); raise SystemExit(b' 200 ' not in c.recv(99))"]
 CMD ["broker", "/etc/barnabas/server.properties"]
 
-# --- pipeline-build: Spark beside it --------------------------------------------------------------------------------
+# --- pipeline-build: adds Spark -------------------------------------------------------------------------------------
 FROM build AS pipeline-build
 RUN pip --python /opt/barnabas/bin/python install '.[pipeline]' && /opt/barnabas/bin/barnabas --version | grep ', compiled$'
 
-# --- pipeline: the Spark jobs, on a cluster that is there -----------------------------------------------------------
+# --- pipeline: the Spark jobs, for an existing cluster --------------------------------------------------------------
 FROM base AS pipeline
 USER root
 RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
@@ -62,9 +62,9 @@ RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-
 COPY --from=pipeline-build /opt/barnabas /opt/barnabas
 COPY pipeline /opt/pipeline/pipeline
 USER barnabas
-# Spark keeps artifacts in the working directory, so that one is the user's own.
+# Spark keeps artifacts in the working directory, so the user owns it.
 WORKDIR /opt/pipeline
-# Spark resolves its Kafka connector here, once; afterwards a run needs no repository.
+# Resolves Spark's Kafka connector, so that a run needs no repository.
 RUN python -m pipeline.spark
 ENTRYPOINT ["python", "-m", "pipeline.run", "--work-dir", "/var/lib/barnabas/run"]
 

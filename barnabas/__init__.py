@@ -1,3 +1,3 @@
-"""A Kafka broker cluster in Python. Nothing is imported here: who needs a part names it."""
+"""A Kafka broker cluster in Python. This module imports nothing: import the part that you need."""
 
-__version__ = "0.1.0"  # the one place: setup.cfg takes it from here
+__version__ = "0.1.0"  # setup.cfg reads it from here

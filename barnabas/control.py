@@ -1,7 +1,7 @@
-"""How the supervisor of a local cluster is asked to act on a node: the client's side of DIR/control.sock.
+"""The client side of DIR/control.sock: asks the supervisor of a local cluster to act on a node.
 
 One JSON object a connection, {"action": "kill", "id": 0}; the answer is {"done": "..."} or {"error": "..."}. The
-supervisor's side is `barnabas.cli.supervisor`.
+server side is `barnabas.cli.local.supervisor`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from barnabas.cluster import ClusterError
+from barnabas.cluster.errors import ClusterError
 
 MESSAGE_MAX_BYTES = 65536
 TIMEOUT_S = 60.0
 
 
 def control_path(directory: Path) -> Path:
-    """Where the supervisor of this directory listens."""
+    """The socket on which the supervisor of this directory listens."""
     return directory / "control.sock"
 
 
 @contextlib.contextmanager
 def short_name(path: Path) -> Iterator[str]:
-    """A name for a socket in a deep directory: AF_UNIX allows 107 bytes, so go through /proc/self/fd/N."""
+    """A short path to a socket in a deep directory (/proc/self/fd/N/...): AF_UNIX allows 107 bytes."""
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{directory}/{path.name}"
@@ -35,7 +35,7 @@ def short_name(path: Path) -> Iterator[str]:
 
 
 def ask(directory: Path, action: str, node_id: int, timeout_s: float = TIMEOUT_S) -> str:
-    """Ask the supervisor of this directory to act on a node; return what it says. Raises ClusterError."""
+    """Ask the supervisor of this directory to act on a node; return its answer. Raises ClusterError."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
         try:

@@ -1,1 +1,1 @@
-"""Barnabas and Apache Kafka side by side, in one run with equal settings: `make bench`."""
+"""Comparison of Barnabas with Apache Kafka, in one run with equal settings: `make bench`."""

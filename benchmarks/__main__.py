@@ -1,8 +1,8 @@
-"""`python -m benchmarks`: measures both systems in alternating rounds; prints the table, draws the picture, adds a line
-to the history.
+"""`python -m benchmarks`: measures both systems in alternating rounds. It prints a table, draws a picture and adds a
+line to the history.
 
-Both run throughout, with the same settings and on the same disk; only one is under load at a time, and who goes first
-changes from round to round. Rounds count when both are warm (`rounds.py`).
+Both systems run throughout, with the same settings and on the same disk. Only one is under load at a time, and the
+order changes from round to round. Rounds count once both systems are warm (`rounds.py`).
 """
 
 from __future__ import annotations
@@ -19,30 +19,32 @@ from confluent_kafka import KafkaException
 
 from barnabas.common.clock import SystemClock
 from benchmarks.bench import FULL, QUICK, Bench, Measurement
-from benchmarks.clients import ClientError
-from benchmarks.figures import OURS, THEIRS
 from benchmarks.harness import chosen, directory, systems_option
-from benchmarks.history import HISTORY, PICTURE, Run, append, console, versions
-from benchmarks.load_generator import LoadGenerator, LoadGeneratorError
-from benchmarks.plot import draw
-from benchmarks.report import missed, table
-from benchmarks.rounds import Results, Tell, measure
+from benchmarks.load.clients import ClientError
+from benchmarks.load.load_generator import LoadGenerator, LoadGeneratorError
+from benchmarks.report.figures import OURS, THEIRS
+from benchmarks.report.plot import draw
+from benchmarks.report.runs import HISTORY, PICTURE, Run, append, versions
+from benchmarks.report.table import console, missed, table
+from benchmarks.rounds import Progress, Results, measure
 from benchmarks.systems import REPLICATED, SETTINGS, Make, System, barnabas, own_executable, remove, running
 from benchmarks.workloads import MEASUREMENTS
-from tests.support.kafka_jars import kafka_runtime
+from tests.support.kafka.kafka_jars import kafka_runtime
 
 FAILURES = (AssertionError, ClientError, LoadGeneratorError, KafkaException, OSError)
 
 
 @click.command()
-@click.option("--rounds", default=5, show_default=True, help="Counted rounds a measurement.")
-@click.option("--only", multiple=True, type=click.Choice(list(MEASUREMENTS)), help="Leave out the others.")
+@click.option("--rounds", default=5, show_default=True, help="Counted rounds of each measurement.")
+@click.option("--only", multiple=True, type=click.Choice(list(MEASUREMENTS)), help="Run only this measurement.")
 @systems_option
-@click.option("--also", multiple=True, metavar="NAME=BARNABAS", help="Another barnabas executable, as a column.")
-@click.option("--quick", is_flag=True, help="Short runs: to try it out, not to judge by; not kept in the history.")
+@click.option("--also", multiple=True, metavar="NAME=BARNABAS", help="Add a column for another barnabas executable.")
+@click.option("--quick", is_flag=True, help="Short runs, to try it out; not kept in the history.")
 @click.option("--check", is_flag=True, help="Fail if a target is missed.")
-@click.option("--history", type=click.Path(path_type=Path), default=HISTORY, help="The file that gets a line.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw here (default: in results/, if all is measured).")
+@click.option("--history", type=click.Path(path_type=Path), default=HISTORY, help="Append the run to this file.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Write the picture here (default: results/, after a full run)."
+)
 def main(
     rounds: int,
     only: tuple[str, ...],
@@ -55,29 +57,28 @@ def main(
 ) -> None:
     """Compare Barnabas with Apache Kafka on this machine."""
     clock = SystemClock()
-    told = console(stderr=True)
-    tell: Tell = told.print
+    progress: Progress = console(stderr=True).print
     others = dict(map(_named_executable, also))
     results: Results = {}
     with directory("bench") as where:
         makes = chosen(systems) | {name: barnabas(name, path) for name, path in others.items()}
         bench = Bench(kafka_runtime(), LoadGenerator(where, clock), clock, QUICK if quick else FULL)
         measurements = {name: row for name, row in MEASUREMENTS.items() if not only or name in only}
-        limits = own_limits(bench, measurements, tell)
-        broken = measure_all(bench, makes, measurements, rounds, where, tell, results)
+        limits = own_limits(bench, measurements, progress)
+        failed = measure_all(bench, makes, measurements, rounds, where, progress, results)
     console().print(table(results))
     if not quick:
         ours = {OURS: own_executable()} if OURS in makes else {}
         append(Run.now(clock, rounds, versions({**ours, **others}), limits, results), history)
-        tell(f"a line more in {os.path.relpath(history)}")
+        progress(f"appended to {os.path.relpath(history)}")
     picture = plot or (PICTURE if not quick and not only and OURS in makes else None)
     if picture is not None and THEIRS in makes:
         draw(results, picture)
-        tell(f"drawn: {os.path.relpath(picture)}")
+        progress(f"drawn: {os.path.relpath(picture)}")
     if short_of := missed(results):
-        tell(f"missed: {'; '.join(short_of)}")
-    if broken:
-        sys.exit(f"not measured: {', '.join(broken)}")
+        progress(f"missed: {'; '.join(short_of)}")
+    if failed:
+        sys.exit(f"not measured: {', '.join(failed)}")
     if check and short_of:
         sys.exit("a target was missed")
 
@@ -88,11 +89,13 @@ def measure_all(
     measurements: Mapping[str, Measurement],
     rounds: int,
     where: Path,
-    tell: Tell,
+    progress: Progress,
     results: Results,
 ) -> list[str]:
-    """All measurements, those of as many brokers that run before them on the same ones; `results` grows. Returns the
-    names of those that failed, which costs the others nothing. A Ctrl-C ends it.
+    """Run the measurements and add their samples to `results`. Returns the names of the failed ones.
+
+    Neighbours with the same number of brokers share the running systems. A failure does not stop the other
+    measurements; Ctrl-C does.
     """
     left = dict.fromkeys(measurements)
     kinds = groupby(measurements.items(), lambda item: (item[1].brokers, item[1].starts_it))
@@ -100,42 +103,42 @@ def measure_all(
         for (brokers, starts_it), same in kinds:
             settings = SETTINGS if brokers == 1 else {**SETTINGS, **REPLICATED}
             made = [make(where / f"{index}-{brokers}", brokers, settings) for index, make in enumerate(makes.values())]
-            with there(made, starts_it, tell):
+            with prepared(made, starts_it, progress):
                 for name, measurement in same:
                     try:
-                        results |= measure(name, measurement, bench, made, rounds, tell)
+                        results |= measure(name, measurement, bench, made, rounds, progress)
                         del left[name]
                     except FAILURES as error:
-                        tell(f"[red]{name} failed[/red]: {error}")
+                        progress(f"[red]{name} failed[/red]: {error}")
     except KeyboardInterrupt:
-        tell("stopped")
+        progress("stopped")
     return list(left)
 
 
 @contextmanager
-def there(systems: Sequence[System], starts_it: bool, tell: Tell) -> Iterator[None]:
-    """Run the systems, unless the measurement does so itself; their data goes in the end."""
+def prepared(systems: Sequence[System], starts_it: bool, progress: Progress) -> Iterator[None]:
+    """Run the systems, unless the measurement starts them itself. Removes their data at the end."""
     with ExitStack() as stack:
         for system in systems:
             stack.callback(remove, system)
             if not starts_it:
-                tell(f"starting {system.name}")
+                progress(f"starting {system.name}")
                 stack.enter_context(running(system))
         yield
 
 
-def own_limits(bench: Bench, measurements: Mapping[str, Measurement], tell: Tell) -> dict[str, float]:
-    """What the clients could do at most, by measurement."""
+def own_limits(bench: Bench, measurements: Mapping[str, Measurement], progress: Progress) -> dict[str, float]:
+    """Measure the clients' own limits, by measurement."""
     limits = {name: row.own_limit(bench) for name, row in measurements.items() if row.own_limit is not None}
     for name, limit in limits.items():
-        tell(f"{name}: the client's own limit is {limit.most:,.0f} {limit.unit}")
+        progress(f"{name}: the client's own limit is {limit.most:,.0f} {limit.unit}")
     return {name: limit.most for name, limit in limits.items()}
 
 
 def _named_executable(text: str) -> tuple[str, Path]:
     name, _, path = text.partition("=")
     if not name or not os.access(path, os.X_OK) or name in (OURS, THEIRS):
-        raise click.BadParameter(f"{text}: NAME=PATH, with a name of its own and an executable", param_hint="--also")
+        raise click.BadParameter(f"{text}: NAME=PATH needs an unused name and an executable", param_hint="--also")
     return name, Path(path).absolute()
 
 

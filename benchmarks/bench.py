@@ -1,8 +1,8 @@
-"""What measurements share, and what a measurement is.
+"""The definition of a measurement, and the tools that measurements share.
 
-A measurement is a context manager over one system: it gets everything ready and gives a function that measures once, a
-round, and returns samples by the names of their figures (`figures.py`). The rows of `workloads.MEASUREMENTS` say with
-how many brokers, and whether these run before it or it starts them itself.
+A measurement is a context manager over one system. It prepares everything and yields a function that measures one round
+and returns samples by figure (`report/figures.py`). The rows of `workloads.MEASUREMENTS` name the number of brokers,
+and whether they already run or the measurement starts them itself.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.common.clock import Clock
-from benchmarks.load_generator import LoadGenerator, Loop
+from benchmarks.load.load_generator import LoadGenerator, Loop
 from benchmarks.systems import System
-from tests.support.kafka_jars import KafkaRuntime
+from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.waiting import eventually
 
 PARTITIONS = 6
@@ -35,7 +35,7 @@ Round = Callable[[], Samples]
 class Size:
     """How long the measurements take."""
 
-    records_1k: int  # produced by one client; what it sends first is not counted
+    records_1k: int  # produced by one client, warm-up included
     records_100: int
     records_read: int  # of 1 KiB, by each of four readers and by each group
     records_replicated: int
@@ -49,7 +49,7 @@ class Size:
     idle: tuple[int, int]  # connections
     groups: int  # of consumers
     producers: tuple[int, ...]  # with transactions, at once
-    settle_ms: int  # before memory is looked at
+    settle_ms: int  # before memory is read
 
 
 FULL = Size(
@@ -87,7 +87,7 @@ QUICK = replace(
 
 @dataclass(slots=True)
 class Bench:
-    """What the measurements share."""
+    """The tools that measurements share: the clients' runtime, the load generator, topics and time."""
 
     runtime: KafkaRuntime
     generator: LoadGenerator
@@ -97,7 +97,7 @@ class Bench:
 
     @contextmanager
     def topic(self, system: System, partitions: int = PARTITIONS, replicas: int = 1) -> Iterator[str]:
-        """A topic for one measurement, deleted afterwards; all its partitions are led."""
+        """Create a topic for one measurement and delete it afterwards. All its partitions have leaders."""
         admin = admin_of(system)
         name = f"bench-{next(self._numbers)}"
         create_topic(admin, name, partitions, replicas)
@@ -105,13 +105,13 @@ class Bench:
         delete_topic(admin, name)
 
     def seconds_since(self, start_ns: int) -> float:
-        """How long ago that was."""
+        """Return the time since `start_ns` of the monotonic clock."""
         return (self.clock.monotonic_ns() - start_ns) / 1e9
 
     def pause(self, milliseconds: int) -> None:
-        """Let time go by."""
+        """Wait for a fixed time."""
         end_ms = self.clock.monotonic_ms() + milliseconds
-        eventually("time goes by", lambda: self.clock.monotonic_ms() >= end_ms, milliseconds + 30_000)
+        eventually("the pause ends", lambda: self.clock.monotonic_ms() >= end_ms, milliseconds + 30_000)
 
 
 Measure = Callable[[Bench, System], AbstractContextManager[Round]]
@@ -119,7 +119,7 @@ Measure = Callable[[Bench, System], AbstractContextManager[Round]]
 
 @dataclass(frozen=True, slots=True)
 class OwnLimit:
-    """What the client of a measurement could do at most, whatever the broker did."""
+    """The most that the client of a measurement can do, with a broker that costs nothing."""
 
     most: float
     unit: str
@@ -130,26 +130,26 @@ class Measurement:
     """A row of the table of measurements."""
 
     measure: Measure
-    warm_by: str = ""  # the figure that must have stopped getting better before rounds count; "": after one round
+    warm_by: str = ""  # the figure that must stop improving before rounds count; "": one warm-up round
     brokers: int = 1
-    starts_it: bool = False  # the measurement starts the system, and stops it
+    starts_it: bool = False  # the measurement starts and stops the system itself
     own_limit: Callable[[Bench], OwnLimit] | None = None
 
 
 def admin_of(system: System) -> AdminClient:
-    """A client that creates and deletes topics."""
+    """Return a client that creates and deletes topics."""
     return AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
 
 
 def create_topic(admin: AdminClient, name: str, partitions: int, replicas: int = 1) -> None:
-    """Create a topic and wait until all its partitions are led, by whom the broker that is asked knows."""
+    """Create a topic and wait until the bootstrap broker knows a leader for each partition."""
     new = NewTopic(name, partitions, replicas)
     admin.create_topics([new], operation_timeout=TOPIC_TIMEOUT_S)[name].result(TOPIC_TIMEOUT_S)
     await_led(admin, name, partitions)
 
 
 def await_led(admin: AdminClient, name: str, partitions: int) -> None:
-    """Wait until so many partitions of a topic have a leader."""
+    """Wait until this number of a topic's partitions have a leader."""
     eventually(f"{name} is led", lambda: _led(admin, name) == partitions, TOPIC_TIMEOUT_S * 1000)
 
 
@@ -160,13 +160,13 @@ def delete_topic(admin: AdminClient, name: str) -> None:
 
 
 def _led(admin: AdminClient, name: str) -> int:
-    """How many partitions of a topic have a leader."""
+    """Count a topic's partitions that have a leader."""
     topic = _topics(admin).get(name)
     return 0 if topic is None else sum(1 for partition in topic.partitions.values() if partition.leader >= 0)
 
 
 def _topics(admin: AdminClient) -> dict[str, Any]:
-    """The topics that there are; none while nobody answers."""
+    """List the topics; empty while no broker responds."""
     try:
         return dict(admin.list_topics(timeout=10).topics)
     except KafkaException:

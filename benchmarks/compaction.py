@@ -1,9 +1,9 @@
 """`python -m benchmarks.compaction`: the log cleaners of both systems on the same log of small keyed records.
 
-The log is written once, batch by batch as a producer would fill them, and copied into a topic of each system (a
-stopped broker's directory: its start recovers it, not counted). Each starts with cleanup.policy=delete; the clock runs
-from the change to `compact` until the checkpoint says that all but the active segment are clean. One runs at a time,
-alone; the broker has nothing else to do. Both end with the same records, which is checked.
+The log is written once, in batches as a producer would fill them. It is copied into the directory of a stopped broker
+of each system; the recovery at the next start is not counted. The topic starts with cleanup.policy=delete. The clock
+runs from the change to `compact` until the cleaner's checkpoint covers all but the active segment. Only one system runs
+at a time, and its broker does nothing else. Both must end with the same records.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from barnabas.broker.storage.scan import scan_batches
+from barnabas.broker.storage.segments.scan import scan_batches
 from barnabas.common.clock import SystemClock
-from barnabas.common.files import OsFileSystem
+from barnabas.common.disk.files import OsFileSystem
 from barnabas.protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -60,7 +60,7 @@ LIMIT_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """What a cleaner took."""
+    """The cost and the result of one compaction."""
 
     seconds: float
     cpu_seconds: float
@@ -70,8 +70,8 @@ class Cleaning:
 
 
 def write_log(directory: Path, records: int, keys: int) -> int:
-    """Write the segments of a partition; returns their bytes."""
-    chance = random.Random(1)
+    """Write the segments of a partition and return their size in bytes."""
+    generator = random.Random(1)
     start = _record_start()
     value = bytearray()
     write_varint(value, VALUE_BYTES)
@@ -83,7 +83,7 @@ def write_log(directory: Path, records: int, keys: int) -> int:
         segment, room = None, 0
         while offset < records:
             count = min(RECORDS_PER_BATCH, records - offset)
-            payload = b"".join([heads[index] + names[chance.randrange(keys)] + tail for index in range(count)])
+            payload = b"".join([heads[index] + names[generator.randrange(keys)] + tail for index in range(count)])
             batch = _batch(offset, count, payload)
             if len(batch) > room:
                 segment = files.enter_context((directory / f"{offset:020d}.log").open("wb", buffering=MIB))
@@ -97,7 +97,7 @@ def write_log(directory: Path, records: int, keys: int) -> int:
 
 
 def _record_start() -> bytes:
-    """Length, attributes, timestamp delta | key length: what every record begins with around its offset delta."""
+    """Encode the common start of all records: length, attributes, timestamp delta, (offset delta,) key length."""
     body = 1 + 1 + 1 + 1 + 12 + 1 + VALUE_BYTES + 1
     start = bytearray()
     write_varint(start, body)
@@ -117,37 +117,37 @@ def _batch(offset: int, count: int, payload: bytes) -> bytes:
 
 
 def place(system: System, source: Path) -> Path:
-    """Put the log into a topic of this system, which then is stopped; returns the partition's directory."""
+    """Copy the log into a topic of this system and leave the system stopped. Returns the partition's directory."""
     data = system.data_directory
     with running(system):
         admin = AdminClient({"bootstrap.servers": system.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
         partition = data / f"{TOPIC}-0"
-        eventually("the partition is there", partition.exists)
+        eventually("the partition exists", partition.exists)
         del admin
     for path in partition.iterdir():
         if path.name != "partition.metadata":
             path.unlink()
     for path in source.iterdir():
         shutil.copy(path, partition)
-    # Without a recovery point and the marker of a clean stop, the start looks at everything.
+    # Without a recovery point and a clean-shutdown marker, the start recovers every segment.
     for path in (data / ".kafka_cleanshutdown", data / "recovery-point-offset-checkpoint"):
         path.unlink(missing_ok=True)
     return partition
 
 
 def measure(system: System, source: Path) -> Cleaning:
-    """Put the log into a topic of this system and have it compacted."""
+    """Copy the log into a topic of this system, compact it and measure that."""
     partition = place(system, source)
     clock = SystemClock()
     with running(system):
         pid = broker_pid(system)
         admin = AdminClient({"bootstrap.servers": system.bootstrap})
-        eventually("the topic is there", lambda: TOPIC in admin.list_topics(timeout=10).topics)
+        eventually("the topic exists", lambda: TOPIC in admin.list_topics(timeout=10).topics)
         roll(system.bootstrap)
         used, start_ns = cpu_seconds(pid), clock.monotonic_ns()
         compact(admin)
-        eventually("it is clean", lambda: is_clean(system.data_directory), LIMIT_MS)
+        eventually("the log is clean", lambda: is_clean(system.data_directory), LIMIT_MS)
         seconds = (clock.monotonic_ns() - start_ns) / 1e9
         cpu, peak = cpu_seconds(pid) - used, peak_resident_bytes(pid) / MIB
     logs = sorted(partition.glob("*.log"))
@@ -155,14 +155,14 @@ def measure(system: System, source: Path) -> Cleaning:
 
 
 def roll(bootstrap: str) -> None:
-    """Append a record that is so much younger than the others that it begins a segment of its own."""
+    """Append a record so much newer than the others that it starts a new segment."""
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(TOPIC, b"", b"end")
     assert producer.flush(30) == 0
 
 
 def compact(admin: AdminClient) -> None:
-    """Have the topic compacted."""
+    """Change the topic's cleanup.policy to `compact`."""
     wanted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=entries)
@@ -170,7 +170,7 @@ def compact(admin: AdminClient) -> None:
 
 
 def is_clean(data: Path) -> bool:
-    """Whether all but the active segment are clean."""
+    """Check whether the cleaner's checkpoint covers all but the active segment."""
     path = data / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines() if path.exists() else []
     offsets = [int(line.split()[2]) for line in lines if line.startswith(f"{TOPIC} 0 ")]
@@ -179,7 +179,7 @@ def is_clean(data: Path) -> bool:
 
 
 def _count(logs: list[Path]) -> int:
-    """Count the records, and see that no key is there twice below the active segment."""
+    """Count the records. Asserts that no key occurs twice below the active segment."""
     keys: set[bytes | None] = set()
     total = 0
     for path in logs:
@@ -189,16 +189,18 @@ def _count(logs: list[Path]) -> int:
             if path is not logs[-1]:
                 before = len(keys)
                 keys.update(record.key for record in iter_records(batch))
-                assert len(keys) == before + header.record_count, f"a key is twice in {path}"
+                assert len(keys) == before + header.record_count, f"a key occurs twice in {path}"
         file.close()
     return total
 
 
 @click.command()
 @click.option("--records", default=10_000_000, show_default=True)
-@click.option("--keys", default=1_000_000, show_default=True, help="Different keys, drawn at random.")
+@click.option("--keys", default=1_000_000, show_default=True, help="Number of different keys, drawn at random.")
 @systems_option
-@click.option("--log", "kept", type=click.Path(path_type=Path), help="Keep the log here, or take it from here.")
+@click.option(
+    "--log", "kept", type=click.Path(path_type=Path), help="Write the log here, or reuse the one that exists."
+)
 def main(records: int, keys: int, systems: str, kept: Path | None) -> None:
     """Compare the log cleaners."""
     with directory("compaction") as where:

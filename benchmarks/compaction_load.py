@@ -1,8 +1,8 @@
-"""`python -m benchmarks.compaction_load`: what producers notice of the log cleaner, side by side.
+"""`python -m benchmarks.compaction_load`: the effect of the log cleaner on producers, in both systems.
 
-A closed loop of small produce requests (the load generator of `benchmarks`) on one topic, first alone, then while the
-log of another topic (`benchmarks.compaction`'s) is compacted by one cleaner thread without a throttle. Figures of the
-time under compaction are those of whole turns of a second that ended before the log was clean.
+The load generator runs a closed loop of small produce requests on one topic. It runs first alone, then while one
+unthrottled cleaner thread compacts the log of another topic (written as by `benchmarks.compaction`). Only complete
+one-second turns that ended before the log was clean count as "while compacted".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.common.clock import SystemClock
 from benchmarks.compaction import SETTINGS, TOPIC, compact, is_clean, place, roll, write_log
 from benchmarks.harness import chosen, directory, systems_option
-from benchmarks.load_generator import LoadGenerator, Loop, LoopResult
+from benchmarks.load.load_generator import LoadGenerator, Loop, LoopResult
 from benchmarks.systems import System, port_of, remove, running
 from tests.support.waiting import eventually
 
@@ -27,12 +27,12 @@ WARM_UP_MS, ALONE_MS, TURN_MS = 3000, 4000, 1000
 
 
 def measure(system: System, source: Path, generator: LoadGenerator, loop: Loop) -> tuple[LoopResult, list[LoopResult]]:
-    """What the loop saw alone, and in each second of the compaction."""
+    """Measure the loop alone, and in each second of the compaction."""
     place(system, source)
     with running(system):
         port = port_of(system)
         admin = AdminClient({"bootstrap.servers": system.bootstrap})
-        eventually("the topic is there", lambda: TOPIC in admin.list_topics(timeout=10).topics)
+        eventually("the topic exists", lambda: TOPIC in admin.list_topics(timeout=10).topics)
         admin.create_topics([NewTopic(LOAD_TOPIC, PARTITIONS, 1)])[LOAD_TOPIC].result(30)
         roll(system.bootstrap)
         work = generator.produce_work(port, LOAD_TOPIC, PARTITIONS)
@@ -49,7 +49,7 @@ def measure(system: System, source: Path, generator: LoadGenerator, loop: Loop) 
 @systems_option
 @click.option("--load", "loads", type=click.Choice(list(LOADS)), multiple=True, default=tuple(LOADS))
 def main(records: int, systems: str, loads: tuple[str, ...]) -> None:
-    """Compare what producers notice of the log cleaners."""
+    """Compare the log cleaners' effect on producers."""
     with directory("compaction-load") as where:
         source = where / "log"
         source.mkdir()
@@ -61,12 +61,12 @@ def main(records: int, systems: str, loads: tuple[str, ...]) -> None:
                 alone, during = measure(system, source, generator, LOADS[load])
                 remove(system)
                 click.echo(
-                    f"{name}, {load}: alone {_told([alone])}; while {records:,} records are compacted, "
-                    f"{len(during)} s: {_told(during)}"
+                    f"{name}, {load}: alone {_summary([alone])}; while {records:,} records are compacted, "
+                    f"{len(during)} s: {_summary(during)}"
                 )
 
 
-def _told(results: list[LoopResult]) -> str:
+def _summary(results: list[LoopResult]) -> str:
     return (
         f"{median(result.requests_per_second for result in results):,.0f}/s, "
         f"p50 {median(result.p50_ms for result in results):.2f} ms, "

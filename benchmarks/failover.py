@@ -1,14 +1,14 @@
-"""`python -m benchmarks.failover`: how long a producer is interrupted when a leader goes, side by side.
+"""`python -m benchmarks.failover`: how long a producer is interrupted when a leader stops, in both systems.
 
-Both systems are three brokers and a controller of its own, with the same server properties, and a topic of 100
-partitions in three replicas. Kafka's own Java producer with its defaults (acks=all, idempotent, five requests in
-flight) sends a record to every partition each 25 ms. Then a broker is killed (-9), or told to end (SIGTERM: a
-controlled shutdown). The interruption is the longest time between two acknowledgements of a partition that the broker
-led; where nothing happens it is the time between two turns and the way there and back (`none`). Then the broker
-is started again, and the preferred leaders lead once all replicas are in sync. One system runs at a time.
+Each system has three brokers and a separate controller, the same server properties, and a topic of 100 partitions with
+three replicas. Kafka's own Java producer with its defaults (acks=all, idempotent, five requests in flight) sends a
+record to every partition each 25 ms. Then a broker is killed (SIGKILL) or shut down (SIGTERM: a controlled shutdown).
+The interruption is the longest time between two acknowledgements of a partition that the broker led. Without a fault
+(`none`) it is one turn plus a round trip. Then the broker is started again, and the preferred leaders are elected once
+all replicas are in sync. One system runs at a time.
 
-How long a kill interrupts is above all how long the controller takes to believe it: `broker.session.timeout.ms` after
-the last heartbeat. It is 3 s here, with a heartbeat each 200 ms, so that chance adds little.
+After a kill, the longest part is the controller's detection: `broker.session.timeout.ms` after the last heartbeat. It
+is 3 s here. The heartbeat interval of 200 ms keeps the random part small.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ import signal
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import click
 from confluent_kafka import ElectionType, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.cluster import Node
+from barnabas.cluster import LocalCluster, Node
 from barnabas.common.clock import Clock, SystemClock
-from benchmarks.clusters import Cluster, choose
-from benchmarks.figures import OURS
 from benchmarks.harness import directory, systems_option
-from benchmarks.history import HISTORY, Run, append, console, versions
-from benchmarks.report import missed, table
+from benchmarks.report.figures import OURS, THEIRS
+from benchmarks.report.runs import HISTORY, Run, append, versions
+from benchmarks.report.table import console, missed, table
 from benchmarks.systems import own_executable
-from tests.support.kafka_jars import KafkaRuntime, kafka_runtime
-from tests.support.numbered_producers import Load, NumberedProducers, Told
+from tests.support.kafka.apache_cluster import ApacheCluster
+from tests.support.kafka.kafka_jars import KafkaRuntime, kafka_runtime
+from tests.support.kafka.numbered_producers import Load, NumberedProducers, Told
 from tests.support.waiting import eventually
 
-WARM_UP_ROUNDS = 1  # a JVM compiles as it goes
+WARM_UP_ROUNDS = 1  # a JVM compiles while it runs
 PARTITIONS = 100
 TURN_MS = 25
 SETTLE_MS = 1500
@@ -57,30 +58,54 @@ SETTINGS = {
 WAYS = {"kill -9": signal.SIGKILL, "controlled shutdown": signal.SIGTERM}
 
 
+class Cluster(Protocol):
+    """Three brokers and a controller of either system, with the same methods."""
+
+    @property
+    def brokers(self) -> list[Node]:
+        """The brokers' processes."""
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port,...`, for a client's bootstrap.servers."""
+
+    def start(self) -> None:
+        """Start all nodes and wait until clients can use them."""
+
+    def stop(self) -> None:
+        """Stop all nodes."""
+
+    def start_node(self, node: Node) -> None:
+        """Start one node."""
+
+    def signal_node(self, node: Node, number: signal.Signals) -> None:
+        """Send a signal to one node."""
+
+
 @dataclass(slots=True)
 class Acknowledgements:
-    """When each partition's records were acknowledged."""
+    """The times at which each partition's records were acknowledged."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     times: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))  # ns; guarded by: lock
     errors: list[str] = field(default_factory=list)  # guarded by: lock
 
-    def hear(self, told: Sequence[Told]) -> None:
-        """Take what the producer told."""
+    def add(self, events: Sequence[Told]) -> None:
+        """Add a producer's events."""
         with self.lock:
-            for event in told:
+            for event in events:
                 if event.kind == "A":
                     self.times[event.partition].append(event.at_ns)
                 elif event.kind == "E":
                     self.errors.append(event.error)
 
     def latest(self, partitions: Sequence[int]) -> int:
-        """The time up to which all of these partitions have had an acknowledgement; 0: not all have had one."""
+        """Return the earliest last acknowledgement of these partitions; 0 if one has none yet."""
         with self.lock:
             return min(self.times[partition][-1] if self.times[partition] else 0 for partition in partitions)
 
     def longest_gap_ms(self, partitions: Sequence[int], from_ns: int, to_ns: int) -> float:
-        """The longest time between two acknowledgements of one of these partitions that touches [from, to]."""
+        """Return the longest time between two acknowledgements of a partition, of those that overlap [from, to]."""
         longest = 0
         with self.lock:
             for partition in partitions:
@@ -93,56 +118,58 @@ class Acknowledgements:
 
 @dataclass(slots=True)
 class Failover:
-    """The measurement of one cluster that runs."""
+    """The measurement on one running cluster."""
 
     cluster: Cluster
     runtime: KafkaRuntime
     clock: Clock
     topic: str = "failover"
-    heard: Acknowledgements = field(default_factory=Acknowledgements)
+    acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     _admin: AdminClient = field(init=False)
 
     def __post_init__(self) -> None:
         self._admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
     def create_topic(self) -> None:
-        """The topic, with leaders spread evenly."""
+        """Create the topic and wait until every replica is in sync."""
         self._admin.create_topics([NewTopic(self.topic, PARTITIONS, 3)])[self.topic].result(ADMIN_TIMEOUT_S)
-        eventually("whole ISRs", self._is_whole, WHOLE_TIMEOUT_MS)
+        eventually("all replicas are in sync", self._is_whole, WHOLE_TIMEOUT_MS)
 
     def producer(self) -> NumberedProducers:
-        """The producer; a context manager."""
+        """Return the producer, as a context manager."""
         load = Load(PARTITIONS, turn_ms=TURN_MS)
-        return NumberedProducers(self.runtime, self.cluster.bootstrap, self.topic, load, self.heard.hear)
+        return NumberedProducers(self.runtime, self.cluster.bootstrap, self.topic, load, self.acknowledgements.add)
 
     def undisturbed(self) -> float:
-        """The longest gap when nothing happens."""
+        """Return the longest gap without a fault, in milliseconds."""
         everything = range(PARTITIONS)
-        eventually("every partition is acknowledged", lambda: self.heard.latest(everything) > 0, WHOLE_TIMEOUT_MS)
+        eventually(
+            "every partition is acknowledged", lambda: self.acknowledgements.latest(everything) > 0, WHOLE_TIMEOUT_MS
+        )
         self._pause(SETTLE_MS)
         start_ns = self.clock.monotonic_ns()
         self._pause(UNDISTURBED_MS)
-        return self.heard.longest_gap_ms(everything, start_ns, self.clock.monotonic_ns())
+        return self.acknowledgements.longest_gap_ms(everything, start_ns, self.clock.monotonic_ns())
 
     def interrupted(self, way: signal.Signals, node: Node) -> float:
-        """End a broker and start it again; returns the longest gap of the partitions that it led."""
+        """Stop a broker and start it again. Returns the longest gap of the partitions that it led, in milliseconds."""
         led = [partition for partition, leader in self._leaders().items() if leader == node.node_id]
         assert led, f"{node.name} leads nothing"
         start_ns = self.clock.monotonic_ns()
         self.cluster.signal_node(node, way)
         eventually("the process is gone", lambda: not node.is_running)
         gone_ns = self.clock.monotonic_ns()
-        eventually("acknowledged again", lambda: self.heard.latest(led) > gone_ns, WHOLE_TIMEOUT_MS)
+        eventually("acknowledged again", lambda: self.acknowledgements.latest(led) > gone_ns, WHOLE_TIMEOUT_MS)
         self._pause(SETTLE_MS)
         end_ns = self.clock.monotonic_ns()
-        gap_ms = self.heard.longest_gap_ms(led, start_ns, end_ns)
+        gap_ms = self.acknowledgements.longest_gap_ms(led, start_ns, end_ns)
         self._bring_back(node)
-        assert not self.heard.errors, f"the producer gave up: {self.heard.errors[0]}"
+        assert not self.acknowledgements.errors, f"the producer gave up: {self.acknowledgements.errors[0]}"
         return gap_ms
 
     def _bring_back(self, node: Node) -> None:
         self.cluster.start_node(node)
-        eventually("whole ISRs", self._is_whole, WHOLE_TIMEOUT_MS)
+        eventually("all replicas are in sync", self._is_whole, WHOLE_TIMEOUT_MS)
         partitions = [TopicPartition(self.topic, partition) for partition in range(PARTITIONS)]
         self._admin.elect_leaders(ElectionType.PREFERRED, partitions).result(ADMIN_TIMEOUT_S)
         eventually("preferred leaders", lambda: set(self._leaders().values()) == {0, 1, 2}, WHOLE_TIMEOUT_MS)
@@ -156,7 +183,7 @@ class Failover:
         return len(described) == PARTITIONS and all(len(partition.isr) == 3 for partition in described)
 
     def _described(self) -> list[Any]:
-        """The partitions; empty while the broker that is asked does not know the topic or is on its way out."""
+        """Describe the partitions; empty while the responding broker does not know the topic or shuts down."""
         answer = self._admin.describe_topics(TopicCollection([self.topic]))[self.topic]
         try:
             return list(answer.result(ADMIN_TIMEOUT_S).partitions)
@@ -165,27 +192,37 @@ class Failover:
 
     def _pause(self, milliseconds: int) -> None:
         end_ms = self.clock.monotonic_ms() + milliseconds
-        eventually("time goes by", lambda: self.clock.monotonic_ms() >= end_ms, milliseconds + 1000)
+        eventually("the pause ends", lambda: self.clock.monotonic_ms() >= end_ms, milliseconds + 1000)
+
+
+def choose(systems: str, runtime: KafkaRuntime, directory: Path, settings: Mapping[str, str]) -> dict[str, Cluster]:
+    """Return the clusters that `systems` ("both", "barnabas", "apache") selects, by name. They are not started."""
+    chosen: dict[str, Cluster] = {}
+    if systems in ("both", "apache"):
+        chosen[THEIRS] = ApacheCluster(runtime, directory / "apache", settings)
+    if systems in ("both", "barnabas"):
+        chosen[OURS] = LocalCluster(directory / "barnabas", first_port=0, config=settings)
+    return chosen
 
 
 @click.command()
-@click.option("--rounds", default=3, show_default=True, help="How often each broker end is measured.")
+@click.option("--rounds", default=3, show_default=True, help="Counted rounds of each fault.")
 @systems_option
-@click.option("--only", type=click.Choice(list(WAYS)), multiple=True, help="Leave out the others.")
+@click.option("--only", type=click.Choice(list(WAYS)), multiple=True, help="Run only this fault.")
 @click.option("--check", is_flag=True, help="Fail if a target is missed.")
 def main(rounds: int, systems: str, only: tuple[str, ...], check: bool) -> None:
     """Compare how long Barnabas and Apache Kafka interrupt a producer."""
-    told = console(stderr=True)
+    progress = console(stderr=True)
     samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with directory("failover") as where:
         runtime = kafka_runtime()
         for name, cluster in choose(systems, runtime, where, SETTINGS).items():
-            told.print(f"starting {name}")
+            progress.print(f"starting {name}")
             with ExitStack() as stack:
                 cluster.start()
                 stack.callback(cluster.stop)
                 for figure, value in _measure(cluster, runtime, rounds, only or tuple(WAYS)):
-                    told.print(f"[bold]{name}[/bold] {figure}: {value:,.0f} ms")
+                    progress.print(f"[bold]{name}[/bold] {figure}: {value:,.0f} ms")
                     samples[figure][name].append(value)
     console().print(table(samples))
     append(Run.now(SystemClock(), rounds, versions({OURS: own_executable()}), {}, samples), HISTORY)
@@ -194,16 +231,16 @@ def main(rounds: int, systems: str, only: tuple[str, ...], check: bool) -> None:
 
 
 def _measure(cluster: Cluster, runtime: KafkaRuntime, rounds: int, ways: Sequence[str]) -> Iterator[tuple[str, float]]:
-    """Figures and their samples, as they come; what a first round that warms everything up tells does not count."""
+    """Yield figures and their samples as they are measured. Warm-up rounds are not yielded."""
     failover = Failover(cluster, runtime, SystemClock())
     failover.create_topic()
     with failover.producer() as producer:
         for number in range(-WARM_UP_ROUNDS, rounds):
             node = cluster.brokers[number % len(cluster.brokers)]
-            told = {"interruption: none": failover.undisturbed()}
-            told |= {f"interruption: {way}": failover.interrupted(WAYS[way], node) for way in ways}
+            samples = {"interruption: none": failover.undisturbed()}
+            samples |= {f"interruption: {way}": failover.interrupted(WAYS[way], node) for way in ways}
             if number >= 0:
-                yield from told.items()
+                yield from samples.items()
         producer.stop()
 
 

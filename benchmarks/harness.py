@@ -1,4 +1,4 @@
-"""What every benchmark's command begins with: a directory, Apache Kafka's jars, and somewhere to tell what happens."""
+"""The common start of the benchmarks' commands: a temporary directory and the selected systems."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 
-from benchmarks.clients import ClientError
-from benchmarks.figures import OURS, THEIRS
-from benchmarks.load_generator import LoadGeneratorError
+from benchmarks.load.clients import ClientError
+from benchmarks.load.load_generator import LoadGeneratorError
+from benchmarks.report.figures import OURS, THEIRS
 from benchmarks.systems import Make, apache, barnabas
-from tests.support.kafka_jars import KafkaRuntimeError, kafka_runtime
+from tests.support.kafka.kafka_jars import KafkaRuntimeError, kafka_runtime
 
 systems_option = click.option(
     "--systems", type=click.Choice(["both", "barnabas", "apache"]), default="both", show_default=True
@@ -24,8 +24,8 @@ systems_option = click.option(
 
 @contextmanager
 def directory(name: str) -> Iterator[Path]:
-    """A directory for one run of a benchmark, removed afterwards. What cannot be had or does not work is told in one
-    line, and ends the process.
+    """Create a directory for one run and remove it afterwards. A missing program or a failed client ends the process
+    with a one-line message.
     """
     made = Path(tempfile.mkdtemp(prefix=f"barnabas-{name}-"))
     try:
@@ -37,7 +37,7 @@ def directory(name: str) -> Iterator[Path]:
 
 
 def chosen(systems: str) -> dict[str, Make]:
-    """What makes the systems that `systems_option` asks for, by name."""
+    """Return a factory for each system that `systems_option` selects, by name."""
     makes: dict[str, Make] = {}
     if systems in ("both", "apache"):
         makes[THEIRS] = apache(kafka_runtime())

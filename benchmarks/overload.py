@@ -1,9 +1,9 @@
-"""`python -m benchmarks.overload`: clients that ask for more than can be served, or do not take what they asked for.
+"""`python -m benchmarks.overload`: clients that send too many requests, or do not read their responses.
 
-Each scenario asks the same of both systems, one after another: does throughput stay flat when ten times as much is
-offered as saturates the broker, is memory bounded, and does a well-behaved client (a closed loop of small produce
-requests, 32 connections x 2 in flight) notice those who are not. All clients are roles of a C program (`pressure.c`):
-what is measured should be the broker.
+Each scenario runs on both systems, one after another. Three questions matter. Does throughput stay flat when ten times
+the saturating load is offered? Is memory bounded? Do the other clients slow down a well-behaved one (a closed loop of
+small produce requests, 32 connections x 2 in flight)? All clients are roles of a C program (`load/pressure.c`), so that
+the client is not the bottleneck.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from rich.table import Table
 
 from barnabas.cluster import LocalCluster
 from barnabas.common.clock import SystemClock
-from benchmarks.members import ClassicMember, ConsumerMember, Member, join_all
-from benchmarks.pressure import (
+from benchmarks.load.members import ClassicMember, ConsumerMember, Member, join_all
+from benchmarks.load.pressure import (
     WARM_UP_MS,
     Aggressor,
     Offered,
@@ -40,8 +40,8 @@ from benchmarks.pressure import (
     produce_frame,
     versions_frame,
 )
-from tests.support.apache_kafka import SERVER_JVM, ApacheKafka
-from tests.support.kafka_jars import kafka_runtime
+from tests.support.kafka.apache_kafka import SERVER_JVM, ApacheKafka
+from tests.support.kafka.kafka_jars import kafka_runtime
 from tests.support.processes import cpu_seconds, resident_bytes
 from tests.support.waiting import eventually
 
@@ -75,7 +75,7 @@ Rows = dict[str, str]
 
 @dataclass(slots=True)
 class Bench:
-    """One running broker, what to load it with, and for how long."""
+    """One running broker, the program that loads it, and the time of each measurement."""
 
     port: int
     pid: int
@@ -84,29 +84,29 @@ class Bench:
     clock: SystemClock = field(default_factory=SystemClock)
 
     def topic(self, name: str, partitions: int = PARTITIONS) -> str:
-        """Create a topic that can be written to."""
+        """Create a topic and wait until all its partitions have leaders."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
-        eventually("the topic is led", lambda: _is_led(admin, name, partitions), TIMEOUT_S * 1000)
+        eventually("the topic has leaders", lambda: _is_led(admin, name, partitions), TIMEOUT_S * 1000)
         return name
 
     @property
     def bootstrap(self) -> str:
-        """`host:port`."""
+        """`host:port` of the broker, for a client's bootstrap.servers."""
         return f"127.0.0.1:{self.port}"
 
     def work(self, topic: str, measure_ms: int | None = None, warm_up_ms: int = WARM_UP_MS) -> Offered:
-        """Run the well-behaved client."""
+        """Run the well-behaved client and return its rate and latency."""
         frames = self.small_frames(topic)
         return self.pressure.offer(self.port, *WORKING, frames, measure_ms or self.measure_ms, warm_up_ms)
 
     def small_frames(self, topic: str, record_bytes: int = 100) -> list[bytes]:
-        """A produce request for each partition of a topic."""
+        """Encode a produce request for each partition of a topic."""
         return [produce_frame(self.clock.wall_ms(), topic, number, record_bytes) for number in range(PARTITIONS)]
 
 
 class PeakMemory:
-    """The most memory that a process has while this runs, sampled."""
+    """Samples the resident memory of a process and keeps the highest value."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -125,7 +125,7 @@ class PeakMemory:
 
     @property
     def growth_mib(self) -> float:
-        """By how much it grew."""
+        """The growth from the start to the peak."""
         return (self.peak - self.before) / MIB
 
     def _watch(self) -> None:
@@ -133,20 +133,20 @@ class PeakMemory:
             self.peak = max(self.peak, resident_bytes(self._pid))
 
 
-# --- more than can be served --------------------------------------------------------------------------------------
+# --- offered load -------------------------------------------------------------------------------------------------
 
-#: name -> (connections, in flight on each; 0: without waiting); the first saturates the broker.
+#: name -> (connections, in flight on each; 0: without waiting). The first offer saturates the broker.
 SMALL_OFFERS: Final = {"1x": (32, 2), "2x": (64, 2), "5x": (160, 2), "10x": (320, 10), "no waiting": (320, 0)}
 LARGE_OFFERS: Final = {"1x": (8, 2), "2x": (16, 2), "5x": (40, 2), "10x": (80, 10), "no waiting": (80, 0)}
 
 
 def offered(bench: Bench, offers: dict[str, tuple[int, int]], record_bytes: int) -> Rows:
-    """What is answered of ever more produce requests of one record, and what memory they take."""
+    """Offer more and more produce requests of one record. Reports the rate of responses and the memory."""
     topic = bench.topic(f"offered-{record_bytes}")
     frames = bench.small_frames(topic, record_bytes)
     rates: dict[str, list[float]] = {name: [] for name in offers}
     with PeakMemory(bench.pid) as memory:
-        for _ in range(3):  # in turn: the machine has better and worse moments
+        for _ in range(3):  # in turn, since the machine's speed varies
             for name, (connections, in_flight) in offers.items():
                 offered = bench.pressure.offer(bench.port, connections, in_flight, frames, bench.measure_ms)
                 rates[name].append(offered.requests_per_second)
@@ -156,24 +156,24 @@ def offered(bench: Bench, offers: dict[str, tuple[int, int]], record_bytes: int)
     return {**rows, "least / most": f"{min(medians.values()) / best:.2f}", "memory grew by": _mib(memory.growth_mib)}
 
 
-# --- beside others ------------------------------------------------------------------------------------------------
+# --- a well-behaved client beside others --------------------------------------------------------------------------
 
 
 def half_frames(bench: Bench) -> Rows:
-    """Clients that have each sent half of a large produce request; in the end they send the rest."""
+    """Clients that each send half of a large produce request, and the rest at the end."""
     topic = bench.topic("half-frames")
     frames = [produce_frame(bench.clock.wall_ms(), topic, number, 1_000_000) for number in range(PARTITIONS)]
     with PeakMemory(bench.pid) as memory:
-        rows, told = _beside(bench, lambda: bench.pressure.half(bench.port, HALF_FRAMES, 500_000, frames))
+        rows, result = _beside(bench, lambda: bench.pressure.half(bench.port, HALF_FRAMES, 500_000, frames))
     return {
         **rows,
         "memory grew by": _mib(memory.growth_mib),
-        "answered in the end": f"{told['answered']} of {HALF_FRAMES}",
+        "answered in the end": f"{result['answered']} of {HALF_FRAMES}",
     }
 
 
 def fast_readers(bench: Bench) -> Rows:
-    """Consumers that ask for much and take it at once."""
+    """Consumers that request much data and read it at full speed."""
     return _greedy(bench, [fetch_frame(_written(bench, "read-fast"), FETCH_BYTES)])
 
 
@@ -189,12 +189,12 @@ def _greedy(bench: Bench, frames: list[bytes]) -> Rows:
     alone = bench.work(topic)
     with bench.pressure.greedy(bench.port, GREEDY, frames, bench.measure_ms + 2 * WARM_UP_MS) as greedy:
         beside = bench.work(topic)
-        told = greedy.result()
-    return {**_compared(alone, beside), "the others' answers": f"{told['requests'] / told['seconds']:,.0f}/s"}
+        result = greedy.result()
+    return {**_compared(alone, beside), "the others' answers": f"{result['requests'] / result['seconds']:,.0f}/s"}
 
 
 def _written(bench: Bench, name: str) -> str:
-    """A topic with as many bytes as are fetched at once."""
+    """Create a topic with FETCH_BYTES of records."""
     topic = bench.topic(name, 1)
     producer = Producer({"bootstrap.servers": bench.bootstrap, "linger.ms": 5, "queue.buffering.max.kbytes": 200_000})
     for _ in range(FETCH_BYTES // 1000):
@@ -204,7 +204,7 @@ def _written(bench: Bench, name: str) -> str:
 
 
 def readers(bench: Bench, bytes_per_second: int) -> Rows:
-    """Consumers that ask for much and read slowly."""
+    """Consumers that request much data and read it slowly."""
     frames = [fetch_frame(_written(bench, f"read-at-{bytes_per_second}"), FETCH_BYTES)]
     with PeakMemory(bench.pid) as memory:
         rows, _ = _beside(bench, lambda: bench.pressure.read(bench.port, READERS, bytes_per_second, 1, frames))
@@ -212,7 +212,7 @@ def readers(bench: Bench, bytes_per_second: int) -> Rows:
 
 
 def never_reads(bench: Bench) -> Rows:
-    """Clients that send requests as long as the socket takes them, and never read an answer."""
+    """Clients that send requests until the socket is full, and never read a response."""
     frames = [metadata_frame()]
     with PeakMemory(bench.pid) as memory:
         rows, _ = _beside(bench, lambda: bench.pressure.read(bench.port, READERS, 0, 0, frames))
@@ -220,7 +220,7 @@ def never_reads(bench: Bench) -> Rows:
 
 
 def long_polls(bench: Bench) -> Rows:
-    """Fetches that wait for a record."""
+    """Fetches that wait for a record until their timeout."""
     topic = bench.topic("long-polls")
     frames = [
         fetch_frame(topic, 50_000_000, partition=number, max_wait_ms=LONG_POLL_MS) for number in range(PARTITIONS)
@@ -231,22 +231,22 @@ def long_polls(bench: Bench) -> Rows:
 
 
 def storm(bench: Bench) -> Rows:
-    """Clients that connect, ask for ApiVersions and go, beside the one that works."""
+    """Clients that connect, request ApiVersions and disconnect."""
     topic = bench.topic("storm")
     alone = bench.work(topic)
     with bench.pressure.storm(bench.port, CONNECTS_A_SECOND, bench.measure_ms + 1500, [versions_frame()]) as running:
         beside = bench.work(topic)
-        told = running.result()
+        result = running.result()
     return {
         **_compared(alone, beside),
-        "served": f"{told['requests'] * 1000 / (bench.measure_ms + 1500):,.0f}/s",
-        "not served": f"{told['errors']:.0f}",
-        "connect to answer, p99": f"{told['p99_us'] / 1000:.1f} ms",
+        "served": f"{result['requests'] * 1000 / (bench.measure_ms + 1500):,.0f}/s",
+        "not served": f"{result['errors']:.0f}",
+        "connect to answer, p99": f"{result['p99_us'] / 1000:.1f} ms",
     }
 
 
 def idle(bench: Bench, count: int) -> Rows:
-    """Connections that say nothing, and then all close at once."""
+    """Silent connections, which then all close at once."""
     topic = bench.topic(f"idle-{count}")
     alone = bench.work(topic)
     before = resident_bytes(bench.pid)
@@ -265,7 +265,7 @@ def idle(bench: Bench, count: int) -> Rows:
 
 
 def members(bench: Bench, groups: int, count: int, kind: type[Member] = ClassicMember) -> Rows:
-    """Members that join at once: five rounds, new groups each time."""
+    """Members that join at once: five rounds, each with new groups."""
     topic = bench.topic(f"members-{groups}-{count}-{kind.__name__}")
     seconds, cpu = [], []
     for number in range(5):
@@ -280,16 +280,16 @@ def members(bench: Bench, groups: int, count: int, kind: type[Member] = ClassicM
 
 
 def _beside(
-    bench: Bench, begin: Callable[[], contextlib.AbstractContextManager[Aggressor]]
+    bench: Bench, start: Callable[[], contextlib.AbstractContextManager[Aggressor]]
 ) -> tuple[Rows, dict[str, float]]:
     """Measure the well-behaved client alone, then beside the others."""
     topic = bench.topic(f"beside-{bench.clock.monotonic_ns()}")
     alone = bench.work(topic)
-    with begin() as aggressor:
+    with start() as aggressor:
         bench.work(topic, SETTLE_MS)
         beside = bench.work(topic)
-        told = aggressor.finish()
-    return _compared(alone, beside), told
+        result = aggressor.finish()
+    return _compared(alone, beside), result
 
 
 def _compared(alone: Offered, beside: Offered) -> Rows:
@@ -310,7 +310,7 @@ def _is_led(admin: AdminClient, name: str, partitions: int) -> bool:
 
 
 class Scenario(NamedTuple):
-    """What is done to a system."""
+    """A load on a system, with the title of its table."""
 
     title: str
     run: Callable[[Bench], Rows]
@@ -318,19 +318,19 @@ class Scenario(NamedTuple):
 
 SCENARIOS: Final = {
     "offered-small": Scenario(
-        "produce requests of one 100 B record, ever more of them", lambda b: offered(b, SMALL_OFFERS, 100)
+        "more and more produce requests of one 100 B record", lambda b: offered(b, SMALL_OFFERS, 100)
     ),
     "offered-16k": Scenario("the same with batches of 16 KiB", lambda b: offered(b, LARGE_OFFERS, 16 * KIB)),
     "half-frames": Scenario("1,000 clients send half of a request of 1 MB, later the rest", half_frames),
-    "fast-readers": Scenario("4 consumers ask for 50 MB at a time and take it at once", fast_readers),
+    "fast-readers": Scenario("4 consumers request 50 MB at a time and read it at full speed", fast_readers),
     "large-requests": Scenario("4 producers send batches of 1 MB", large_requests),
-    "slow-readers": Scenario("100 consumers ask for 50 MB and read 10 KB/s", lambda b: readers(b, 10_000)),
-    "deaf-readers": Scenario("100 consumers ask for 50 MB and read nothing", lambda b: readers(b, 0)),
-    "never-reads": Scenario("100 clients send Metadata requests and never read an answer", never_reads),
+    "slow-readers": Scenario("100 consumers request 50 MB and read 10 KB/s", lambda b: readers(b, 10_000)),
+    "deaf-readers": Scenario("100 consumers request 50 MB and read nothing", lambda b: readers(b, 0)),
+    "never-reads": Scenario("100 clients send Metadata requests and never read a response", never_reads),
     "long-polls": Scenario("8,000 fetches wait for a record", long_polls),
-    "storm": Scenario("2,000 clients a second connect, ask for ApiVersions, go", storm),
-    "idle-5000": Scenario("5,000 connections say nothing, then all close at once", lambda b: idle(b, 5_000)),
-    "idle-19000": Scenario("19,000 connections say nothing, then all close at once", lambda b: idle(b, 19_000)),
+    "storm": Scenario("2,000 clients a second connect, request ApiVersions and disconnect", storm),
+    "idle-5000": Scenario("5,000 silent connections, which then all close at once", lambda b: idle(b, 5_000)),
+    "idle-19000": Scenario("19,000 silent connections, which then all close at once", lambda b: idle(b, 19_000)),
     "members-1x100": Scenario("100 members join a group at once", lambda b: members(b, 1, 100)),
     "members-1x200": Scenario("200 members join a group at once", lambda b: members(b, 1, 200)),
     "members-1x400": Scenario("400 members join a group at once", lambda b: members(b, 1, 400)),
@@ -348,11 +348,11 @@ SCENARIOS: Final = {
 
 
 @click.command()
-@click.option("--only", multiple=True, type=click.Choice(list(SCENARIOS)), help="Leave out the others.")
+@click.option("--only", multiple=True, type=click.Choice(list(SCENARIOS)), help="Run only this scenario.")
 @click.option("--systems", type=click.Choice(["both", "barnabas", "apache"]), default="both", show_default=True)
 @click.option("--measure-ms", default=4000, show_default=True, help="How long each rate is measured.")
 def main(only: tuple[str, ...], systems: str, measure_ms: int) -> None:
-    """Press both systems, one after another, and print a table for each scenario."""
+    """Overload both systems, one after another, and print a table for each scenario."""
     directory = Path(tempfile.mkdtemp(prefix="barnabas-overload-"))
     console = Console(stderr=True)
     results: dict[str, dict[str, Rows]] = {name: {} for name in only or SCENARIOS}
@@ -368,7 +368,7 @@ def main(only: tuple[str, ...], systems: str, measure_ms: int) -> None:
             with running(directory) as (port, pid):
                 bench = Bench(port, pid, pressure, measure_ms)
                 topic = bench.topic("warm-up")
-                bench.work(topic, 4 * measure_ms)  # a JVM compiles as it goes
+                bench.work(topic, 4 * measure_ms)  # a JVM compiles while it runs
                 for name, by_system in results.items():
                     by_system[system] = SCENARIOS[name].run(bench)
                     console.print(f"{name} [bold]{system}[/bold]: {by_system[system]}", highlight=False)
@@ -377,14 +377,14 @@ def main(only: tuple[str, ...], systems: str, measure_ms: int) -> None:
 
 @contextlib.contextmanager
 def _apache(directory: Path) -> Iterator[tuple[int, int]]:
-    """Run one node of Apache Kafka; gives its port and process id."""
+    """Run one node of Apache Kafka. Yields its port and process id."""
     with ApacheKafka(kafka_runtime(), directory / "apache", SETTINGS, SERVER_JVM) as node:
         yield node.port, node.pid
 
 
 @contextlib.contextmanager
 def _barnabas(directory: Path) -> Iterator[tuple[int, int]]:
-    """Run a controller and a broker; gives the broker's port and process id."""
+    """Run a controller and a broker. Yields the broker's port and process id."""
     with LocalCluster(directory / "barnabas", broker_count=1, first_port=0, config=SETTINGS) as cluster:
         child = cluster.brokers[0].child
         assert child is not None

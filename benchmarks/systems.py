@@ -1,8 +1,8 @@
-"""The systems that are measured, behind one face: one broker or three, all with the same server properties.
+"""The measured systems behind one interface: one broker or three, all with the same server properties.
 
-Barnabas is run by `barnabas up`, of this environment or of another one (another interpreter, another version). Apache
-Kafka has the JVM settings of its own start script; with one broker, broker and controller are one process, as in its
-quickstart; with three, the controller has a process of its own, as it has here.
+Barnabas runs as `barnabas up`, of this environment or of another one (another interpreter, another version). Apache
+Kafka runs with the JVM settings of its own start script. Its single broker is also the controller, as in its
+quickstart. With three brokers, the controller is a separate process, as in Barnabas.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Protocol
 
 from barnabas.cluster import HOST, free_ports, read_cluster_file
-from barnabas.common.ports import is_free
-from benchmarks.figures import OURS, THEIRS
-from tests.support.apache_cluster import ApacheCluster
-from tests.support.apache_kafka import SERVER_JVM, ApacheKafka
-from tests.support.kafka_jars import KafkaRuntime
+from barnabas.common.processes.ports import is_free
+from benchmarks.report.figures import OURS, THEIRS
+from tests.support.kafka.apache_cluster import ApacheCluster
+from tests.support.kafka.apache_kafka import SERVER_JVM, ApacheKafka
+from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.processes import cpu_seconds, end_process, resident_bytes, tied_to_parent
 from tests.support.waiting import eventually
 from tests.support.wire import listed_brokers
 
 USABLE_TIMEOUT_MS = 120_000
 END_TIMEOUT_S = 60
-FREE_PORTS_ASKED = 20  # one of them has free ports behind it
+FREE_PORTS_TRIED = 20  # at least one of them should be followed by free ports
 SETTINGS = {
     "num.partitions": "6",
     "num.network.threads": "3",
@@ -41,15 +41,15 @@ REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 
 
 class System(Protocol):
-    """One or more brokers and their controller, on this machine. Its directory is kept when it stops."""
+    """One or more brokers and their controller, on this machine. Stopping keeps the directory."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
 
     @property
     def directory(self) -> Path:
-        """Where everything of it is."""
+        """Directory of all its files."""
 
     @property
     def bootstrap(self) -> str:
@@ -64,16 +64,16 @@ class System(Protocol):
         """The running processes: "broker 0", "controller 100", "supervisor" -> process id."""
 
     def prepare(self) -> None:
-        """Do what comes before a start and is not part of it: choose ports, format storage."""
+        """Prepare a start, without being part of it: choose ports, format storage."""
 
     def launch(self) -> None:
-        """Start the processes. Does not wait for them to be usable."""
+        """Start the processes without waiting for them."""
 
     def await_usable(self) -> None:
-        """Wait until each broker lists all of them to a client."""
+        """Wait until each broker lists all brokers to a client."""
 
     def stop(self) -> None:
-        """End the processes, if they run, and wait until they are gone."""
+        """Stop the processes, if they run, and wait for their end."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Barnabas:
 
     def prepare(self) -> None:
         """Choose ports."""
-        free = free_ports(FREE_PORTS_ASKED)
+        free = free_ports(FREE_PORTS_TRIED)
         ranges = (range(port, port + self.brokers) for port in free)
         self._ports = next(ports for ports in ranges if all(is_free(port) for port in ports))
 
@@ -120,11 +120,11 @@ class Barnabas:
         self._supervisor = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
     def await_usable(self) -> None:
-        """Wait until each broker lists all of them to a client."""
+        """Wait until each broker lists all brokers to a client."""
         await_listed(self.name, self._ports, lambda: self._supervisor is not None and self._supervisor.poll() is None)
 
     def stop(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         if self._supervisor is not None:
             end_process(self._supervisor, END_TIMEOUT_S)
             self._supervisor = None
@@ -132,14 +132,14 @@ class Barnabas:
 
 @dataclass(slots=True)
 class ApacheOne:
-    """One node of Apache Kafka, broker and controller."""
+    """One node of Apache Kafka, both broker and controller."""
 
     node: ApacheKafka
     name: str = THEIRS
 
     @property
     def directory(self) -> Path:
-        """Where everything of it is."""
+        """Directory of all its files."""
         return self.node.directory
 
     @property
@@ -166,27 +166,27 @@ class ApacheOne:
         self.node.launch()
 
     def await_usable(self) -> None:
-        """Wait until it lists itself to a client."""
+        """Wait until the broker lists itself to a client."""
         child = self.node.child
         await_listed(
             self.name, range(self.node.port, self.node.port + 1), lambda: child is None or child.poll() is None
         )
 
     def stop(self) -> None:
-        """End the process."""
+        """Stop the process."""
         self.node.stop()
 
 
 @dataclass(slots=True)
 class ApacheMany:
-    """Several brokers of Apache Kafka, and a controller."""
+    """Several brokers of Apache Kafka and a controller."""
 
     cluster: ApacheCluster
     name: str = THEIRS
 
     @property
     def directory(self) -> Path:
-        """Where everything of it is."""
+        """Directory of all its files."""
         return self.cluster.directory
 
     @property
@@ -206,7 +206,7 @@ class ApacheMany:
         return {f"{node.role} {node.node_id}": node.child.pid for node in nodes if node.child is not None}
 
     def prepare(self) -> None:
-        """Choose ports, format every node's storage."""
+        """Choose ports and format every node's storage."""
         self.cluster.prepare()
 
     def launch(self) -> None:
@@ -215,21 +215,21 @@ class ApacheMany:
             self.cluster.start_node(node)
 
     def await_usable(self) -> None:
-        """Wait until each broker lists all of them to a client."""
+        """Wait until each broker lists all brokers to a client."""
         self.cluster.await_ready()
 
     def stop(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         if self.cluster.nodes:
             self.cluster.stop()
 
 
-# Makes a system that does not run yet: its directory, how many brokers, the settings of all of them.
+# Creates a system that does not run yet, from its directory, the number of brokers and their settings.
 Make = Callable[[Path, int, Mapping[str, str]], System]
 
 
 def apache(runtime: KafkaRuntime) -> Make:
-    """Makes Apache Kafka."""
+    """Return a factory for Apache Kafka."""
 
     def make(directory: Path, brokers: int, settings: Mapping[str, str]) -> System:
         if brokers == 1:
@@ -240,7 +240,7 @@ def apache(runtime: KafkaRuntime) -> Make:
 
 
 def barnabas(name: str = OURS, executable: Path | None = None) -> Make:
-    """Makes Barnabas as this environment has it, or as another executable does, under a name of its own."""
+    """Return a factory for the Barnabas of this environment, or for another executable under another name."""
 
     def make(directory: Path, brokers: int, settings: Mapping[str, str]) -> System:
         return Barnabas(directory, brokers, settings, name, executable or own_executable())
@@ -249,15 +249,15 @@ def barnabas(name: str = OURS, executable: Path | None = None) -> Make:
 
 
 def own_executable() -> Path:
-    """The `barnabas` of this environment."""
+    """Return the path of this environment's `barnabas`."""
     return Path(sys.executable).with_name("barnabas")
 
 
 def await_listed(name: str, ports: range, is_alive: Callable[[], bool]) -> None:
-    """Wait until the broker on each of these ports lists as many brokers as there are ports."""
+    """Wait until the broker on each port lists as many brokers as there are ports."""
 
     def is_usable(port: int) -> bool:
-        assert is_alive(), f"{name} ended while it started"
+        assert is_alive(), f"{name} ended during its start"
         return listed_brokers(port) == len(ports)
 
     for port in ports:
@@ -273,7 +273,7 @@ def start(system: System) -> None:
 
 @contextmanager
 def running(system: System) -> Iterator[System]:
-    """Run a system; its data is kept."""
+    """Run a system and keep its data."""
     try:
         start(system)
         yield system
@@ -282,25 +282,25 @@ def running(system: System) -> Iterator[System]:
 
 
 def remove(system: System) -> None:
-    """Forget all data of a system that does not run."""
+    """Remove all data of a stopped system."""
     shutil.rmtree(system.directory, ignore_errors=True)
 
 
 def port_of(system: System) -> int:
-    """Where clients reach the first broker."""
+    """Return the first broker's port."""
     return int(system.bootstrap.split(",")[0].rpartition(":")[2])
 
 
 def broker_pid(system: System) -> int:
-    """The first broker's process."""
+    """Return the first broker's process id."""
     return system.pids["broker 0"]
 
 
 def used_cpu_seconds(system: System) -> float:
-    """The CPU time that all its processes have used."""
+    """Return the CPU time of all running processes since their start."""
     return sum(map(cpu_seconds, system.pids.values()))
 
 
 def memory_mb(system: System) -> dict[str, float]:
-    """The resident memory of each process."""
+    """Return the resident memory of each process, in MB of 10**6 bytes."""
     return {process: resident_bytes(pid) / 1e6 for process, pid in system.pids.items()}

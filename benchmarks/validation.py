@@ -1,8 +1,8 @@
-"""`python -m benchmarks.validation`: what it costs to look at every record that is produced.
+"""`python -m benchmarks.validation`: the cost of reading every produced record.
 
-Two brokers of ours, `barnabas.record.validation` being `full` (the default) and `header`, are produced to in turn by
-kafka-producer-perf-test (acks=1, 6 partitions). A codec costs `full` the decompression, which Apache Kafka's own broker
-does as well. CPU time is the broker's: on a machine that does other things too it tells more than the throughput.
+kafka-producer-perf-test (acks=1, 6 partitions) produces to two Barnabas brokers in turn. One has
+`barnabas.record.validation=full` (the default), the other `header`. With a codec, `full` also decompresses, as Apache
+Kafka's own broker does. CPU time is the broker's; on a busy machine it is more reliable than the throughput.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import click
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.cluster import LocalCluster
-from benchmarks.clients import produce
 from benchmarks.harness import directory
+from benchmarks.load.clients import produce
 from benchmarks.systems import SETTINGS
-from tests.support.kafka_jars import KafkaRuntime, kafka_runtime
+from tests.support.kafka.kafka_jars import KafkaRuntime, kafka_runtime
 from tests.support.processes import cpu_seconds
 
 MODES = ("full", "header")
@@ -32,7 +32,7 @@ PARTITIONS = 6
 @click.option("--codec", "codecs", type=click.Choice(CODECS), multiple=True, default=("none",), show_default=True)
 @click.option("--record-bytes", "sizes", type=int, multiple=True, default=(100, 1024), show_default=True)
 def main(rounds: int, codecs: tuple[str, ...], sizes: tuple[int, ...]) -> None:
-    """Compare full validation with that of batch headers alone."""
+    """Compare full record validation with validation of batch headers only."""
     with directory("validation") as where, ExitStack() as stack:
         runtime = kafka_runtime()
         brokers = {
@@ -43,17 +43,17 @@ def main(rounds: int, codecs: tuple[str, ...], sizes: tuple[int, ...]) -> None:
         }
         for size in sizes:
             for codec in codecs:
-                told: dict[str, list[tuple[float, float]]] = defaultdict(list)
+                samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
                 for number in range(-1, rounds):  # the first one warms up
                     for mode in MODES if number % 2 else reversed(MODES):
                         sample = _produce(brokers[mode], runtime, size, codec, f"t{size}-{codec}-{number + 1}")
                         if number >= 0:
-                            told[mode].append(sample)
-                _print(f"{size} B, {codec}", told)
+                            samples[mode].append(sample)
+                _print(f"{size} B, {codec}", samples)
 
 
 def _produce(cluster: LocalCluster, runtime: KafkaRuntime, size: int, codec: str, topic: str) -> tuple[float, float]:
-    """MB/s, and CPU ms a MB."""
+    """Produce one topic. Returns MB/s and the broker's CPU milliseconds for each MB."""
     child = cluster.brokers[0].child
     assert child is not None
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -67,12 +67,12 @@ def _produce(cluster: LocalCluster, runtime: KafkaRuntime, size: int, codec: str
     return rate, used * 1000 / (count * size / 1e6)
 
 
-def _print(what: str, told: dict[str, list[tuple[float, float]]]) -> None:
-    rates = {mode: median(rate for rate, _ in samples) for mode, samples in told.items()}
-    costs = {mode: median(cost for _, cost in samples) for mode, samples in told.items()}
-    spread = {mode: f"{min(samples)[0]:.0f}-{max(samples)[0]:.0f}" for mode, samples in told.items()}
+def _print(title: str, samples_by_mode: dict[str, list[tuple[float, float]]]) -> None:
+    rates = {mode: median(rate for rate, _ in samples) for mode, samples in samples_by_mode.items()}
+    costs = {mode: median(cost for _, cost in samples) for mode, samples in samples_by_mode.items()}
+    spread = {mode: f"{min(samples)[0]:.0f}-{max(samples)[0]:.0f}" for mode, samples in samples_by_mode.items()}
     click.echo(
-        f"{what}: full {rates['full']:.1f} MB/s ({spread['full']}), header {rates['header']:.1f} MB/s "
+        f"{title}: full {rates['full']:.1f} MB/s ({spread['full']}), header {rates['header']:.1f} MB/s "
         f"({spread['header']}): {rates['full'] / rates['header'] - 1:+.1%}; broker's CPU {costs['full']:.2f} and "
         f"{costs['header']:.2f} ms/MB: {costs['full'] / costs['header'] - 1:+.1%}"
     )

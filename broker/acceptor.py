@@ -1,18 +1,19 @@
-"""Acceptors: one thread a listener, which takes connections in and deals them to the listener's processors.
+"""Acceptors: one thread a listener, which accepts connections and assigns them to the listener's processors.
 
 Rules
 1. An acceptor never reads what a client sends.
-2. A connection is counted by the quotas before it is handed on; from then on its processor must release it.
-3. A processor is given `block` connections (barnabas.connections.per.processor) before the next one gets any, and then
-   all are served in turn, as Kafka always does. With a global interpreter lock threads that wake for a few connections
-   each only hand the lock around: many small requests are answered quicker by one. What moves large pieces is mostly
-   the kernel's work, which several threads do at a time: such connections are dealt in turn after all (`deal`).
-4. One whose inbox is full is passed over; when all are full, the acceptor waits for the last: clients then wait in the
-   kernel's backlog.
-5. The last descriptors of the process are for files: where connections have taken all others, clients wait in the
-   backlog until some are free, rather than a log that cannot open its next segment. That is told once, not each time.
+2. A connection is counted by the quotas before it is assigned; from then on its processor must release it.
+3. Each processor gets `connections_per_processor` connections (barnabas.connections.per.processor) before the next one
+   gets any. After that all are assigned in turn, as Kafka always does. With a global interpreter lock, threads that
+   wake for a few connections each only pass the lock around: one thread answers many small requests faster. A
+   connection that moves large pieces is assigned in turn after all (`next_processor`), since the kernel does most of
+   that work and several threads can run in it at once.
+4. A processor whose inbox is full is skipped. When all are full, the acceptor waits for the last: clients then wait in
+   the kernel's backlog.
+5. The last file descriptors of the process are reserved for files. When connections have taken all others, clients wait
+   in the backlog until some are free, so that a log can still open its next segment. One log line reports it.
 
-Threads: the acceptor's own, but for `resize`, `start`, `begin_shutdown` and `join`, which the server calls.
+Threads: the acceptor's own, except `resize`, `start`, `begin_shutdown` and `join`, which the server calls.
 Source: Kafka's SocketServer.Acceptor (4.3).
 """
 
@@ -28,14 +29,14 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.connection_quotas import TooManyConnectionsError
-from barnabas.broker.processors import Accepted
+from barnabas.broker.network.connection_quotas import TooManyConnectionsError
+from barnabas.broker.network.connections import Accepted
 from barnabas.common import net
-from barnabas.common.open_files import descriptors_for_connections
+from barnabas.common.disk.open_files import descriptors_for_connections
 from barnabas.common.threads import ServiceThread
 
 if TYPE_CHECKING:
-    from barnabas.broker.connection_quotas import ConnectionQuotas
+    from barnabas.broker.network.connection_quotas import ConnectionQuotas
     from barnabas.broker.processors import Processor
     from barnabas.common.clock import Clock
     from barnabas.metrics.meters import Meter
@@ -63,7 +64,7 @@ class Acceptor:
         *,
         thread_prefix: str = "data-plane",
         send_buffer_bytes: int = net.DEFAULT_BUFFER_SIZE,
-        block: int = 1,
+        connections_per_processor: int = 1,
     ) -> None:
         # Fixed before start.
         self.listener_name = listener_name
@@ -75,7 +76,7 @@ class Acceptor:
         self._blocked = blocked
         self._make_processor = make_processor
         self._send_buffer_bytes = send_buffer_bytes
-        self._block = block
+        self._connections_per_processor = connections_per_processor
         self._selector = selectors.DefaultSelector()
         self._stop_receiver, self._stop_sender = socket.socketpair()
         self._thread = ServiceThread(
@@ -83,7 +84,7 @@ class Acceptor:
             f"acceptor-{self.port}",
             self._run,
         )
-        self._descriptors_max = 0  # owner: acceptor; numbers from here on are for files
+        self._descriptors_max = 0  # owner: acceptor; descriptors from this number on are reserved for files
         self._is_running = True  # cleared by `begin_shutdown`
         self._lock = threading.Lock()  # a leaf
         self._processors: list[Processor] = []  # guarded by: _lock
@@ -96,23 +97,26 @@ class Acceptor:
             return list(self._processors)
 
     def resize(self, count: int) -> list[Processor]:
-        """Have `count` processors (num.network.threads); start new ones if this runs; return those to be ended."""
+        """Change the number of processors (num.network.threads); return those that the caller must end.
+
+        New ones are started if the acceptor runs.
+        """
         assert count > 0
         with self._lock:
             removed = self._processors[count:]
             del self._processors[count:]
             added = [self._make_processor() for _ in range(count - len(self._processors))]
-            if self._block > 1:
+            if self._connections_per_processor > 1:
                 for processor in added:
-                    processor.deal = self.deal
+                    processor.next_processor = self.next_processor
             self._processors += added
         if self._thread.is_alive():
             for processor in added:
                 processor.start()
         return removed
 
-    def deal(self) -> Processor:
-        """Return the processor whose turn it is."""
+    def next_processor(self) -> Processor:
+        """Return the next processor in turn; from any thread."""
         with self._lock:
             self._next_index += 1
             return self._processors[(self._next_index - 1) % len(self._processors)]
@@ -150,7 +154,7 @@ class Acceptor:
             self._server.close()
 
     def _accept_all(self) -> None:
-        """Take what waits, in portions, so that a stop is noticed."""
+        """Accept the waiting connections, some at a time, so that a stop is noticed."""
         for _ in range(ACCEPTS_A_TURN_MAX):
             if not self._is_running:
                 return
@@ -162,9 +166,9 @@ class Acceptor:
                 self._report(error)
                 return
             if sock.fileno() >= self._descriptors_max and not self._has_descriptors(sock.fileno()):
-                self._wait_for_descriptors("connections have taken all descriptors but those kept for files")
+                self._wait_for_descriptors("connections have taken all descriptors that are not reserved for files")
             try:
-                self._take_in(sock, net.plain_host(peer[0]), peer[1])
+                self._set_up(sock, net.plain_host(peer[0]), peer[1])
             except OSError as error:
                 log.warning("closing a connection from %s, which could not be set up: %s", peer[0], error)
                 self._drop(sock, net.plain_host(peer[0]))
@@ -176,7 +180,10 @@ class Acceptor:
             log.debug("a client went away before it was accepted: %s", error)
 
     def _wait_for_descriptors(self, reason: str) -> None:
-        """Accept nothing until descriptors are free: the selector would tell of the backlog at once (rule 5)."""
+        """Accept nothing until descriptors are free (rule 5).
+
+        Why not the selector: it would report the backlog at once, again and again.
+        """
         log.error("cannot accept connections on port %d: %s", self.port, reason)
         self._stop_receiver.settimeout(_RECOVER_S)
         while self._is_running:
@@ -192,11 +199,11 @@ class Acceptor:
                 return
 
     def _has_descriptors(self, lowest: int) -> bool:
-        """Tell whether more connections may come; `lowest` is the lowest number that was free just now."""
+        """Return whether another connection may be accepted; `lowest` is the lowest free descriptor."""
         self._descriptors_max = descriptors_for_connections()
         return lowest < self._descriptors_max
 
-    def _take_in(self, sock: socket.socket, address: str, port: int) -> None:
+    def _set_up(self, sock: socket.socket, address: str, port: int) -> None:
         try:
             waited_ns = self._quotas.acquire(self.listener_name, address)
         except TooManyConnectionsError as error:
@@ -213,18 +220,18 @@ class Acceptor:
 
     def _assign(self, accepted: Accepted) -> None:
         processors = self.processors
-        if self._block > 1:
+        if self._connections_per_processor > 1:
             for processor in processors:
-                if processor.load() < self._block and processor.offer(accepted):
+                if processor.load() < self._connections_per_processor and processor.offer(accepted):
                     return
         for last in range(len(processors) - 1, -1, -1):
-            processor = self.deal()
+            processor = self.next_processor()
             if processor.offer(accepted):
                 return
             if last == 0:
-                self._wait_for_room(processor, accepted)
+                self._wait_for_inbox(processor, accepted)
 
-    def _wait_for_room(self, processor: Processor, accepted: Accepted) -> None:
+    def _wait_for_inbox(self, processor: Processor, accepted: Accepted) -> None:
         started_ns = self._clock.monotonic_ns()
         while not processor.offer(accepted, timeout_s=_OFFER_S):
             if not self._is_running:

@@ -1,19 +1,21 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, so that only changes travel.
+"""Incremental fetch sessions (KIP-227): the broker remembers a client's partitions, so that only changes are sent.
 
     request (session id, epoch)   meaning                                                  context
-    (any, -1)                     no session wanted; close this one if there is one        SESSIONLESS
-    (any, 0)                      everything is named; open a session if there is room     FULL
+    (any, -1)                     no session; close this one if it exists                  SESSIONLESS
+    (any, 0)                      every partition is named; open a session if there is     FULL
+                                  room
     (id, n > 0)                   changes since epoch n-1 of this session                  INCREMENTAL
     unknown id                    FETCH_SESSION_ID_NOT_FOUND; wrong n: INVALID_FETCH_SESSION_EPOCH
 
 Rules
-1. A session's epoch counts its requests; it moves on when a request is accepted, and an answer that finds it moved on
-   further says INVALID_FETCH_SESSION_EPOCH.
-2. An incremental answer names a partition only if something changed: records, watermarks, an error, a redirection.
-   A partition with records goes to the end of the order, so that all get their turn under the size limit.
-3. Topic ids name topics from version 13 on; a session never mixes both ways (FETCH_SESSION_TOPIC_ID_ERROR).
-4. The cache has a bound. A full one evicts a session that was not used for `eviction_ms`; else, for a newcomer that is
-   larger, one that had its share of time (a follower's newcomer may take any consumer's).
+1. A session's epoch counts its requests: it is incremented when a request is accepted. If a later request has
+   incremented it before the response is built, the response is INVALID_FETCH_SESSION_EPOCH.
+2. An incremental response names a partition only if something changed: records, watermarks, an error, a redirection.
+   A partition with records goes to the end of the order, so that each gets its turn under the size limit.
+3. From version 13 on, topics are named by id; one session never uses both names and ids
+   (FETCH_SESSION_TOPIC_ID_ERROR).
+4. The cache is bounded. A full cache evicts a session that was not used for `eviction_ms`. If there is none, a larger
+   new session replaces a smaller one that is older than `eviction_ms`; a follower's may replace any consumer's.
 
 Threads: any handler. `FetchSessions._lock` guards the cache; a session's own lock its partitions (taken inside).
 Source: Kafka's FetchSession.scala (4.3); KIP-516 for topic ids.
@@ -24,17 +26,17 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.broker.replication.reading import FetchItem
-from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.metrics import catalogue
+from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.metrics.registry import Registry
+    from barnabas.protocol.messages.k01_fetch import FetchPartition, FetchTopic, PartitionData
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -43,8 +45,8 @@ EPOCH_MAX = 2**31 - 1
 SESSION_ID_MAX = 2**31 - 1
 TOPIC_IDS_FROM = 13
 
-Key = tuple[Any, int]  # (topic name or id, partition)
-Answered = list[tuple[FetchItem, Any]]  # with the response's PartitionData
+Key: TypeAlias = tuple[str | bytes, int]  # (topic name or id, partition)
+Answered: TypeAlias = "list[tuple[FetchItem, PartitionData]]"
 
 
 def next_epoch(epoch: int) -> int:
@@ -55,17 +57,17 @@ def next_epoch(epoch: int) -> int:
 
 
 class CachedPartition:
-    """What a session knows of a partition: what the client asked last, and what it was told last."""
+    """A partition of a session: the client's last request for it, and the watermarks last sent to the client."""
 
     __slots__ = ("high_watermark", "item", "log_start_offset")
 
     def __init__(self, item: FetchItem) -> None:
         self.item = item  # guarded by: the session's lock
-        self.high_watermark = -1  # guarded by: the session's lock; as last told
-        self.log_start_offset = -1  # guarded by: the session's lock; as last told
+        self.high_watermark = -1  # guarded by: the session's lock; as last sent
+        self.log_start_offset = -1  # guarded by: the session's lock; as last sent
 
-    def note(self, data: Any) -> bool:
-        """Remember what the client is told; returns whether it must be told."""
+    def note(self, data: PartitionData) -> bool:
+        """Remember the watermarks of a response; returns whether the response must name the partition."""
         is_changed = (
             data.high_watermark != self.high_watermark
             or data.log_start_offset != self.log_start_offset
@@ -74,14 +76,14 @@ class CachedPartition:
             or has_records(data)
             or data.diverging_epoch.epoch != -1
         )
-        # Why -1 after an error: its end is news too, even if the watermark is what it was.
+        # Why -1 after an error: its end is a change as well, even with the same watermark.
         self.high_watermark = -1 if data.error_code else data.high_watermark
         self.log_start_offset = data.log_start_offset
         return is_changed
 
 
-def has_records(data: Any) -> bool:
-    """Whether the partition's answer carries bytes."""
+def has_records(data: PartitionData) -> bool:
+    """Whether the partition's response carries records."""
     records = data.records
     if not records:
         return False
@@ -104,11 +106,11 @@ class Session:
         self.by_key: dict[Key, CachedPartition] = {}  # guarded by: lock
 
     def key(self, item: FetchItem) -> Key:
-        """How this session names a partition."""
+        """The key under which this session holds a partition."""
         return (item.topic_id if self.uses_topic_ids else item.tp.topic), item.tp.partition
 
     def update(self, changed: Iterable[FetchItem], forgotten: Iterable[Key]) -> None:
-        """Take over what an incremental request says (lock held)."""
+        """Apply the changes of an incremental request (lock held)."""
         for item in changed:
             cached = self.by_key.get(self.key(item))
             if cached is None:
@@ -119,7 +121,7 @@ class Session:
             self.by_key.pop(key, None)
 
     def items(self, topic_name: Callable[[bytes], str | None]) -> list[FetchItem]:
-        """What is to be read (lock held); names that were unknown are looked up again."""
+        """The partitions to read (lock held); topic ids without a name are looked up again."""
         result = []
         for cached in self.by_key.values():
             if not cached.item.tp.topic:
@@ -135,7 +137,7 @@ def resolve(item: FetchItem, topic_name: Callable[[bytes], str | None]) -> Fetch
 
 
 class FetchContext:
-    """One request's view of its session: what to read, then what to answer. `error` ends it before anything is read."""
+    """One request's view of its session: the partitions to read, then those to name. An `error` ends it unread."""
 
     __slots__ = ("error", "items", "session_id")
 
@@ -145,7 +147,7 @@ class FetchContext:
         self.session_id = session_id
 
     def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
-        """Decide what to tell: (error, session id, the partitions to name)."""
+        """Choose the response: (error, session id, the partitions to name)."""
         return ErrorCode.NONE, INVALID_SESSION_ID, answered
 
 
@@ -154,7 +156,7 @@ def _is_inconsistent(answered: Answered) -> bool:
 
 
 class FullContext(FetchContext):
-    """Everything is named; the answer opens a session if the cache has room."""
+    """A request that names every partition; the response opens a session if the cache has room."""
 
     __slots__ = ("_cache", "_is_follower", "_uses_topic_ids")
 
@@ -167,6 +169,7 @@ class FullContext(FetchContext):
         self._uses_topic_ids = uses_topic_ids
 
     def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
+        """Name every partition, and open a session for them."""
         if _is_inconsistent(answered):
             return ErrorCode.INCONSISTENT_TOPIC_ID, INVALID_SESSION_ID, []
         session_id = self._cache.create(answered, is_privileged=self._is_follower, uses_topic_ids=self._uses_topic_ids)
@@ -174,7 +177,7 @@ class FullContext(FetchContext):
 
 
 class IncrementalContext(FetchContext):
-    """Changes to a session that exists."""
+    """A request with changes to an existing session."""
 
     __slots__ = ("_epoch", "_session")
 
@@ -184,27 +187,28 @@ class IncrementalContext(FetchContext):
         self._epoch = epoch  # of the session after this request was accepted
 
     def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
+        """Name the partitions that changed (rule 2); an error if the session has moved on (rule 1)."""
         session = self._session
         with session.lock:
             if session.epoch != self._epoch:
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
             if _is_inconsistent(answered):
                 return ErrorCode.INCONSISTENT_TOPIC_ID, session.id, []
-            told: Answered = []
+            named: Answered = []
             for item, data in answered:
                 key = session.key(item)
                 cached = session.by_key.get(key)
                 if cached is None or not cached.note(data):
                     continue
-                told.append((item, data))
+                named.append((item, data))
                 if has_records(data):
                     del session.by_key[key]
                     session.by_key[key] = cached
-            return ErrorCode.NONE, session.id, told
+            return ErrorCode.NONE, session.id, named
 
 
 class FetchSessions:
-    """The cache of sessions."""
+    """The cache of sessions; see the module."""
 
     def __init__(self, clock: Clock, registry: Registry, *, slots: int = 1000, eviction_ms: int = 120_000) -> None:
         self._clock = clock  # fixed before start
@@ -224,7 +228,7 @@ class FetchSessions:
         return sum(len(session.by_key) for session in list(self._sessions.values()))
 
     def partitions_of(self, session_id: int) -> list[TopicPartition]:
-        """What a session fetches, for those who look from outside; nothing for a session that is not there."""
+        """The partitions of a session, for injected faults; none for an unknown session."""
         with self._lock:
             session = self._sessions.get(session_id)
         if session is None:
@@ -243,7 +247,7 @@ class FetchSessions:
         *,
         is_follower: bool,
     ) -> FetchContext:
-        """Find out what a request means. `items` with an unknown topic id have the topic name ""."""
+        """The context of a request; its `items` have the topic name "" where the topic id is unknown."""
         uses_topic_ids = version >= TOPIC_IDS_FROM
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != INVALID_SESSION_ID:
@@ -271,7 +275,7 @@ class FetchSessions:
                 return IncrementalContext(session, session.items(topic_name), session.epoch)
 
     def create(self, answered: Answered, *, is_privileged: bool, uses_topic_ids: bool) -> int:
-        """Open a session for what was just answered; INVALID_SESSION_ID if there is no room."""
+        """Open a session for these partitions; INVALID_SESSION_ID if there is no room."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             if len(self._sessions) >= self._slots and not self._evict(is_privileged, len(answered), now_ms):
@@ -296,7 +300,7 @@ class FetchSessions:
                 return session_id
 
     def _evict(self, is_privileged: bool, size: int, now_ms: int) -> bool:
-        """Make room for a newcomer of `size` partitions, if rule 4 allows."""
+        """Make room for a new session of `size` partitions, if rule 4 allows; returns whether there is room."""
         victim = next(iter(self._sessions.values()), None)
         if victim is None:
             return False
@@ -318,17 +322,17 @@ class FetchSessions:
 
 
 def _without_repetitions(items: Sequence[FetchItem]) -> Sequence[FetchItem]:
-    """Each partition once, as it is named last. A waiting fetch is looked at with each append to one of them."""
+    """Each partition once, as named last. Why: an append tries a waiting fetch once for each mention."""
     if len(items) == 1:
         return items
     return list({(item.topic_id, item.tp): item for item in items}.values())
 
 
-def item_of(topic: Any, partition: Any, name: str) -> FetchItem:
-    """A FetchItem from a request's topic and partition; `name` is "" if the topic id is unknown."""
+def item_of(topic: FetchTopic, partition: FetchPartition, name: str) -> FetchItem:
+    """The FetchItem of a request's topic and partition; `name` is "" if the topic id is unknown."""
     return FetchItem(
         TopicPartition(name, partition.partition),
-        getattr(topic, "topic_id", ZERO_UUID),
+        topic.topic_id,
         partition.fetch_offset,
         partition.partition_max_bytes,
         partition.current_leader_epoch,

@@ -1,11 +1,11 @@
-"""LogDirFailures: what a broker does when a log directory fails.
+"""LogDirFailures: takes a failed log directory out of service.
 
-The failure is noticed anywhere, often with a log's lock held, and only handed over there. The thread then, holding
-none: takes the directory's partitions offline (clients get KAFKA_STORAGE_ERROR, fetchers let go of them), forgets
-their logs, and tells the controller, which gives their leadership to other brokers. Without any directory left the
-broker ends.
+Any thread may notice the failure, often with a log's lock held; it only queues the directory. The handler thread holds
+no lock. It takes the directory's partitions offline (clients get KAFKA_STORAGE_ERROR, fetchers drop them), forgets
+their logs, and reports the directory to the controller, which moves their leadership to other brokers. When no
+directory is left, the broker stops.
 
-Threads: `LogDirFailureHandler` handles; any thread hands over.
+Threads: `LogDirFailureHandler` handles; any thread queues.
 Source: Kafka's ReplicaManager.LogDirFailureHandler, handleLogDirFailure (4.3).
 """
 
@@ -20,36 +20,36 @@ from barnabas.common.threads import ServiceThread
 
 if TYPE_CHECKING:
     from barnabas.broker.replication.leadership import Leadership
-    from barnabas.broker.storage.log_directory import LogDirectory
+    from barnabas.broker.storage.directories.log_directory import LogDirectory
     from barnabas.broker.storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.replication")
 
 
 class LogDirFailures:
-    """See the module."""
+    """Handles failed directories on a thread of its own; see the module."""
 
     def __init__(
         self,
         log_manager: LogManager,
         leadership: Leadership,
-        tell_controller: Callable[[bytes], None],
+        report: Callable[[bytes], None],
         on_fatal: Callable[[str], None],
     ) -> None:
         self._log_manager = log_manager  # fixed before start
         self._leadership = leadership  # fixed before start
-        self._tell_controller = tell_controller  # fixed before start; takes a directory id, must not block
+        self._report = report  # fixed before start; sends a directory id to the controller, must not block
         self._on_fatal = on_fatal  # fixed before start
         self._failed: queue.SimpleQueue[LogDirectory | None] = queue.SimpleQueue()
         self._thread = ServiceThread("LogDirFailureHandler", "log-dir-failure", self._run)
         log_manager.on_directory_failure = self._failed.put
 
     def start(self) -> None:
-        """Start the thread; it begins with what failed before."""
+        """Start the thread; it first handles earlier failures."""
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Stop the thread; failures that nobody has handled yet stay unhandled."""
+        """Stop the thread; failures that are still queued stay unhandled."""
         self._failed.put(None)
         if self._thread.is_alive():
             self._thread.join()
@@ -59,7 +59,7 @@ class LogDirFailures:
             self.handle(directory)
 
     def handle(self, directory: LogDirectory) -> None:
-        """Live without a directory; called on the thread."""
+        """Take one directory out of service; called on the thread."""
         if not self._log_manager.online_directories():
             self._on_fatal(f"all log directories have failed, the last was {directory.path}: {directory.failure}")
             return
@@ -67,4 +67,4 @@ class LogDirFailures:
         self._leadership.take_offline(lost)
         log.error("%d partitions are offline with %s", len(lost), directory.path)
         if directory.directory_id:  # else it never held anything
-            self._tell_controller(directory.directory_id)
+            self._report(directory.directory_id)

@@ -1,4 +1,4 @@
-"""Tells what lies in the log directories: the substance of DescribeLogDirs.
+"""Describes the log directories and their replicas, for DescribeLogDirs.
 
 Threads: any.
 Source: ReplicaManager.describeLogDirs (Kafka 4.3).
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.storage.log import Log
-    from barnabas.broker.storage.log_directory import LogDirectory
+    from barnabas.broker.storage.directories.log_directory import LogDirectory
+    from barnabas.broker.storage.log.log import Log
     from barnabas.broker.storage.log_manager import LogManager
     from barnabas.common.topic_partition import TopicPartition
 
@@ -21,7 +21,7 @@ _LONG_MAX = 2**63 - 1
 
 
 class Replica(NamedTuple):
-    """One log. `offset_lag`: how far the log ends below the high watermark; a future one, below the current log."""
+    """One log. `offset_lag` counts from its end to the high watermark; for a future log, to the current log's end."""
 
     tp: TopicPartition
     size_bytes: int
@@ -30,8 +30,9 @@ class Replica(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """One log directory; `total_bytes` and `usable_bytes` are those of its volume, -1 when it failed; a cordoned one
-    gets no new replicas.
+    """One log directory; `total_bytes` and `usable_bytes` are those of its volume, -1 when it failed.
+
+    A cordoned directory gets no new replicas (KIP-1066).
     """
 
     path: str
@@ -43,7 +44,7 @@ class LogDir(NamedTuple):
 
 
 def describe(manager: LogManager, wanted: Collection[TopicPartition] | None) -> list[LogDir]:
-    """Describe each directory, with those of its logs that are wanted (None: all)."""
+    """Describe each directory, with its logs of the `wanted` partitions (None: all)."""
     by_directory: dict[str, list[Replica]] = {}
 
     def add(log: Log, lag: int, is_future: bool) -> None:

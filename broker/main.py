@@ -1,7 +1,7 @@
 """`python -P -m barnabas.broker.main FILE [--override KEY=VALUE]...`: one broker process.
 
-Wiring only: build, start, wait for SIGTERM or SIGINT, stop. What a person must mend (a bad key, a taken port, a
-directory in use, another cluster's controller) is one line on stderr and exit code 1.
+Build, start, wait for SIGTERM or SIGINT, stop. An error of the operator is one line on stderr and exit code 1: a bad
+key, a taken port, a directory in use, another cluster's controller.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from barnabas.broker.broker_server import BrokerServer, StartError
+from barnabas.broker.broker_server import BrokerServer
 from barnabas.broker.storage.log_manager import LogDirectoryError
+from barnabas.broker.wiring.context import StartError
 from barnabas.common import logs, threads
 from barnabas.common.clock import SystemClock
-from barnabas.common.files import OsFileSystem
-from barnabas.common.open_files import raise_limit
-from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
+from barnabas.common.disk.files import OsFileSystem
+from barnabas.common.disk.open_files import raise_limit
+from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import BROKER, Config
 from barnabas.config.errors import ConfigError
@@ -30,13 +31,13 @@ STOP = None
 
 
 class _Ending:
-    """Why the process ends: None for a signal, else a line for a person. The first reason counts."""
+    """The reason why the process ends: None for a signal, else a line for the operator. The first one counts."""
 
     def __init__(self) -> None:
         self._reasons: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def ask(self, reason: str | None = STOP) -> None:
-        """End; from a signal handler or any thread."""
+        """Ask the process to end; for signal handlers and any thread."""
         self._reasons.put(reason)
 
     def wait(self) -> str | None:
@@ -45,7 +46,7 @@ class _Ending:
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
-    """Run a broker until it is told to stop; return the exit code."""
+    """Run a broker until a signal or a fatal error ends it; return the exit code."""
     environment = os.environ if environment is None else environment
     die_with_supervisor()
     ending = _Ending()
@@ -63,17 +64,17 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 
 
 def make_server(config: Config, on_fatal: Callable[[str], None]) -> BrokerServer:
-    """Build a broker; with barnabas.faults.enable one that can be broken on purpose."""
+    """Build a broker; with barnabas.faults.enable it accepts fault injection."""
     if not config.barnabas_faults_enable:
         return BrokerServer(config, SystemClock(), OsFileSystem(), on_fatal)
-    from barnabas.broker.faults.kit import FaultKit  # Why here: others do not load it
+    from barnabas.broker.faults.kit import FaultKit  # Why here: not loaded without fault injection
 
     faults = FaultKit(config)
     return BrokerServer(config, faults.clock, faults.fs, on_fatal, faults)
 
 
 def run(server: BrokerServer, ending: _Ending) -> int:
-    """Start, wait for a signal or a reason to end, stop."""
+    """Start, wait for a signal or a fatal error, stop; return the exit code."""
     threads.set_fatal_handler(end_at_once)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.ask())
@@ -96,12 +97,13 @@ def run(server: BrokerServer, ending: _Ending) -> int:
 
 
 def _announce(server: BrokerServer) -> None:
-    """Say once that clients can use the broker."""
+    """Log when clients can use the broker."""
     if server.wait_until_ready(server.config.initial_broker_registration_timeout_ms):
-        ports = ", ".join(f"{name} on port {server.sockets.port(name)}" for name in server.sockets.acceptors)
+        sockets = server.network.sockets
+        ports = ", ".join(f"{name} on port {sockets.port(name)}" for name in sockets.acceptors)
         log.info(
             "Broker %d is ready: %s, cluster id %s, metrics on port %d",
-            server.broker_id, ports, server.cluster_id, server.page.port,
+            server.broker_id, ports, server.services.cluster_id, server.pages.server.port,
         )  # fmt: skip
 
 

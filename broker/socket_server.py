@@ -1,15 +1,15 @@
 """The network layer put together: listeners, their acceptors and processors, and the channel to the handlers.
 
-One acceptor and `num.network.threads` processors for each listener; all share one request queue. Broker and controller
-use it alike: it knows nothing of APIs.
+Each listener has one acceptor and `num.network.threads` processors; all share one request queue. Broker and controller
+use the same class: it knows nothing of APIs.
 
-Life: build (wildcard ports are opened, all others too, so that a taken port is an error at start) -> `start` ->
-`begin_shutdown` (accept and read no more) -> the handlers end -> `shutdown` (send what is answered, close).
+Life cycle: build (every port is opened, so that a taken port is an error at start) -> `start` -> `begin_shutdown`
+(accept and read no more) -> the handlers end -> `shutdown` (send what is answered, close).
 
-Threads: main builds, starts and stops; dynamic configuration calls the `update_...` methods.
+Threads: main builds, starts and stops; dynamic configuration calls `resize` and `reconfigure`.
 Source: Kafka's SocketServer (4.3). Different: unless socket.listen.backlog.size is configured, 1024 connections may
-wait, not Kafka's 50: while the interpreter's lock is held elsewhere, for milliseconds, nobody accepts, and a client
-that finds the backlog full is told nothing and tries again a second later.
+wait in the backlog, not Kafka's 50. Another thread may hold the interpreter's lock for milliseconds, in which none is
+accepted. A client that finds the backlog full gets no answer and retries a second later.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ import itertools
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.broker.acceptor import Acceptor
-from barnabas.broker.busy_poll import BusyPollTurn
-from barnabas.broker.connection_quotas import UNLIMITED, ConnectionQuotas
-from barnabas.broker.memory_pool import MemoryPool
-from barnabas.broker.network_metrics import ProcessorMetrics, register_accept_rates
-from barnabas.broker.processors import Processor, ProcessorSettings
-from barnabas.broker.request_channel import HAS_GLOBAL_LOCK, RequestChannel
+from barnabas.broker.network.busy_poll import BusyPollTurn
+from barnabas.broker.network.connection_quotas import UNLIMITED, ConnectionQuotas
+from barnabas.broker.network.connections import ListenerSettings
+from barnabas.broker.network.memory_pool import MemoryPool
+from barnabas.broker.network.network_metrics import ProcessorMetrics, register_accept_rates
+from barnabas.broker.processors import Processor
+from barnabas.broker.request_channel import RequestChannel
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
-from barnabas.metrics import catalogue
+from barnabas.common.threads import HAS_GLOBAL_LOCK
 from barnabas.metrics.meters import Window
+from barnabas.metrics.table import catalogue
 
 if TYPE_CHECKING:
-    from barnabas.broker.request_log import RequestLog
+    from barnabas.broker.requests.request_log import RequestLog
     from barnabas.common.clock import Clock
+    from barnabas.config import Config
     from barnabas.metrics.registry import Registry
 
 log = logging.getLogger("barnabas.network")
@@ -45,16 +48,23 @@ NO_POOL_BYTES = 2**63 - 1
 
 
 class Listener(Protocol):
-    """What is asked of a configured listener (barnabas.config.listeners)."""
+    """A configured listener (barnabas.config.listeners)."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The listener's name."""
+
     @property
-    def security_protocol(self) -> str: ...
+    def security_protocol(self) -> str:
+        """The security protocol, such as PLAINTEXT."""
+
     @property
-    def host(self) -> str: ...
+    def host(self) -> str:
+        """The host to bind to; "" for all interfaces."""
+
     @property
-    def port(self) -> int: ...
+    def port(self) -> int:
+        """The port to bind to; 0 for any free one."""
 
 
 class SocketServer:
@@ -63,7 +73,7 @@ class SocketServer:
     def __init__(
         self,
         listeners: Iterable[Listener],
-        config: Any,
+        config: Config,
         channel: RequestChannel,
         request_log: RequestLog,
         registry: Registry,
@@ -104,7 +114,7 @@ class SocketServer:
         self._register_gauges()
 
     def start(self) -> None:
-        """Let clients in."""
+        """Start the processors and accept connections."""
         for acceptor in self.acceptors.values():
             acceptor.start()
             log.info("listening on port %d for listener %s", acceptor.port, acceptor.listener_name)
@@ -134,14 +144,14 @@ class SocketServer:
             self._end(processor)
 
     def resize(self, processors_per_listener: int) -> None:
-        """Have so many processors for each listener."""
+        """Change the number of processors of each listener."""
         for acceptor in self.acceptors.values():
             self._resize(acceptor, processors_per_listener)
 
     def reconfigure(self, dynamic: Mapping[str, str]) -> None:
-        """Follow a changed config; `dynamic` holds what is set at run time, listeners' own keys too.
+        """Apply a changed config; `dynamic` holds the keys set at run time, those of single listeners too.
 
-        Connections of processors that are too many are closed; their clients come again.
+        The connections of surplus processors are closed; their clients reconnect.
         """
         config = self._config
         self.quotas.update(
@@ -187,7 +197,7 @@ class SocketServer:
             lambda: self._make_processor(listener),
             thread_prefix=self._thread_prefix,
             send_buffer_bytes=config.socket_send_buffer_bytes,
-            block=config.barnabas_connections_per_processor if HAS_GLOBAL_LOCK else 1,
+            connections_per_processor=config.barnabas_connections_per_processor if HAS_GLOBAL_LOCK else 1,
         )
         self.acceptors[listener.name] = acceptor
         acceptor.resize(int(limits.get("num.network.threads", config.num_network_threads)))
@@ -199,7 +209,7 @@ class SocketServer:
             processor_id,
             f"{self._thread_prefix}-kafka-network-thread-{self._config.node_id}-"
             f"ListenerName({listener.name})-{listener.security_protocol}-{processor_id}",
-            ProcessorSettings(
+            ListenerSettings(
                 listener.name,
                 listener.security_protocol,
                 frame_size_max=self._config.socket_request_max_bytes,
@@ -223,7 +233,7 @@ class SocketServer:
         return processor
 
     def _is_for_clients(self, listener: Listener) -> bool:
-        """Whether brokers and controllers use another listener; where there is only one, it is for everybody."""
+        """Return whether brokers and controllers use another listener; a single listener is for all."""
         return self._has_inter_broker_listener and listener.name != self._inter_broker_listener
 
     def _end(self, processor: Processor) -> None:
@@ -250,7 +260,7 @@ class SocketServer:
 
     def _register_pool_gauges(self) -> None:
         registry, pool = self._registry, self._pool
-        if pool is None:  # as Kafka's: nothing is used of an endless one
+        if pool is None:  # as in Kafka: an unlimited pool reports nothing used
             registry.gauge(catalogue.MEMORY_POOL_AVAILABLE, lambda: NO_POOL_BYTES)
             for row in (
                 catalogue.MEMORY_POOL_USED,
@@ -277,15 +287,15 @@ def _accepted(acceptor: Acceptor) -> int:
     return sum(processor.metrics.created_count for processor in acceptor.processors)
 
 
-def backlog(config: Any) -> int:
-    """Return how many connections may wait to be accepted: what is configured, or a default of our own."""
+def backlog(config: Config) -> int:
+    """Return how many connections may wait to be accepted: the configured number, or our own default."""
     if BACKLOG_KEY in config.originals:
         return int(config.socket_listen_backlog_size)
     return max(BACKLOG_DEFAULT, int(config.socket_listen_backlog_size))
 
 
-def parse_overrides(value: Any) -> dict[str, int]:
-    """Read max.connections.per.ip.overrides, `host:limit,host:limit`; mappings are taken as they are."""
+def parse_overrides(value: str | Mapping[str, int] | Iterable[str] | None) -> dict[str, int]:
+    """Parse max.connections.per.ip.overrides: `host:limit,host:limit`, a list of these, or a mapping."""
     if isinstance(value, Mapping):
         return {str(host): int(limit) for host, limit in value.items()}
     items = value.split(",") if isinstance(value, str) else list(value or ())
@@ -298,6 +308,6 @@ def parse_overrides(value: Any) -> dict[str, int]:
 
 
 def listener_overrides(texts: Mapping[str, str], listener_name: str) -> Mapping[str, str]:
-    """Return the keys given for one listener only (listener.name.<name in lower case>.<key>), without their prefix."""
+    """Return the keys set for one listener only (listener.name.<name in lower case>.<key>), without their prefix."""
     prefix = f"listener.name.{listener_name.lower()}."
     return {key[len(prefix) :]: value for key, value in texts.items() if key.startswith(prefix)}

@@ -1,22 +1,22 @@
-"""Hierarchical timing wheel: adding and cancelling a timeout costs the same however many there are.
+"""Hierarchical timing wheel: the cost of adding or cancelling a timeout does not depend on their number.
 
 Theory
-A wheel is a ring of buckets, each one tick wide; a task goes into the bucket that its expiration falls into. What lies
-beyond the ring goes to an overflow wheel, whose tick is the whole ring below. Example with tick 1 ms and 20 buckets,
-at time 0: a task due at 7 is in bucket [7,8) of the first wheel; one due at 45 in [40,60) of the second (tick 20); one
-due at 700 in [400,800) of the third (tick 400). When the clock reaches 40, bucket [40,60) is emptied and its tasks are
-added again: the one due at 45 now lands in the first wheel. So a task moves down at most once a level, and time
-advances from bucket to bucket through a heap of the non-empty ones, not tick by tick.
+A wheel is a ring of buckets, each one tick wide. A task goes into the bucket of its expiration. Tasks beyond the ring
+go to an overflow wheel, whose tick is the whole ring below. Example with tick 1 ms and 20 buckets, at time 0: a task
+due at 7 is in bucket [7,8) of the first wheel; one due at 45 in [40,60) of the second (tick 20); one due at 700 in
+[400,800) of the third (tick 400). When the clock reaches 40, bucket [40,60) is emptied and its tasks are added again:
+the one due at 45 now lands in the first wheel. So a task moves down at most once a level. Time advances from bucket to
+bucket through a heap of the non-empty ones, not tick by tick.
 
 Rules
 1. A task expires in [expiration, expiration + tick): never early.
-2. A bucket is in the heap exactly once for each expiration it was given while holding tasks.
-3. Expired tasks run on the thread that called `advance`, holding no lock of the timer.
+2. A bucket that holds tasks is in the heap exactly once.
+3. Expired tasks run on the thread that called `advance`, which holds no lock of the timer.
 
-Threads: `Timer.add`, `cancel` and `len` from any; `advance` and `wait_and_advance` from the one reaper.
-Source: Kafka's TimingWheel, TimerTaskList and SystemTimer (4.3). Different: one short lock guards the wheels (Kafka's
-read-write lock lets adders run side by side, which costs more in Python than it gives), buckets are dicts, and the
-reaper sleeps until the next bucket is due rather than 200 ms at a time, so an idle process does not tick.
+Threads: any thread may call `Timer.add`, `cancel` and `len`; only the reaper calls `advance` and `wait_and_advance`.
+Source: Kafka's TimingWheel, TimerTaskList and SystemTimer (4.3). Different: one short lock guards the wheels. Kafka's
+read-write lock lets threads add at the same time, which costs more in Python than it gains. Buckets are dicts. The
+reaper sleeps until the next bucket is due, not 200 ms at a time, so an idle process does not tick.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class TimerTask:
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether the task is in a timer; without the timer's lock, a hint."""
+        """Return whether the task is in a timer; without the timer's lock, a hint."""
         return self._bucket is not None
 
     @property
     def started_ms(self) -> int:
-        """When it was added to a timer (monotonic); -1 before. Without the timer's lock, a hint."""
+        """When the task was added to a timer (monotonic); -1 before. Without the timer's lock, a hint."""
         expiration_ms = self.expiration_ms
         return -1 if expiration_ms < 0 else expiration_ms - self.delay_ms
 
     def run(self) -> None:
-        """Do what is due; on the reaper's thread, holding no lock of the timer."""
+        """Do the task; on the reaper's thread, which holds no lock of the timer."""
         raise NotImplementedError
 
 
@@ -72,6 +72,7 @@ class CallbackTask(TimerTask):
         self._callback = callback  # fixed before start
 
     def run(self) -> None:
+        """Call the function."""
         self._callback()
 
 
@@ -85,7 +86,7 @@ class Bucket:
         self.tasks: dict[TimerTask, None] = {}  # insertion-ordered set
 
     def set_expiration(self, expiration_ms: int) -> bool:
-        """Take the bucket for a tick; true when it is a new one, i.e. the bucket must be queued."""
+        """Use the bucket for a tick; true if that is a new one, so that the bucket must be queued."""
         if self.expiration_ms == expiration_ms:
             return False
         assert not self.tasks, "a bucket is reused only after it was flushed"
@@ -94,10 +95,10 @@ class Bucket:
 
 
 class TimingWheel:
-    """One level. Guarded by the timer's lock.
+    """One level of the wheel. Guarded by the timer's lock.
 
-    Invariant: `current_ms` is a multiple of `tick_ms`, and tasks of this wheel are due in
-    [current_ms + tick_ms, current_ms + interval_ms).
+    Invariant: `current_ms` is a multiple of `tick_ms`, and tasks of this wheel are due in [current_ms + tick_ms,
+    current_ms + interval_ms).
     """
 
     __slots__ = ("_buckets", "_overflow", "_queue", "current_ms", "interval_ms", "tick_ms", "wheel_size")
@@ -111,10 +112,10 @@ class TimingWheel:
         self.current_ms = start_ms - start_ms % tick_ms
         self._queue = queue
         self._buckets = [Bucket() for _ in range(wheel_size)]
-        self._overflow: TimingWheel | None = None  # made when first needed
+        self._overflow: TimingWheel | None = None  # created when first needed
 
     def add(self, task: TimerTask) -> bool:
-        """Put the task where it belongs; false when it is due already."""
+        """Put the task into its bucket; false if it is due already."""
         expiration_ms = task.expiration_ms
         if expiration_ms < self.current_ms + self.tick_ms:
             return False
@@ -148,14 +149,16 @@ class BucketQueue:
         self._sequence = 0  # breaks ties, so that buckets need no order
 
     def push(self, bucket: Bucket) -> None:
+        """Add a bucket."""
         self._sequence += 1
         heapq.heappush(self._heap, (bucket.expiration_ms, self._sequence, bucket))
 
     def next_expiration_ms(self) -> int | None:
+        """Return the expiration of the first bucket; None if there is none."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> Bucket | None:
-        """Take the first bucket whose tick has begun, if any."""
+        """Remove and return the first bucket if its tick has begun; else None."""
         if self._heap and self._heap[0][0] <= now_ms:
             return heapq.heappop(self._heap)[2]
         return None
@@ -171,7 +174,7 @@ class Timer:
         self._queue = BucketQueue()  # guarded by: _lock
         self._wheel = TimingWheel(tick_ms, wheel_size, clock.monotonic_ms(), self._queue)  # guarded by: _lock
         self._task_count = 0  # guarded by: _lock
-        self._wakeup_ms: int | None = None  # guarded by: _lock; when the sleeping reaper gets up by itself
+        self._wakeup_ms: int | None = None  # guarded by: _lock; when the sleeping reaper wakes without a notification
         self._is_sleeping = False  # guarded by: _lock
         self._is_closed = False  # guarded by: _lock
 
@@ -185,7 +188,9 @@ class Timer:
             assert task._bucket is None, "a task is added once"
             now_ms = self._clock.monotonic_ms()
             if self._queue.next_expiration_ms() is None:
-                self._wheel.advance(now_ms)  # Why: idle wheels lag behind, and the task would climb to a far level.
+                self._wheel.advance(
+                    now_ms
+                )  # Why: the wheels of an idle timer lag, and the task would go to a high level.
             task.expiration_ms = now_ms + task.delay_ms
             is_waiting = self._wheel.add(task)
             if is_waiting:
@@ -195,8 +200,8 @@ class Timer:
             task.run()
 
     def cancel(self, task: TimerTask) -> bool:
-        """Forget the task; false when it is not waiting (it ran, or runs now, or was never added)."""
-        if not task.is_waiting:  # Why: most operations complete before they were ever timed.
+        """Remove the task; false if it is not waiting: it ran, runs now, or was never added."""
+        if not task.is_waiting:  # Why: most operations complete before they are timed.
             return False
         with self._lock:
             bucket = task._bucket
@@ -214,7 +219,7 @@ class Timer:
             for task in due:
                 try:
                     task.run()
-                except Exception:  # Why: one task's mistake must not leave the others waiting for ever.
+                except Exception:  # Why: one task's bug must not make the others wait for ever.
                     log.exception("a timed task failed: %r", task)
             ran += len(due)
         return ran
@@ -235,7 +240,7 @@ class Timer:
         return self.advance()
 
     def close(self) -> None:
-        """Let a sleeping reaper go; tasks still waiting are dropped."""
+        """Wake a sleeping reaper; waiting tasks are dropped."""
         with self._lock:
             self._is_closed = True
             self._changed.notify_all()

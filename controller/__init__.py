@@ -1,3 +1,3 @@
-from barnabas.common import linux
+from barnabas.common.processes import linux
 
 linux.require()

@@ -1,28 +1,28 @@
-"""Brokers as the controller sees them: heartbeats, fencing, controlled shutdown.
+"""Broker states: heartbeats, fencing and controlled shutdown.
 
-States of a broker, and the transition -> function:
+The states of a broker, and the functions of the transitions:
 
     (none) --register--> FENCED --heartbeat, caught up--> UNFENCED --want_shut_down--> CONTROLLED_SHUTDOWN
                            ^  |                              |                              |
                            |  +--want_shut_down------------> SHUTDOWN_NOW <--no leaderships-+
-                           +----- session over, want_fence --+           (answers should_shut_down; fenced)
+                           +----- session over, want_fence --+           (response: should_shut_down; fenced)
 
     register_broker      (none) or any -> FENCED, under a new epoch; the same incarnation only amends (registration.py)
-    process_heartbeat    all arrows of a heartbeat
-    fence_stale_broker   UNFENCED, CONTROLLED_SHUTDOWN -> FENCED: silent for too long
-    fence_lagging_broker UNFENCED -> FENCED: it reports, but what the controller pushes does not reach it (sessions.py)
+    process_heartbeat    the transitions of a heartbeat
+    fence_stale_broker   UNFENCED, CONTROLLED_SHUTDOWN -> FENCED: the session has timed out
+    fence_lagging_broker UNFENCED -> FENCED: heartbeats arrive, but the pushes do not reach the broker (sessions.py)
     unregister_broker    any -> (none) (registration.py)
 
 Rules
-1. The broker epoch is the offset of the record that registered this incarnation; whatever carries another is refused
-   with STALE_BROKER_EPOCH. So an old incarnation, or one that missed its own funeral, can change nothing.
-2. A broker is unfenced only after it has seen metadata up to its own registration, and up to what it had missed when
-   it was fenced for that.
-3. A broker that leaves (fenced, shutting down, registered anew) leaves every ISR in the same atomic batch, unless it
+1. The broker epoch is the offset of the record that registered this incarnation. A request with another epoch is
+   refused with STALE_BROKER_EPOCH. So an old incarnation can change nothing.
+2. A broker is unfenced only after it has applied the metadata up to its own registration. A broker that was fenced
+   because it lagged must also have applied what it missed.
+3. A broker that leaves (fenced, shutting down, registered again) leaves every ISR in the same atomic batch, unless it
    is the last member.
-4. A controlled shutdown is granted once the broker leads nothing and every active broker has heard of it.
-5. A heartbeat that reports a failed log directory is judged as if that directory were gone already: a broker that it
-   unfences does not lead what lies there.
+4. A controlled shutdown is granted once the broker leads nothing and every active broker has applied this.
+5. If a heartbeat reports a failed log directory, the directory counts as gone for the rest of that heartbeat. So a
+   broker that it unfences does not become the leader of replicas there.
 
 Threads: decisions run on the event thread.
 
@@ -34,15 +34,20 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from barnabas.controller.decision import Decision, View, check_broker_epoch
-from barnabas.controller.directories import cordoning, directory_failures
-from barnabas.controller.elections import leader_and_isr_updates, leaderless_partitions, partitions_with_isr_member
-from barnabas.controller.image import Broker, Image, with_records
+from barnabas.controller.decisions.directories import cordoning, directory_failures
+from barnabas.controller.decisions.elections import (
+    leader_and_isr_updates,
+    leaderless_partitions,
+    partitions_with_isr_member,
+)
+from barnabas.controller.image import Broker, Image
+from barnabas.controller.image_editor import with_records
 from barnabas.controller.sessions import NO_OFFSET, Session, Sessions
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.metadata_records import BrokerRegistrationChangeRecord
+from barnabas.protocol.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord
 
 log = logging.getLogger("barnabas.controller.brokers")
 
@@ -60,20 +65,20 @@ class BrokerState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether clients are not told of the broker."""
+        """Whether the broker is hidden from clients."""
         return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """What a broker is told; `state` is where it stands after the heartbeat."""
+    """The response to a heartbeat; `state` is the broker's state after it."""
 
     is_caught_up: bool
     state: BrokerState
 
 
 def current_state(broker: Broker, session: Session) -> BrokerState:
-    """Where a broker stands."""
+    """Return the present state of a broker."""
     if broker.is_fenced:
         return BrokerState.FENCED
     if broker.in_controlled_shutdown or session.controlled_shutdown_offset != NO_OFFSET:
@@ -82,7 +87,7 @@ def current_state(broker: Broker, session: Session) -> BrokerState:
 
 
 def next_state(broker: Broker, sessions: Sessions, image: Image, request: BrokerHeartbeatRequest) -> BrokerState:
-    """Where a heartbeat takes a broker; changes nothing."""
+    """Return the state after a heartbeat; changes nothing."""
     session = sessions.get(broker.id)
     match current_state(broker, session):
         case BrokerState.FENCED:
@@ -102,7 +107,7 @@ def next_state(broker: Broker, sessions: Sessions, image: Image, request: Broker
 
 
 def _next_in_shutdown(broker: Broker, sessions: Sessions, image: Image) -> BrokerState:
-    """Rule 4."""
+    """Return SHUTDOWN_NOW if rule 4 allows it."""
     lowest = sessions.lowest_active_offset(image)
     wanted = sessions.get(broker.id).controlled_shutdown_offset
     if image.has_leaderships(broker.id) or (lowest is not None and wanted > lowest):
@@ -119,7 +124,7 @@ def is_caught_up(broker: Broker, session: Session, request: BrokerHeartbeatReque
 def process_heartbeat(
     view: View, sessions: Sessions, request: BrokerHeartbeatRequest, now_ms: int
 ) -> Decision[HeartbeatReply]:
-    """Take a heartbeat: touch the session and move the broker to its next state; raises STALE_BROKER_EPOCH."""
+    """Note a heartbeat in the session and move the broker to its next state; raises STALE_BROKER_EPOCH."""
     image = view.image
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     session = sessions.get(broker.id)
@@ -141,7 +146,7 @@ def process_heartbeat(
     return Decision(records, reply)
 
 
-def _transition_records(view: View, broker: Broker, state: BrokerState) -> list[Any]:
+def _transition_records(view: View, broker: Broker, state: BrokerState) -> list[MetadataRecord]:
     if state is BrokerState.UNFENCED:
         keys = leaderless_partitions(view.image)
         change = _change(broker, fenced=_CLEAR)
@@ -153,14 +158,17 @@ def _transition_records(view: View, broker: Broker, state: BrokerState) -> list[
     return [] if broker.is_fenced else fencing_records(view, broker)
 
 
-def fencing_records(view: View, broker: Broker) -> list[Any]:
-    """Take a broker out of every ISR and leadership, then fence it."""
+def fencing_records(view: View, broker: Broker) -> list[MetadataRecord]:
+    """Return the records that remove a broker from every ISR and leadership, and then fence it."""
     keys = partitions_with_isr_member(view.image, broker.id)
     return [*leader_and_isr_updates(view, keys, broker_to_remove=broker.id), _change(broker, fenced=_SET)]
 
 
 def fence_stale_broker(view: View, sessions: Sessions, now_ms: int) -> Decision[int | None]:
-    """Fence the broker whose session ended first, so that the next one is judged by what that led to."""
+    """Fence the broker whose session ended first; one at a time, so that the next decision sees the result.
+
+    The response is the id of the fenced broker, or None.
+    """
     stale = sessions.stale(view.image, now_ms)
     if not stale:
         return Decision([], None)
@@ -169,14 +177,17 @@ def fence_stale_broker(view: View, sessions: Sessions, now_ms: int) -> Decision[
 
 
 def fence_lagging_broker(view: View, sessions: Sessions, now_ms: int) -> Decision[int | None]:
-    """Fence the broker that pushes have not reached for the longest; it returns once it has applied what it missed."""
+    """Fence the broker that has lagged for the longest; it returns once it has applied what it missed.
+
+    The response is the id of the fenced broker, or None.
+    """
     lagging = sessions.lagging(view.image, now_ms)
     if not lagging:
         return Decision([], None)
     session = sessions.get(lagging[0])
     log.warning(
-        "Fencing broker %d: it reports, but in %d ms it has not applied metadata offset %d (it is at %d). Can it be "
-        "reached at %s?",
+        "Fencing broker %d: its heartbeats arrive, but in %d ms it has not applied metadata offset %d (it is at %d). "
+        "Can it be reached at %s?",
         lagging[0], now_ms - session.target_since_ms, session.target_offset, session.metadata_offset,
         ", ".join(f"{e.host}:{e.port}" for e in view.image.brokers[lagging[0]].endpoints),
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """The controller's metrics, under Kafka's names.
 
-Threads: the event thread records; gauges are read by the scraper, from `committed_image` and plain numbers.
+Threads: the event thread and the senders record. The scraper reads the gauges, from `committed_image` and plain
+numbers.
 
 Source: QuorumControllerMetrics, ControllerMetadataMetrics (Kafka 4.3).
 """
@@ -10,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.broker_metrics import levels
+from barnabas.broker.monitoring.broker_metrics import levels
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, Clock
-from barnabas.controller.image import NO_LEADER, RECOVERING, Broker, Delta, Image
-from barnabas.metrics import catalogue as rows
+from barnabas.controller.image import NO_LEADER, RECOVERING, Broker, Image
+from barnabas.controller.image_editor import Delta
 from barnabas.metrics.meters import Window
 from barnabas.metrics.registry import Registry
+from barnabas.metrics.table import catalogue as rows
 
 if TYPE_CHECKING:
     from barnabas.controller.quorum_controller import QuorumController
@@ -32,7 +34,7 @@ _FENCED, _SHUTTING_DOWN, _ACTIVE, _UNREGISTERED = 10, 20, 30, -1
 
 
 class ControllerMetrics:
-    """Counts what the event thread does and shows what the committed image holds."""
+    """Counts the work of the event thread and the senders, and shows gauges of the committed image."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry  # fixed before start
@@ -51,7 +53,7 @@ class ControllerMetrics:
         self.last_applied_wall_ms = 0
         self._busy_ns = 0
         self._shown_brokers: set[int] = set()
-        self._snapshot = (clock.wall_ms(), 0)  # when, and of how many bytes
+        self._snapshot = (clock.wall_ms(), 0)  # of the newest snapshot: (wall time, bytes)
         # Owner: scraper.
         self._busy = Window(registry.now_s())
         self._counted: tuple[Image | None, tuple[int, int, int]] = (None, (0, 0, 0))
@@ -64,24 +66,24 @@ class ControllerMetrics:
         self._queue_time.update(queue_time_ns / NS_PER_MS)
 
     def event_processed(self, processing_time_ns: int) -> None:
-        """Count an event decided and appended."""
+        """Count an event that was decided and appended."""
         self._busy_ns += processing_time_ns
         self._processing_time.update(processing_time_ns / NS_PER_MS)
 
     def event_timed_out(self) -> None:
-        """Count an event that came too late."""
+        """Count an event that started after its deadline."""
         self.events_timed_out += 1
 
     def event_failed(self) -> None:
-        """Count an error of ours."""
+        """Count an unexpected exception."""
         self.errors += 1
 
     def session_timed_out(self) -> None:
-        """Count a broker fenced for its silence."""
+        """Count a broker that is fenced because its session timed out."""
         self.sessions_timed_out += 1
 
     def committed(self, deltas: Iterable[Delta], image: Image) -> None:
-        """Count what a commit brought."""
+        """Note the time of a commit, and count its unclean elections; `image` is the image after the commit."""
         self.last_applied_wall_ms = self._clock.wall_ms()
         for delta in deltas:
             for key, before in delta.previous.items():
@@ -94,27 +96,27 @@ class ControllerMetrics:
         self._appended.record(count)
 
     def flushed(self, duration_ns: int) -> None:
-        """Take note of how long it took to make records durable."""
+        """Record how long it took to make records durable."""
         self._commit_latency.record(duration_ns / NS_PER_MS)
 
     def snapshot_written(self, size_bytes: int) -> None:
-        """Take note of a new snapshot."""
+        """Record the size and the time of a new snapshot."""
         self._snapshot = (self._clock.wall_ms(), size_bytes)
 
     # -- the senders' observer
 
     def pushed(self, broker_id: int, waited_ns: int) -> None:
-        """A push was answered, `waited_ns` after the oldest change in it."""
+        """Record a push that was acknowledged `waited_ns` after the oldest change in it."""
         self._registry.timer(rows.PUSH_TIME_MS, broker=broker_id).update(waited_ns / NS_PER_MS)
 
     def push_failed(self, broker_id: int) -> None:
-        """A push failed and will be tried again."""
+        """Count a push that failed; another attempt follows."""
         self._registry.meter(rows.PUSH_FAILURES_PER_SEC, broker=broker_id).mark()
 
     # -- gauges
 
     def watch(self, controller: QuorumController) -> None:
-        """Show a controller that has started."""
+        """Show the gauges of a controller that has started."""
 
         def image() -> Image:
             return controller.committed_image
@@ -142,7 +144,7 @@ class ControllerMetrics:
             rows.RAFT_POLL_IDLE_RATIO: self.idle_ratio,
             rows.SNAPSHOT_AGE_MS: lambda: self._clock.wall_ms() - self._snapshot[0],
             rows.SNAPSHOT_BYTES: lambda: self._snapshot[1],
-            # The metadata log as Kafka's quorum of one: this node leads it, and an offset is committed once fsynced.
+            # The metadata log is a quorum of one: this node leads it, and an offset is committed after its fsync.
             rows.RAFT_CURRENT_LEADER: lambda: controller.node_id,
             rows.RAFT_CURRENT_VOTE: lambda: controller.node_id,
             rows.RAFT_CURRENT_EPOCH: lambda: controller.epoch,
@@ -160,7 +162,7 @@ class ControllerMetrics:
         self.show_brokers(controller)
 
     def show_brokers(self, controller: QuorumController) -> None:
-        """Keep one set of gauges for each registered broker."""
+        """Show one set of gauges for each registered broker."""
         brokers = set(controller.committed_image.brokers)
         for broker_id in brokers - self._shown_brokers:
             self._show_broker(controller, broker_id)
@@ -180,9 +182,6 @@ class ControllerMetrics:
             channel = controller.channels.channels.get(broker_id) if controller.channels else None
             return 0 if channel is None else channel.queue_size()
 
-        self._registry.gauge(rows.BROKER_REGISTRATION_STATE, state, broker=broker_id)
-        self._registry.gauge(rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS, age, broker=broker_id)
-
         def unacknowledged() -> float:
             image = controller.committed_image
             broker = image.brokers.get(broker_id)
@@ -190,13 +189,15 @@ class ControllerMetrics:
                 return 0
             return image.offset - controller.channels.applied_offset(broker)
 
+        self._registry.gauge(rows.BROKER_REGISTRATION_STATE, state, broker=broker_id)
+        self._registry.gauge(rows.TIME_SINCE_LAST_HEARTBEAT_RECEIVED_MS, age, broker=broker_id)
         self._registry.gauge(rows.PUSH_QUEUE_SIZE, pending, broker=broker_id)
         self._registry.gauge(rows.PUSH_LAG, unacknowledged, broker=broker_id)
         self._registry.timer(rows.PUSH_TIME_MS, broker=broker_id)
         self._registry.meter(rows.PUSH_FAILURES_PER_SEC, broker=broker_id)
 
     def _partition_counts(self, image: Image) -> tuple[int, int, int]:
-        """Partitions: all, leaderless, not led by the preferred replica; counted once an image."""
+        """Count the partitions: all, leaderless, not led by the preferred replica; counted once an image."""
         if self._counted[0] is not image:
             total = offline = imbalanced = 0
             for _, _, partition in image.each_partition():
@@ -207,7 +208,7 @@ class ControllerMetrics:
         return self._counted[1]
 
     def idle_ratio(self) -> float:
-        """Share of the last half to whole minute in which no event was being decided."""
+        """Return the idle share of the event thread, over the last 30 to 60 seconds."""
         return max(0.0, 1 - self._busy.rate(self._busy_ns, self._registry.now_s()) / NS_PER_S)
 
 

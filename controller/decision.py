@@ -1,19 +1,21 @@
-"""What a decision gets and gives: the two values between the event thread and the pure modules.
+"""View and Decision: the input and the result of a decision function.
 
-A decision is a function `(view, request) -> Decision`. It reads the view and changes nothing; the event thread appends
-the records, applies them and answers with the response once they are durable. An error that concerns a whole request
-is raised as `ApiError`; one that concerns an item is a code inside the response.
+A decision is a pure function `(view, request) -> Decision`. It reads the view and changes nothing. The event thread
+appends the records, applies them, and sends the response once they are durable. An error of a whole request is raised
+as `ApiError`; an error of one item is a code inside the response.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from barnabas.config.config import Config
 from barnabas.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Image
 from barnabas.protocol.errors import ApiError, ErrorCode, message_that_fits
+from barnabas.protocol.metadata_records import MetadataRecord
 
 R = TypeVar("R")
 
@@ -22,38 +24,41 @@ MAX_RECORDS_PER_USER_OP: Final = 10_000  # QuorumController.MAX_RECORDS_PER_USER
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[R]):
-    """Records to append as one atomic batch (maybe none), and the response once they are committed."""
+    """Records to append as one atomic batch (possibly none), and the response to send after their commit."""
 
-    records: Sequence[Any]
+    records: Sequence[MetadataRecord]
     response: R
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a decision may read.
+    """The state that a decision may read.
 
-    `image` includes records that are appended but not yet committed (nothing said about them leaves the process
-    before they are). `next_offset` is the offset that the first record of this decision will get.
+    `image` includes records that are appended but not yet committed. No response about them leaves the process before
+    the commit.
     """
 
     image: Image
-    config: Any  # barnabas.config.Config of the controller process
+    config: Config  # of the controller process
     rng: random.Random = field(default_factory=random.Random)
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next record."""
+        """The offset of the decision's first record."""
         return self.image.offset + 1
 
     def topic_setting(self, topic: str, key: str) -> str | None:
-        """The raw dynamic value of a topic key: the topic's own or the brokers' default; None: as configured."""
+        """Return the dynamic value of a topic key as text: the topic's own, else the default of all brokers, else None.
+
+        With None, the static config applies.
+        """
         value = self.image.resource_configs(TOPIC_RESOURCE, topic).get(key)
         if value is None:
             value = self.image.resource_configs(BROKER_RESOURCE, "").get(key)
         return value
 
     def unclean_election_enabled(self, topic: str) -> bool:
-        """Whether data may be given up to get a leader for this topic."""
+        """Whether the topic's partitions may lose data in order to get a leader."""
         value = self.topic_setting(topic, "unclean.leader.election.enable")
         if value is None:
             return bool(self.config.unclean_leader_election_enable)
@@ -61,7 +66,7 @@ class View:
 
 
 def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> Broker:
-    """The registration that a broker's request speaks for; raises STALE_BROKER_EPOCH."""
+    """Return the registration that a broker's request belongs to; raises STALE_BROKER_EPOCH."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
@@ -81,19 +86,20 @@ class Failure(NamedTuple):
 
     @property
     def message(self) -> str | None:
-        """The text, as much of it as a response can carry."""
+        """The text, cut to the length that a response can carry."""
         return None if self.text is None else message_that_fits(self.text)
 
     @classmethod
     def of(cls, error: ApiError) -> Failure:
-        """The item's error for an exception; the code's own text when it has no message."""
+        """Return the failure for an exception; without a message it has the code's own text."""
         return cls(error.code, str(error) or error.code.message)
 
 
 def check_item_count(count: int, count_max: int = MAX_RECORDS_PER_USER_OP) -> None:
-    """Refuse a request that names too many things.
+    """Refuse a request with too many items; raises POLICY_VIOLATION.
 
-    Apache Kafka counts only the records that come of them. The event thread looks at each first, and all others wait.
+    Apache Kafka counts only the resulting records. But the event thread has to look at each item first, and all other
+    events wait.
     """
     if count > count_max:
         raise _too_large()
@@ -103,23 +109,15 @@ def _too_large() -> ApiError:
     return ApiError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
-def check_batch_size(records: Sequence[Any]) -> None:
-    """Refuse a request that would write too much at once, as Kafka's bounded lists do; asked after each item."""
+def check_batch_size(records: Sequence[object]) -> None:
+    """Refuse a request with too many records, as Kafka's bounded lists do; called after each item."""
     if len(records) > MAX_RECORDS_PER_USER_OP:
         raise _too_large()
 
 
 def first_duplicates(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Names given once, and names given more than once, both in order of first appearance."""
+    """Return (the names that occur once, the names that occur more than once), in order of first appearance."""
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1
     return [n for n, count in counts.items() if count == 1], [n for n, count in counts.items() if count > 1]
-
-
-def merged(*maps: Mapping[str, str]) -> dict[str, str]:
-    """The maps laid upon each other, the later ones on top."""
-    result: dict[str, str] = {}
-    for one in maps:
-        result.update(one)
-    return result

@@ -1,20 +1,20 @@
-"""The event loop: the one thread that decides.
+"""The event loop: the single thread that makes all decisions.
 
-    submit -> queue -> take a group of events -> each: decide, prepare, append -> commit once -> publish -> answer
+    submit -> queue -> take a group of events -> each: decide, prepare, append -> commit once -> publish -> respond
 
 Rules
-1. Only the event thread reads and changes the controller's state; all others submit events.
-2. One fsync commits a whole group (group commit): while one runs, the next events queue up. Within a group an event
-   sees what the ones before it did; nothing leaves the process, no answer and no push, before the commit.
-3. A timer is an event that the loop submits to itself when its time has come.
-4. An `ApiError` is an answer. Any other exception of a decision is a bug of ours: counted, logged, answered with
-   UNKNOWN_SERVER_ERROR; it wrote nothing. An error of the disk ends the process: the state in memory may be ahead of
-   the log, and only a replay can tell.
-5. No request ends the thread. `prepare` encodes the records and applies them to a copy of the state, and changes
-   nothing: what cannot be encoded or applied is refused there, before it is decided. An answer that cannot be given is
+1. Only the event thread reads and changes the controller's state. Other threads submit events.
+2. One fsync commits a whole group of events (group commit). While it runs, the next events queue up. Within a group,
+   an event sees the effects of earlier events. No response and no push leaves the process before the commit.
+3. A timer is an event that the loop submits to itself when it is due.
+4. An `ApiError` becomes the response. Any other exception of a decision is a bug: it is logged and counted, the
+   response is UNKNOWN_SERVER_ERROR, and nothing is written. A disk error ends the process, since the state in memory
+   may be ahead of the log. Only a replay can tell.
+5. No request ends the thread. `prepare` encodes the records and applies them to a copy of the state, without any
+   change to the state itself. Records that cannot be encoded or applied are refused there. A callback that raises is
    logged.
 
-Threads: `submit` is for any thread; `run` is the event thread; `step` is `run`'s body, and what tests call.
+Threads: `submit` is for any thread; the event thread runs `run`; tests call `step`, the body of `run`.
 
 Source: KafkaEventQueue, QuorumController.ControllerWriteEvent (Kafka 4.3).
 """
@@ -31,6 +31,7 @@ from barnabas.common.clock import Clock
 from barnabas.common.threads import ServiceThread
 from barnabas.controller.decision import Decision
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.metadata_records import MetadataRecord
 
 log = logging.getLogger("barnabas.controller.events")
 
@@ -44,7 +45,7 @@ Failed = Callable[[ApiError], None]
 
 @dataclass(slots=True)
 class Event:
-    """Something to decide. `succeeded` or `failed` is called once, on the event thread, holding no lock."""
+    """A decision to make. `succeeded` or `failed` is called once, on the event thread, holding no lock."""
 
     name: str
     decide: Decide
@@ -56,7 +57,7 @@ class Event:
 
 @dataclass(slots=True)
 class Timer:
-    """Something to decide when its time comes. Owner: event thread."""
+    """A decision to make when it is due. Owner: event thread."""
 
     name: str
     next_due_ms: Callable[[], int | None]  # on the monotonic clock; None: not now
@@ -64,25 +65,32 @@ class Timer:
 
 
 class Machine(Protocol):
-    """What the loop drives: see `QuorumController`."""
+    """The state that the loop drives: see `QuorumController`."""
 
-    def prepare(self, records: Sequence[Any]) -> Any:
-        """Return what `append` takes; changes nothing (rule 5)."""
+    def prepare(self, records: Sequence[MetadataRecord]) -> Any:
+        """Return the argument of `append`; changes nothing (rule 5)."""
 
     def append(self, prepared: Any) -> None:
-        """Append what was prepared and show it to the next decision; not yet durable."""
+        """Append prepared records and show them to the next decision; they are not durable yet."""
 
     def commit(self) -> None:
-        """Make everything appended durable and tell the brokers."""
+        """Make everything appended durable and offer it to the senders."""
 
 
 class Observer(Protocol):
-    """What the loop reports for metrics."""
+    """Counts and times events, for metrics."""
 
-    def event_started(self, queue_time_ns: int) -> None: ...
-    def event_processed(self, processing_time_ns: int) -> None: ...
-    def event_timed_out(self) -> None: ...
-    def event_failed(self) -> None: ...
+    def event_started(self, queue_time_ns: int) -> None:
+        """Count an event taken from the queue."""
+
+    def event_processed(self, processing_time_ns: int) -> None:
+        """Count an event that was decided and appended."""
+
+    def event_timed_out(self) -> None:
+        """Count an event that started after its deadline."""
+
+    def event_failed(self) -> None:
+        """Count an unexpected exception."""
 
 
 @dataclass(slots=True)
@@ -94,12 +102,12 @@ class _Outcome:
 
 @dataclass(slots=True)
 class _Stop:
-    """Wakes the loop for good."""
+    """The last item of the queue: the loop ends."""
 
 
 @dataclass(slots=True)
 class EventLoop:
-    """See the module. `start` and `stop` are for main; tests call `step`."""
+    """See the module. main calls `start` and `stop`; tests call `step`."""
 
     name: str
     clock: Clock
@@ -107,7 +115,7 @@ class EventLoop:
     observer: Observer
     timers: list[Timer] = field(default_factory=list)  # fixed before start
     _queue: queue.Queue[Event | _Stop] = field(default_factory=queue.Queue)
-    deciding: str | None = None  # owner: event thread; the event that is being decided, or made durable
+    deciding: str | None = None  # owner: event thread; the name of the event in progress
     _is_stopping: bool = False  # set by stop(), read by the loop
     _thread: ServiceThread | None = None  # fixed by start()
 
@@ -122,11 +130,11 @@ class EventLoop:
         self._queue.put(event)
 
     def queue_size(self) -> int:
-        """Events that wait."""
+        """Return the number of waiting events."""
         return self._queue.qsize()
 
     def waiting(self) -> list[Event]:
-        """A snapshot of the events that wait, oldest first."""
+        """Return a snapshot of the waiting events, oldest first."""
         with self._queue.mutex:
             return [event for event in self._queue.queue if isinstance(event, Event)]
 
@@ -136,7 +144,7 @@ class EventLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what is queued, then end the thread."""
+        """Finish the queued events, then end the thread."""
         self._is_stopping = True
         self._queue.put(_Stop())
         if self._thread is not None:
@@ -145,20 +153,23 @@ class EventLoop:
     # -- the event thread
 
     def run(self) -> None:
-        """Decide until stopped."""
+        """Handle events and timers until stopped; the body of the event thread."""
         while self.step(self._wait_ms()):
             pass
         self._fail_rest()
 
     def step(self, wait_ms: int = 0) -> bool:
-        """Handle one group of events, waiting for the first at most `wait_ms`, then the timers; False once stopped."""
+        """Handle one group of events, then the due timers; False once stopped.
+
+        The wait for the first event takes at most `wait_ms`.
+        """
         events, is_stopped = self._take(wait_ms)
         self._handle(events)
         self.run_due_timers()
         return not is_stopped
 
     def run_due_timers(self) -> None:
-        """Decide what time brings."""
+        """Handle the timers that are due."""
         now_ms = self.clock.monotonic_ms()
         due = [t for t in self.timers if (when := t.next_due_ms()) is not None and when <= now_ms]
         self._handle([Event(t.name, t.decide, _ignore, _log_timer_error) for t in due])
@@ -183,17 +194,17 @@ class EventLoop:
         self.machine.commit()
         self.deciding = None
         for outcome in outcomes:
-            self._answer(outcome)
+            self._respond(outcome)
 
-    def _answer(self, outcome: _Outcome) -> None:
-        """Give an answer (rule 5)."""
+    def _respond(self, outcome: _Outcome) -> None:
+        """Call one of the event's callbacks; an exception is logged (rule 5)."""
         try:
             if outcome.error is None:
                 outcome.event.succeeded(outcome.response)
             else:
                 outcome.event.failed(outcome.error)
         except Exception:
-            log.exception("The answer to event %s could not be given", outcome.event.name)
+            log.exception("The response to event %s could not be sent", outcome.event.name)
             self.observer.event_failed()
 
     def _decide(self, event: Event) -> _Outcome:
@@ -209,7 +220,7 @@ class EventLoop:
         except ApiError as error:
             return _Outcome(event, error=error)
         except OSError:
-            raise  # the disk failed (rule 4)
+            raise  # the disk has failed (rule 4)
         except Exception:
             log.exception("Event %s failed", event.name)
             self.observer.event_failed()
@@ -235,7 +246,7 @@ class EventLoop:
                 item.failed(ApiError(ErrorCode.NOT_CONTROLLER, "The controller is shutting down."))
 
 
-def _ignore(_: Any) -> None:
+def _ignore(_: object) -> None:
     pass
 
 

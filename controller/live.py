@@ -1,86 +1,106 @@
 """A controller's /live.json: its network layer, its event queue, and the brokers that it pushes to.
 
-The shape is `barnabas.common.live_shape.ControllerLive`; what is as in a broker is made by the same code.
+The shape is `barnabas.common.pages.live_shape.ControllerLive`. The broker's page has the same network sections.
 
-Threads: the page's. It reads what the event thread replaces whole, and single numbers.
+Threads: the metrics server's. It reads single numbers, and objects that the event thread replaces whole.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas import __version__
 from barnabas.broker.live import network
-from barnabas.broker.live.look import Look, Section, json_page, told
-from barnabas.broker.live.network import Rooms
+from barnabas.broker.live.look import Look, Section, collect, json_page
+from barnabas.broker.live.network import NetworkLayer
 from barnabas.broker.live.peers import peers
 from barnabas.broker.live.requests import RequestViews
 from barnabas.broker.live.waiting import parked
-from barnabas.common.live_shape import SCHEMA, ControllerLive, EventQueue, Node, Reason, RegisteredBroker
+from barnabas.common.pages.live_shape import SCHEMA, ControllerLive, EventQueue, Node, Reason, RegisteredBroker
 from barnabas.controller.apis.table import TABLE
 from barnabas.controller.image import NO_LEADER, Broker, Image
 
 if TYPE_CHECKING:
-    from barnabas.broker.request_log import RequestLog
+    from collections.abc import Callable
+
+    from barnabas.broker.handlers import HandlerPool
+    from barnabas.broker.requests.request_log import RequestLog
+    from barnabas.broker.socket_server import SocketServer
     from barnabas.common.clock import Clock
-    from barnabas.controller.main import ControllerServer
-    from barnabas.metrics.http import Page
+    from barnabas.common.pages.page import Page
+    from barnabas.controller.controller_metrics import ControllerMetrics
+    from barnabas.controller.quorum_controller import QuorumController
+    from barnabas.metrics.registry import Registry
 
 
 class ControllerView:
-    """Looks into a controller that has been built."""
+    """Shows a controller that has been built; `state()` is the state of its process."""
 
-    def __init__(self, server: ControllerServer, request_log: RequestLog, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        controller: QuorumController,
+        state: Callable[[], str],
+        sockets: SocketServer,
+        handlers: HandlerPool,
+        metrics: ControllerMetrics,
+        registry: Registry,
+        request_log: RequestLog,
+        clock: Clock,
+    ) -> None:
         views = RequestViews(TABLE, request_log)
-        rooms = Rooms(server.sockets, server.handlers, views, server.registry)
-        self._server = server  # fixed before start
+        layer = NetworkLayer(sockets, handlers, views, registry)
+        self._controller = controller  # fixed before start
+        self._state = state  # fixed before start
+        self._metrics = metrics  # fixed before start
+        self._registry = registry  # fixed before start
         self._clock = clock  # fixed before start
         self._started_ms = clock.monotonic_ms()  # fixed before start
         self._version = __version__  # fixed before start
         self._counted: tuple[Image | None, dict[str, int], Counter[int], Counter[int]] = (
             None, {}, Counter(), Counter()
-        )  # owner: the page's thread; of an image: its size, partitions led and held by broker  # fmt: skip
+        )  # owner: the page's thread; (image, its sizes, partitions led by broker, replicas by broker)  # fmt: skip
         self._sections: dict[str, Section] = {  # fixed before start
             "schema": lambda _look: SCHEMA,
             "at_ms": lambda look: look.wall_ms,
             "node": self._node,
-            **network.sections(rooms),
-            "elsewhere": lambda look: parked(network.in_progress(rooms), _explain, views, look),
+            **network.sections(layer),
+            "elsewhere": lambda look: parked(network.in_progress(layer), _explain, views, look),
             "requests": views.done,
             "events": self._events,
             "brokers": self._brokers,
-            "metadata": lambda _look: self._count(server.controller.committed_image)[0],
+            "metadata": lambda _look: self._count(controller.committed_image)[0],
         }
 
     def look(self, query: Mapping[str, str]) -> ControllerLive:
-        """What is in the controller now, as far as the query asks for it (then keys are missing)."""
-        answer: ControllerLive = told(self._sections, Look.of(query, self._clock))
+        """Return the state of the controller now; the query may select single keys."""
+        answer: ControllerLive = collect(self._sections, Look.of(query, self._clock))
         return answer
 
     def page(self, query: Mapping[str, str]) -> Page:
-        """The same as a page."""
+        """Return the same as a page."""
         return json_page(self.look(query))
 
     def _node(self, look: Look) -> Node:
-        server = self._server
+        controller = self._controller
         return {
-            "id": server.controller.node_id,
+            "id": controller.node_id,
             "role": "controller",
-            "state": server.state,
-            "epoch": server.controller.epoch,
-            "cluster_id": server.cluster_id,
-            "controller_id": server.controller.node_id,
+            "state": self._state(),
+            "epoch": controller.epoch,
+            "cluster_id": controller.cluster_id,
+            "controller_id": controller.node_id,
             "version": self._version,
             "up_ms": look.now_ms - self._started_ms,
-            "peers": peers(server.config.barnabas_live_peers, "controller", server.controller.node_id),
+            "peers": peers(controller.config.barnabas_live_peers, "controller", controller.node_id),
         }
 
     def _events(self, look: Look) -> EventQueue:
-        loop, metrics = self._server.controller.loop, self._server.metrics
+        loop, metrics = self._controller.loop, self._metrics
         waiting = loop.waiting()
-        with self._server.registry.scraping:
+        with self._registry.scraping:
             idle = metrics.idle_ratio()
         return {
             "total": len(waiting),
@@ -91,13 +111,12 @@ class ControllerView:
         }
 
     def _brokers(self, look: Look) -> list[RegisteredBroker]:
-        image = self._server.controller.committed_image
+        image = self._controller.committed_image
         _, leads, holds = self._count(image)
         return [self._broker(image, image.brokers[id_], leads[id_], holds[id_], look) for id_ in sorted(image.brokers)]
 
     def _broker(self, image: Image, broker: Broker, leads: int, holds: int, look: Look) -> RegisteredBroker:
-        controller = self._server.controller
-        manager = controller.channels
+        manager = self._controller.channels
         channel = None if manager is None else manager.channels.get(broker.id)
         size, age_ns, failures = (0, 0, 0) if channel is None else channel.backlog()
         first = broker.endpoints[0] if broker.endpoints else None
@@ -107,7 +126,7 @@ class ControllerView:
             "address": "" if first is None else f"{first.host}:{first.port}",
             "rack": broker.rack,
             "state": "fenced" if broker.is_fenced else "shutting_down" if broker.in_controlled_shutdown else "active",
-            "last_heartbeat_ms": max(0, round(controller.sessions.contact_age_ms(broker.id, look.now_ms))),
+            "last_heartbeat_ms": max(0, round(self._controller.sessions.contact_age_ms(broker.id, look.now_ms))),
             "push_queue": size,
             "push_age_ms": round(age_ns / 1e6, 3),
             "push_failures": failures,
@@ -117,7 +136,7 @@ class ControllerView:
         }
 
     def _count(self, image: Image) -> tuple[dict[str, int], Counter[int], Counter[int]]:
-        """Sizes of an image, and how many partitions each broker leads and holds; counted once an image."""
+        """Return the sizes of an image, and the partitions that each broker leads and holds; counted once an image."""
         if self._counted[0] is not image:
             leads: Counter[int] = Counter()
             holds: Counter[int] = Counter()
@@ -138,5 +157,5 @@ class ControllerView:
         return self._counted[1:]
 
 
-def _explain(_api: str, _message: Any) -> list[Reason]:
+def _explain(_api: str, _message: object) -> list[Reason]:
     return [{"kind": "decision", "text": "for the event thread to decide"}]

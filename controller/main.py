@@ -1,7 +1,7 @@
 """`python -P -m barnabas.controller.main FILE [--override KEY=VALUE]...`: one controller process.
 
-Wiring only: build, start the threads in order, wait for SIGTERM or SIGINT, stop in reverse. What a person must mend
-(a bad key, a taken port, a directory in use) is one line on stderr and exit code 1.
+Wiring only: build, start the threads in order, wait for SIGTERM or SIGINT, stop in reverse. An error of the operator (a
+bad key, a taken port, a directory in use) is one line on stderr and exit code 1.
 """
 
 from __future__ import annotations
@@ -14,37 +14,40 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from barnabas.broker.broker_metrics import ClientMetrics, register_process, register_supported
 from barnabas.broker.handlers import HandlerPool
+from barnabas.broker.monitoring.broker_metrics import ClientMetrics, register_process, register_supported
 from barnabas.broker.request_channel import RequestChannel
-from barnabas.broker.request_log import RequestLog
+from barnabas.broker.requests.request_log import RequestLog
 from barnabas.broker.socket_server import SocketServer
 from barnabas.client.connection import Connect, NodeConnection
 from barnabas.common import logs, threads
 from barnabas.common.clock import Clock, SystemClock
-from barnabas.common.files import FileSystem, OsFileSystem
-from barnabas.common.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
+from barnabas.common.disk.files import FileSystem, OsFileSystem
+from barnabas.common.pages.page import Page, readiness
+from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervisor, end_at_once, take_signalled
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
+from barnabas.config.listeners import Listener
 from barnabas.controller.apis.services import ControllerServices
 from barnabas.controller.apis.table import TABLE
 from barnabas.controller.controller_metrics import ControllerMetrics
 from barnabas.controller.live import ControllerView
-from barnabas.controller.metadata_directory import DirectoryError, MetadataDirectory
-from barnabas.controller.metadata_log import MetadataLog
+from barnabas.controller.metadata.metadata_directory import DirectoryError, MetadataDirectory
+from barnabas.controller.metadata.metadata_log import MetadataLog
 from barnabas.controller.quorum_controller import QuorumController
 from barnabas.metrics import process
-from barnabas.metrics.catalogue import CONTROLLER_CLUSTER_ID
 from barnabas.metrics.channel_metrics import ChannelMetrics
-from barnabas.metrics.http import MetricsServer, Page, own_names, readiness
+from barnabas.metrics.http import MetricsServer, own_names
 from barnabas.metrics.live import add_live_page
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
+from barnabas.metrics.table.catalogue import CONTROLLER_CLUSTER_ID
 from barnabas.protocol.errors import ApiError
 
 if TYPE_CHECKING:
     from barnabas.broker.faults.kit import FaultKit
+    from barnabas.broker.requests.api import Table
     from barnabas.controller.image import Broker
 
 log = logging.getLogger("barnabas.controller")
@@ -53,7 +56,7 @@ PUSH_TIMEOUT_MS = 30_000
 
 
 class ControllerServer:
-    """All of a controller, built but not started."""
+    """All parts of a controller, built but not started."""
 
     def __init__(
         self,
@@ -64,9 +67,9 @@ class ControllerServer:
         faults: FaultKit | None = None,
     ) -> None:
         self.config = config
-        self.faults = faults  # fixed before start; the clock and the files are its own, then
+        self.faults = faults  # fixed before start; if not None, `clock` and `fs` are its own
         self.registry = Registry(clock)
-        self.endings: queue.SimpleQueue[int | str] = queue.SimpleQueue()  # a signal, or why the process must end
+        self.endings: queue.SimpleQueue[int | str] = queue.SimpleQueue()  # a signal, or the reason to end the process
         self._directory = MetadataDirectory.open(fs, str(config.metadata_log_dir), int(config.node_id), cluster_id)
         try:
             self._build(clock, fs)
@@ -75,13 +78,18 @@ class ControllerServer:
             raise
 
     def _build(self, clock: Clock, fs: FileSystem) -> None:
-        config = self.config
-        listeners = controller_listeners(config)
-        traffic = ChannelMetrics(self.registry, "raft-channel")
-        connect: Connect = NodeConnection if self.faults is None else self.faults.connect
         table = TABLE if self.faults is None else self.faults.wrap(TABLE)
         self.metrics = ControllerMetrics(self.registry, clock)
-        self.controller = QuorumController(
+        self.controller = self._make_controller(clock, fs)
+        self._is_serving = False  # set by start, read by the page's threads
+        self._build_network(clock, table)
+        self._build_page(clock)
+
+    def _make_controller(self, clock: Clock, fs: FileSystem) -> QuorumController:
+        config = self.config
+        traffic = ChannelMetrics(self.registry, "raft-channel")
+        connect: Connect = NodeConnection if self.faults is None else self.faults.connect
+        return QuorumController(
             config=config,
             cluster_id=self._directory.cluster_id,
             metadata_log=MetadataLog(self._directory.path, config, clock, fs),
@@ -92,12 +100,17 @@ class ControllerServer:
             metrics=self.metrics,
             on_hopeless=self.endings.put,
         )
+
+    def _build_network(self, clock: Clock, table: Table) -> None:
+        """Bind the listeners and build the handlers."""
+        config, registry = self.config, self.registry
+        listeners = controller_listeners(config)
         channel = RequestChannel(config.queued_max_requests)
-        request_log = self.request_log = RequestLog(
-            RequestMetrics(self.registry), self.registry, int(config.barnabas_slow_request_ms), table=TABLE
+        self.request_log = RequestLog(
+            RequestMetrics(registry), registry, int(config.barnabas_slow_request_ms), table=TABLE
         )
         self.sockets = SocketServer(
-            listeners, config, channel, request_log, self.registry, clock, thread_prefix="controller"
+            listeners, config, channel, self.request_log, registry, clock, thread_prefix="controller"
         )
         first = listeners[0]
         self.port = self.sockets.port(first.name)
@@ -105,7 +118,7 @@ class ControllerServer:
             config=config,
             cluster_id=self._directory.cluster_id,
             clock=clock,
-            registry=self.registry,
+            registry=registry,
             controller=self.controller,
             endpoints=((int(config.node_id), first.host or "localhost", self.port),),
             table=table,
@@ -115,18 +128,22 @@ class ControllerServer:
             channel,
             table,
             services,
-            request_log,
-            self.registry,
+            self.request_log,
+            registry,
             clock,
             thread_prefix="controller",
             request_bytes_max=int(config.barnabas_request_max_bytes),
         )
-        process.register(self.registry, is_controller=True)
-        register_process(self.registry, clock, int(config.node_id), self.cluster_id, CONTROLLER_CLUSTER_ID)
-        register_supported(self.registry)
-        ClientMetrics(self.registry, request_log.metrics)
+
+    def _build_page(self, clock: Clock) -> None:
+        """Build the metrics server with all its pages and gauges."""
+        config, registry = self.config, self.registry
+        process.register(registry, is_controller=True)
+        register_process(registry, clock, int(config.node_id), self.cluster_id, CONTROLLER_CLUSTER_ID)
+        register_supported(registry)
+        ClientMetrics(registry, self.request_log.metrics)
         self.page = MetricsServer(
-            self.registry,
+            registry,
             str(config.barnabas_metrics_host),
             int(config.barnabas_metrics_port),
             clock,
@@ -135,18 +152,27 @@ class ControllerServer:
         )
         if self.faults is not None:
             self.faults.serve_controller(self.page, self._topic_name, self._brokers)
-        self._is_serving = False  # set by start, for the page's thread
         self.page.add_page("/readyz", self._readiness)
-        self.page.add_view("/live.json", ControllerView(self, request_log, clock).page)
+        self.view = ControllerView(
+            controller=self.controller,
+            state=lambda: self.state,
+            sockets=self.sockets,
+            handlers=self.handlers,
+            metrics=self.metrics,
+            registry=registry,
+            request_log=self.request_log,
+            clock=clock,
+        )
+        self.page.add_view("/live.json", self.view.page)
         add_live_page(self.page)
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster: from the directory, the config, or drawn at the first start."""
+        """The id of the cluster: from the directory or the config, or random at the first start."""
         return self._directory.cluster_id
 
     def start(self) -> None:
-        """Replay the log, then let brokers in."""
+        """Replay the log, then accept connections."""
         self.page.start()
         self.controller.start()
         self.handlers.start()
@@ -162,17 +188,17 @@ class ControllerServer:
 
     @property
     def state(self) -> str:
-        """Whether brokers can talk to it."""
+        """Whether the controller accepts connections: "serving" or "replaying"."""
         return "serving" if self._is_serving else "replaying"
 
     def _readiness(self) -> Page:
         return readiness(self.state, is_ready=self._is_serving)
 
     def stop(self) -> None:
-        """Stop in reverse; everything acknowledged is on disk already."""
+        """Stop in reverse order; everything acknowledged is on disk already."""
         self.sockets.begin_shutdown()
         self.handlers.shutdown()
-        self.controller.stop()  # answers what the handlers submitted
+        self.controller.stop()  # responds to the submitted requests
         self.sockets.shutdown()
         self.page.stop()
         self._directory.close()
@@ -180,15 +206,15 @@ class ControllerServer:
             self.faults.close()
 
 
-def controller_listeners(config: Config) -> list:  # type: ignore[type-arg]
-    """The listeners of `controller.listener.names`, or all of them when a file names none of these."""
+def controller_listeners(config: Config) -> list[Listener]:
+    """Return the listeners of `controller.listener.names`; all listeners if it matches none."""
     names = {str(name).upper() for name in config.controller_listener_names}
     chosen = [listener for listener in config.listeners_parsed if listener.name in names]
     return chosen or list(config.listeners_parsed)
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
-    """Run a controller until it is told to stop; return the exit code."""
+    """Run a controller until a signal stops it; return the exit code."""
     environment = os.environ if environment is None else environment
     die_with_supervisor()
     try:
@@ -204,17 +230,17 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 
 
 def make_server(config: Config, cluster_id: str | None) -> ControllerServer:
-    """Build a controller; with barnabas.faults.enable one that can be broken on purpose."""
+    """Build a controller; with barnabas.faults.enable it accepts fault injection."""
     if not config.barnabas_faults_enable:
         return ControllerServer(config, SystemClock(), OsFileSystem(), cluster_id)
-    from barnabas.broker.faults.kit import FaultKit  # Why here: others do not load it
+    from barnabas.broker.faults.kit import FaultKit  # Why here: not loaded without fault injection
 
     faults = FaultKit(config)
     return ControllerServer(config, faults.clock, faults.fs, cluster_id, faults)
 
 
 def run(server: ControllerServer) -> int:
-    """Start, wait for a signal or a fatal error, stop."""
+    """Start, wait for a signal or a fatal error, stop; return the exit code."""
     threads.set_fatal_handler(end_at_once)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: server.endings.put(got))

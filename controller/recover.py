@@ -1,14 +1,15 @@
-"""`python -P -m barnabas.controller.recover FILE --from-brokers HOST:PORT,...`: a new metadata log for a lost one.
+"""`python -P -m barnabas.controller.recover FILE --from-brokers HOST:PORT,...`: rebuilds a lost metadata log.
 
-The brokers are asked what they know (recovery_report.py), the log is rebuilt from it (recovery.py) and written as a
-snapshot into the directory that FILE names. The controller must not run; brokers must, and wait for it.
+The command fetches a report from each broker (recovery_report.py) and rebuilds the log from the reports (recovery.py).
+It writes the log as a snapshot into the directory that FILE names. The controller must be stopped. The brokers must
+run; they wait for the controller.
 
 Rules
-1. A directory whose log holds topics or brokers is not touched. One that an empty start left behind is moved aside.
-2. The directory says whose it is before the log is there. After a crash in between the controller would start empty,
-   and end when the first broker comes; the command can be repeated.
+1. A directory whose log holds topics or brokers is not touched. An empty log, left by an empty start, is moved aside.
+2. The identity of the directory is written before the log. After a crash in between, the controller would start empty
+   and end when the first broker registers. The command can be repeated.
 
-What a person must mend is one line on stderr and exit code 1.
+An error of the operator is one line on stderr and exit code 1.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from barnabas.broker.storage.checkpoints import write_meta_properties
-from barnabas.broker.storage.names import RECOVERY_POINT_FILE
+from barnabas.broker.storage.directories.checkpoints import write_meta_properties
+from barnabas.broker.storage.directories.names import RECOVERY_POINT_FILE
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.common import logs
 from barnabas.common.clock import Clock, SystemClock
-from barnabas.common.files import FileSystem, OsFileSystem
+from barnabas.common.disk.files import FileSystem, OsFileSystem
 from barnabas.common.ids import random_uuid, uuid_to_string
-from barnabas.common.process import EXIT_USER_ERROR
+from barnabas.common.processes.process import EXIT_USER_ERROR
 from barnabas.common.recovery_report import Report, ReportError, decode_report
 from barnabas.config.command_line import key_value
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import parse_addresses
-from barnabas.controller.durable_end import TOPIC_PARTITION
-from barnabas.controller.metadata_directory import LOCK_FILE, META_PROPERTIES_FILE, DirectoryError
-from barnabas.controller.metadata_log import MetadataLog
-from barnabas.controller.recovery import Rebuilt, RecoveryError, rebuild
-from barnabas.controller.snapshot import write_snapshot
+from barnabas.controller.metadata.durable_end import TOPIC_PARTITION
+from barnabas.controller.metadata.metadata_directory import LOCK_FILE, META_PROPERTIES_FILE, DirectoryError
+from barnabas.controller.metadata.metadata_log import MetadataLog
+from barnabas.controller.metadata.recovery import Rebuilt, RecoveryError, rebuild
+from barnabas.controller.metadata.snapshot import write_snapshot
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k59_fetch_snapshot as wire
 
@@ -76,7 +77,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
 
 
 def ask(host: str, port: int) -> Report:
-    """Return the report of the broker at an address; raises RecoveryError."""
+    """Fetch the report of the broker at an address; raises RecoveryError."""
     where = f"the broker at {host}:{port}"
     partition = wire.RequestPartitionSnapshot(partition=TOPIC_PARTITION.partition, current_leader_epoch=-1)
     topic = wire.RequestTopicSnapshot(name=TOPIC_PARTITION.topic, partitions=[partition])
@@ -85,19 +86,21 @@ def ask(host: str, port: int) -> Report:
             response = node.send(wire.FetchSnapshotRequest(topics=[topic]), 0)
         except NodeConnectionError as error:
             raise RecoveryError(f"{where} does not answer: {error}") from error
-    told = [p for t in response.topics for p in t.partitions]
-    code = response.error_code or (told[0].error_code if told else ErrorCode.UNKNOWN_SERVER_ERROR)
+    snapshots = [p for t in response.topics for p in t.partitions]
+    code = response.error_code or (snapshots[0].error_code if snapshots else ErrorCode.UNKNOWN_SERVER_ERROR)
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        raise RecoveryError(f"{where} tells this to nodes only: name the port of its inter.broker.listener.name")
+        raise RecoveryError(
+            f"{host}:{port} is a listener for clients: name the port of the broker's inter.broker.listener.name"
+        )
     if code == ErrorCode.KAFKA_STORAGE_ERROR:
         raise RecoveryError(
-            f"{where} cannot tell what lies in a log directory that is offline: mend the directory and restart the "
-            "broker. If it is lost for good, take it out of log.dirs first"
+            f"{where} cannot report a log directory that is offline: repair the directory and restart the broker. If "
+            "it is lost for good, remove it from log.dirs first"
         )
     if code:
         raise RecoveryError(f"{where} refuses: {ErrorCode(code).name}")
     try:
-        return decode_report(bytes(told[0].unaligned_records))
+        return decode_report(bytes(snapshots[0].unaligned_records))
     except ReportError as error:
         raise RecoveryError(f"{where} sent a report that cannot be read: {error}") from error
 
@@ -129,7 +132,7 @@ def write(config: Config, rebuilt: Rebuilt, clock: Clock, fs: FileSystem) -> Non
 
 
 def _move_aside(config: Config, path: str, clock: Clock, fs: FileSystem) -> None:
-    """Rule 1."""
+    """Move an empty log aside; raises DirectoryError for a log with content (rule 1)."""
     directory = os.path.dirname(path)
     if fs.listdir(path):
         old = MetadataLog(directory, config, clock, fs)
@@ -144,7 +147,7 @@ def _move_aside(config: Config, path: str, clock: Clock, fs: FileSystem) -> None
             )
     durable = f"{directory}/{RECOVERY_POINT_FILE}"
     if fs.exists(durable):
-        fs.rename(durable, f"{path}/{RECOVERY_POINT_FILE}")  # Why first: without its log it would say "damaged"
+        fs.rename(durable, f"{path}/{RECOVERY_POINT_FILE}")  # Why first: without its log, the directory looks damaged
     fs.rename(path, f"{path}{ASIDE}{clock.wall_ms()}")
 
 

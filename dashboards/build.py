@@ -1,6 +1,6 @@
-"""`python -m dashboards.build`: the Grafana dashboards, from code (`--check` only says whether the JSON is current).
+"""`python -m dashboards.build`: writes the Grafana dashboards. With `--check` it only checks whether they are current.
 
-The boards are tables (`panels.py` and a module for each); Grafana's Foundation SDK makes the JSON.
+The boards are tables (`panels.py` and a module for each). Grafana's Foundation SDK makes the JSON.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from dashboards.panels import CLUSTERS, SOURCE, Board, Panel, Variable
 
 DIRECTORY: Final = Path(__file__).resolve().parent / "json"
 SOURCE_REF: Final = DataSourceRef(type_val="prometheus", uid=f"${{{SOURCE}}}")
-#: What a board shows until somebody chooses: the source as provisioned.
+#: The default source of a board: the provisioned one.
 PROVISIONED: Final = VariableOption(selected=True, text="Prometheus", value="prometheus")
 TAG: Final = "barnabas"
 BOARDS: Final = (request_pipeline.BOARD, cluster.BOARD, topics.BOARD, consumer_lag.BOARD, replication.BOARD)
 
 
 def build() -> dict[str, str]:
-    """The JSON of each dashboard, by file name."""
+    """Return the JSON of each dashboard, by file name."""
     return {f"{board.name}.json": _json(board) for board in BOARDS}
 
 
@@ -140,10 +140,10 @@ def _graph(panel: Panel) -> timeseries.Panel:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or with --check fail if one is not what the code makes."""
+    """Write the files. With --check return 1 if one of them is not current."""
     stale = [name for name, text in build().items() if not _is_current(name, text)]
     if "--check" in arguments:
-        print("\n".join(f"{name} is not what dashboards/build.py makes" for name in stale), end="")
+        print("\n".join(f"{name} is stale: run make dashboards" for name in stale), end="")
         return bool(stale)
     DIRECTORY.mkdir(exist_ok=True)
     for name, text in build().items():

@@ -1,4 +1,4 @@
-"""The dashboard *Cluster*: brokers, partitions, the controller, and what each process uses."""
+"""The dashboard *Cluster*: brokers, partitions, the controller, and the resources of each process."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ ROWS: Final = (
             ),
             number(
                 "Fenced brokers",
-                "Registered, but not alive or not caught up.",
+                "Registered, but not alive or not ready yet.",
                 f"max({_CONTROLLER}_fencedbrokercount{{{CONTROLLER}}})",
                 good_below=1,
             ),
             number(
-                "Active controller", "1 while it answers.", f"sum({_CONTROLLER}_activecontrollercount{{{CONTROLLER}}})"
+                "Active controller", "1 if there is one.", f"sum({_CONTROLLER}_activecontrollercount{{{CONTROLLER}}})"
             ),
             number(
                 "Offline partitions",
-                "Partitions without a leader: nobody can write or read them.",
+                "Partitions without a leader. They can be neither written nor read.",
                 f"max({_CONTROLLER}_offlinepartitionscount{{{CONTROLLER}}})",
                 good_below=1,
             ),
             number(
                 "Not led by the preferred replica",
-                "Partitions whose first replica does not lead; auto.leader.rebalance.enable puts them right.",
+                "Partitions whose first replica does not lead. auto.leader.rebalance.enable moves them back.",
                 f"max({_CONTROLLER}_preferredreplicaimbalancecount{{{CONTROLLER}}})",
             ),
             number(
                 "Offline log directories",
-                "Directories whose disk failed.",
+                "Log directories with a failed disk.",
                 f"sum(kafka_log_logmanager_offlinelogdirectorycount{{{BROKER}}})",
                 good_below=1,
             ),
@@ -52,7 +52,9 @@ ROWS: Final = (
             number("Replicas", "Of all partitions.", f"sum(kafka_server_replicamanager_partitioncount{{{BROKER}}})"),
             number("On disk", "All logs of all brokers.", f"sum(kafka_log_log_size{{{BROKER}}})", unit="bytes"),
             number(
-                "Connections", "Open ones.", f"sum(kafka_server_socket_server_metrics_connection_count{{{BROKER}}})"
+                "Connections",
+                "Open connections.",
+                f"sum(kafka_server_socket_server_metrics_connection_count{{{BROKER}}})",
             ),
             number(
                 "Groups",
@@ -71,7 +73,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Leaders",
-                "Partitions that each broker leads: even, if the load is to be.",
+                "Partitions that each broker leads. Even numbers spread the load.",
                 ((f"kafka_server_replicamanager_leadercount{{{BROKER}}}", "{{instance}}"),),
                 stacked=True,
             ),
@@ -94,7 +96,7 @@ ROWS: Final = (
         (
             Panel(
                 "Requests by client",
-                "The ten client ids with most requests, a second.",
+                "Requests per second of the ten busiest client ids.",
                 (
                     (
                         f"topk(10, sum by (client_id) (rate(barnabas_client_requests_total{{{BROKER}}}{RATE})))",
@@ -105,7 +107,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Time of request threads by client",
-                "Seconds of handlers and processors a second: 1 is a whole thread.",
+                "Seconds of handlers and processors per second. 1 is a whole thread.",
                 (
                     (
                         f"topk(10, sum by (client_id) (rate(barnabas_client_request_seconds_total{{{BROKER}}}{RATE})))",
@@ -116,7 +118,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Connections by client software",
-                "As clients announce it.",
+                "The software names and versions that clients announce.",
                 (
                     (
                         "sum by (client_software_name, client_software_version) "
@@ -134,16 +136,16 @@ ROWS: Final = (
         (
             Panel(
                 "Time of events",
-                "99 of 100 events wait, and take, no longer (in the last minutes).",
+                "The 99th percentile of the last minutes: the wait in the queue, and the processing.",
                 (
                     (f'{_EVENTS}_eventqueuetimems{{{CONTROLLER}, quantile="0.99"}}', "in the queue"),
-                    (f'{_EVENTS}_eventqueueprocessingtimems{{{CONTROLLER}, quantile="0.99"}}', "being decided"),
+                    (f'{_EVENTS}_eventqueueprocessingtimems{{{CONTROLLER}, quantile="0.99"}}', "processing"),
                 ),
                 "ms",
             ),
             Panel(
                 "Time from a change to its push",
-                "Mean, from the oldest change in a push to the broker's answer.",
+                "Mean time from the oldest change in a push to the broker's answer.",
                 (
                     (
                         f"sum by (broker) (rate(kafka_controller_push_time_seconds_sum{{{CONTROLLER}}}{RATE})) / "
@@ -156,12 +158,12 @@ ROWS: Final = (
             ),
             Panel(
                 "Changes waiting to be pushed",
-                "To a broker that is slow or away.",
+                "For a broker that is slow or down.",
                 ((f"kafka_controller_controllerchannelmanager_queuesize{{{CONTROLLER}}}", "to broker {{broker}}"),),
             ),
             Panel(
                 "Metadata records",
-                "Appended a second; and how long it takes to make them durable.",
+                "Appended per second.",
                 ((f"rate(kafka_server_raftmetrics_append_records_total{{{CONTROLLER}}}{RATE})", "appended"),),
                 "cps",
             ),
@@ -171,10 +173,15 @@ ROWS: Final = (
         "Processes",
         (
             Panel("CPU", "Cores in use.", ((f"rate(process_cpu_seconds_total{{{PROCESS}}}{RATE})", "{{instance}}"),)),
-            Panel("Memory", "Resident.", ((f"process_resident_memory_bytes{{{PROCESS}}}", "{{instance}}"),), "bytes"),
+            Panel(
+                "Memory",
+                "Resident memory.",
+                ((f"process_resident_memory_bytes{{{PROCESS}}}", "{{instance}}"),),
+                "bytes",
+            ),
             Panel(
                 "Disk",
-                "Bytes that really went to and came from disks.",
+                "Bytes written to and read from disks, without the page cache.",
                 (
                     (
                         f"rate(kafka_server_kafkaserver_linux_disk_write_bytes{{{BROKER}}}{RATE})",
@@ -186,14 +193,14 @@ ROWS: Final = (
             ),
             Panel(
                 "Open files",
-                "Of those allowed.",
+                "Share of the allowed file descriptors.",
                 ((f"process_open_fds{{{PROCESS}}} / process_max_fds{{{PROCESS}}}", "{{instance}}"),),
                 "percentunit",
                 is_share=True,
             ),
             Panel(
                 "Free disk",
-                "Share of each log directory's file system that can still be written.",
+                "Free share of each log directory's file system.",
                 (
                     (
                         f"barnabas_log_directory_free_bytes{{{BROKER}}}"
@@ -209,4 +216,6 @@ ROWS: Final = (
     ),
 )
 
-BOARD: Final = Board("cluster", "Cluster", "Brokers, partitions, the controller, and what each process uses.", ROWS)
+BOARD: Final = Board(
+    "cluster", "Cluster", "Brokers, partitions, the controller, and the resources of each process.", ROWS
+)

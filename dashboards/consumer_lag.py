@@ -1,4 +1,4 @@
-"""The dashboard *Consumer lag*: how far groups are behind, in records and in time."""
+"""The dashboard *Consumer lag*: the lag of groups, in records and in time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS: Final = (
             ),
             number(
                 "Longest lag in time",
-                "How long ago the newest committed record was the newest of all.",
+                "Time since the last committed record was the newest of its partition.",
                 f"max(kafka_consumer_lag_millis{{{GROUP}}})",
                 unit="ms",
                 span=6,
@@ -26,7 +26,7 @@ ROWS: Final = (
             number("Members", "Of the chosen groups.", f"sum(kafka_consumergroup_members{{{GROUP}}})", span=6),
             number(
                 "Age of these numbers",
-                "They are asked for every five seconds.",
+                "They are updated every five seconds.",
                 f'max(barnabas_lag_age_seconds{{job="kafka-broker", {CLUSTER}}})',
                 unit="s",
                 span=6,
@@ -49,7 +49,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Records consumed",
-                "A second, as committed.",
+                "Per second, by the committed offsets.",
                 (
                     (
                         f"sum by (consumergroup) (deriv(kafka_consumergroup_current_offset_sum{{{GROUP}}}[1m]))",
@@ -70,7 +70,7 @@ ROWS: Final = (
         (
             Panel(
                 "Partitions that lag most",
-                "The ten with most records to go.",
+                "The ten partitions with the largest lag.",
                 (
                     (
                         f"topk(10, kafka_consumergroup_lag{{{GROUP}}})",
@@ -100,7 +100,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Offsets committed",
-                "A second, by coordinator.",
+                "Per second, by coordinator.",
                 (
                     (
                         "sum by (instance) "
@@ -112,7 +112,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Rebalances completed",
-                "A second, by coordinator.",
+                "Per second, by coordinator.",
                 (
                     (
                         "sum by (instance) (rate(kafka_server_group_coordinator_metrics_group_completed_rebalance_total"
@@ -130,7 +130,7 @@ ROWS: Final = (
 BOARD: Final = Board(
     "consumer-lag",
     "Consumer lag",
-    "How far groups are behind, in records and in time; one broker tells it for the whole cluster.",
+    "The lag of groups, in records and in time. One broker reports it for the whole cluster.",
     ROWS,
     (
         BROKERS,

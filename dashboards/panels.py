@@ -1,7 +1,7 @@
-"""What a dashboard is made of: boards of rows of panels, as plain tables (`build.py` makes Grafana's JSON of them).
+"""The parts of a dashboard: boards with rows of panels, as plain tables. `build.py` makes Grafana's JSON of them.
 
-A panel says its title, what it tells, its unit, and pairs of a PromQL expression and a legend. Tests evaluate every
-expression against a real Prometheus.
+A panel has a title, a description, a unit, and pairs of a PromQL expression and a legend. Tests evaluate every
+expression on a real Prometheus.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Query = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A picture. `is_number`: a single number instead; `good_below`: green below that value and red from it on."""
+    """A graph, or a single number (`is_number`). `good_below`: green below that value, and red from it on."""
 
     title: str
     description: str
@@ -35,14 +35,17 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """A row of panels with a title."""
+
     title: str
     panels: tuple[Panel, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A choice above the pictures: the values that a label has. `all_values`: the regular expression for all of them,
-    if it is not just any of them.
+    """A selection above the panels: the values of a label. `all_values`: the regular expression for "All".
+
+    Without it "All" is a list of the values.
     """
 
     name: str
@@ -51,13 +54,13 @@ class Variable:
     all_values: str | None = None
 
 
-#: Above every board: where the numbers come from (`build.py` makes that choice), then which cluster.
+#: The selections above every board: the source (made by `build.py`), then the cluster.
 SOURCE: Final = "source"
 CLUSTERS: Final = Variable(
     "cluster",
     "Cluster",
     'label_values(kafka_server_kafkaserver_brokerstate{job="kafka-broker"}, cluster)',
-    all_values=".*",  # also where Prometheus gives no such label
+    all_values=".*",  # also matches series without this label
 )
 BROKERS: Final = Variable(
     "broker",
@@ -68,7 +71,7 @@ BROKERS: Final = Variable(
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A dashboard; `name` is its file's and the end of its uid."""
+    """A dashboard. `name` is the name of its file and the end of its uid."""
 
     name: str
     title: str
@@ -85,10 +88,10 @@ def number(
     unit: str = "short",
     span: int = 4,
 ) -> Panel:
-    """A single number."""
+    """Return a panel with a single number."""
     return Panel(title, description, ((expression, ""),), unit, span=span, good_below=good_below, is_number=True)
 
 
 def by_broker(metric: str, extra: str = "") -> Query:
-    """A rate, a line for each broker."""
+    """Return the query of a rate, with a line for each broker."""
     return f"sum by (instance) (rate({metric}{{{BROKER}{extra}}}{RATE}))", "{{instance}}"

@@ -22,25 +22,29 @@ ROWS: Final = (
             ),
             number(
                 "Under min ISR",
-                "Partitions that refuse acks=all for want of replicas.",
+                "Partitions that reject acks=all because they lack in-sync replicas.",
                 f"sum({_REPLICAS}_underminisrpartitioncount{{{BROKER}}})",
                 good_below=1,
             ),
             number(
                 "At min ISR",
-                "Partitions that would refuse acks=all if one more replica went.",
+                "Partitions that will reject acks=all if one more replica leaves the ISR.",
                 f"sum({_REPLICAS}_atminisrpartitioncount{{{BROKER}}})",
             ),
             number(
                 "Offline replicas",
-                "In failed log directories.",
+                "Replicas in failed log directories.",
                 f"sum({_REPLICAS}_offlinereplicacount{{{BROKER}}})",
                 good_below=1,
             ),
-            number("Being reassigned", "Partitions.", f"sum({_REPLICAS}_reassigningpartitions{{{BROKER}}})"),
+            number(
+                "Being reassigned",
+                "Partitions that are being reassigned.",
+                f"sum({_REPLICAS}_reassigningpartitions{{{BROKER}}})",
+            ),
             number(
                 "Unclean elections",
-                "Leaders elected out of the ISR, in the last hour: records may be lost.",
+                "Leaders elected from outside the ISR in the last hour. Records may be lost.",
                 f"sum(increase(kafka_controller_controllerstats_uncleanleaderelections_total{{{CONTROLLER}}}[1h]))",
                 good_below=1,
             ),
@@ -51,23 +55,23 @@ ROWS: Final = (
         (
             Panel(
                 "Under-replicated partitions",
-                "By the broker that leads them: all brokers but one means that the one is away.",
+                "By the broker that leads them. If all brokers but one have some, that one is down.",
                 ((f"{_REPLICAS}_underreplicatedpartitions{{{BROKER}}}", "{{instance}}"),),
                 stacked=True,
             ),
             Panel(
                 "Changes of ISRs",
-                "A second. Shrinks without a broker's end mean a follower that cannot keep up.",
+                "Per second. Shrinks while no broker stops mean that a follower cannot keep up.",
                 (
                     (f"sum(rate({_REPLICAS}_isrshrinks_total{{{BROKER}}}{RATE}))", "shrinks"),
                     (f"sum(rate({_REPLICAS}_isrexpands_total{{{BROKER}}}{RATE}))", "expands"),
-                    (f"sum(rate({_REPLICAS}_failedisrupdates_total{{{BROKER}}}{RATE}))", "refused by the controller"),
+                    (f"sum(rate({_REPLICAS}_failedisrupdates_total{{{BROKER}}}{RATE}))", "rejected by the controller"),
                 ),
                 "cps",
             ),
             Panel(
                 "Replicas out of sync",
-                "By topic: replicas less in-sync replicas.",
+                "By topic: replicas minus in-sync replicas.",
                 (
                     (
                         f"sum by (topic) (kafka_cluster_partition_replicascount{{{BROKER}}}"
@@ -84,12 +88,12 @@ ROWS: Final = (
         (
             Panel(
                 "Lag of followers",
-                "Records that the slowest partition of each broker's fetchers is behind its leader.",
+                "Records between the slowest partition of each broker's fetchers and its leader.",
                 ((f"{_FETCHERS}_maxlag{{{BROKER}}}", "{{instance}}"),),
             ),
             Panel(
                 "Lag of the slowest partitions",
-                "The ten that are most records behind.",
+                "The ten partitions with the largest lag.",
                 (
                     (
                         f"topk(10, kafka_server_fetcherlagmetrics_consumerlag{{{BROKER}}})",
@@ -111,7 +115,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Fetches",
-                "Sent by each fetcher, a second.",
+                "Sent per second by each fetcher.",
                 (
                     (
                         "sum by (instance, brokerport) "
@@ -122,8 +126,8 @@ ROWS: Final = (
                 "reqps",
             ),
             Panel(
-                "Fetchers in trouble",
-                "Threads that died, partitions given up.",
+                "Failed fetchers",
+                "Dead threads, and partitions that are no longer fetched because of an error.",
                 (
                     (f"sum by (instance) ({_FETCHERS}_deadthreadcount{{{BROKER}}})", "{{instance}} dead threads"),
                     (
@@ -138,8 +142,8 @@ ROWS: Final = (
         "Waiting for replicas",
         (
             Panel(
-                "Produces that wait",
-                "acks=all requests in the produce purgatory.",
+                "Waiting produce requests",
+                "Requests with acks=all in the produce purgatory.",
                 (
                     (
                         "kafka_server_delayedoperationpurgatory_numdelayedoperations"
@@ -149,8 +153,8 @@ ROWS: Final = (
                 ),
             ),
             Panel(
-                "Time that a produce waits for replicas",
-                "99 of 100 wait no longer.",
+                "Wait of produce requests for replicas",
+                "The 99th percentile.",
                 (
                     (
                         "histogram_quantile(0.99, sum by (le, instance) "

@@ -1,4 +1,4 @@
-"""The dashboard *Request pipeline*: a request's way through the brokers, a row for each stage, and its times."""
+"""The dashboard *Request pipeline*: the path of a request through the brokers, a row for each stage, and its times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAGES: Final = (  # in the order that a request passes them
 
 
 def stage_times(request: str) -> tuple[Query, ...]:
-    """The mean time that a request spends in each stage; stacked they are its total time."""
+    """Return queries of the mean time that a request spends in each stage. Stacked, they are its total time."""
     return tuple(
         (
             f'sum(rate(kafka_network_requestmetrics_{metric}_sum{{{BROKER}, request="{request}"}}{RATE})) / '
@@ -29,6 +29,7 @@ def stage_times(request: str) -> tuple[Query, ...]:
 
 
 def time_split(request: str, description: str) -> Panel:
+    """Return a panel with the mean times of a request's stages."""
     return Panel(f"{request}: where the time goes", description, stage_times(request), unit="ms", stacked=True)
 
 
@@ -49,7 +50,7 @@ ROWS: Final = (
             ),
             number(
                 "Under min ISR",
-                "Partitions that refuse acks=all for want of replicas.",
+                "Partitions that reject acks=all because they lack in-sync replicas.",
                 f"sum(kafka_server_replicamanager_underminisrpartitioncount{{{BROKER}}})",
                 good_below=1,
             ),
@@ -61,13 +62,13 @@ ROWS: Final = (
             ),
             number(
                 "Messages in",
-                "Records that producers got in, a second.",
+                "Records appended by producers, per second.",
                 f'sum(rate(kafka_server_brokertopicmetrics_messagesin_total{{{BROKER}, topic=""}}{RATE}))',
                 unit="cps",
             ),
             number(
                 "Memory",
-                "Resident memory of the brokers together.",
+                "Resident memory of all brokers.",
                 f"sum(process_resident_memory_bytes{{{BROKER}}})",
                 unit="bytes",
             ),
@@ -107,13 +108,13 @@ ROWS: Final = (
         (
             Panel(
                 "Connections accepted",
-                "A second. Clients that connect anew for each request cost more than their requests.",
+                "Per second. A new connection for each request costs more than the request.",
                 (by_broker("kafka_server_socket_server_metrics_connection_creation_total"),),
                 "cps",
             ),
             Panel(
                 "Share of time that acceptors are blocked",
-                "All inboxes of the processors are full, or a quota holds connections back.",
+                "They are blocked while all inboxes of the processors are full, or a quota holds connections back.",
                 (
                     (
                         f"max by (instance, listener) (kafka_network_acceptor_acceptorblocked_percent{{{BROKER}}})",
@@ -125,7 +126,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Connections in inboxes",
-                "Accepted, not yet taken over by a processor.",
+                "Accepted connections that wait for a processor.",
                 (
                     (f"sum by (instance) (kafka_network_processor_inboxsize{{{BROKER}}})", "{{instance}}"),
                     (f"max(kafka_network_processor_inboxcapacity{{{BROKER}}})", "capacity of one"),
@@ -172,7 +173,7 @@ ROWS: Final = (
         (
             Panel(
                 "Requests in the queue",
-                "Read, not yet taken by a handler. At the capacity the network processors stop reading: back-pressure.",
+                "Requests waiting for a handler. At the capacity the network processors stop reading (back-pressure).",
                 (
                     (f"kafka_network_requestchannel_requestqueuesize{{{BROKER}}}", "{{instance}}"),
                     (f"min(kafka_network_requestchannel_requestqueuecapacity{{{BROKER}}})", "capacity"),
@@ -180,7 +181,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Requests answered",
-                "A second, by API.",
+                "Per second, by API.",
                 (
                     (
                         f"sum by (request) (rate(kafka_network_requestmetrics_requests_total{{{BROKER}}}{RATE})) > 0",
@@ -203,7 +204,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Handlers at work",
-                "Those that do not sleep, of all there are.",
+                "Handlers that do not sleep, and the number of all handlers.",
                 (
                     (
                         f"kafka_server_kafkarequesthandlerpool_requesthandlercount{{{BROKER}}}"
@@ -215,7 +216,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Errors in responses",
-                "A second, by API and error.",
+                "Per second, by API and error.",
                 (
                     (
                         "sum by (request, error) "
@@ -228,7 +229,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Slow requests",
-                "A second, by API: those that took longer than barnabas.slow.request.ms, and are in the log.",
+                "Per second, by API: requests slower than barnabas.slow.request.ms, which are logged.",
                 (
                     (
                         f"sum by (request) (rate(barnabas_request_slow_total{{{BROKER}}}{RATE}))"
@@ -245,7 +246,7 @@ ROWS: Final = (
         (
             Panel(
                 "Waiting requests",
-                "Produce waits for followers, Fetch for bytes, topic for the controller.",
+                "Produce waits for followers, Fetch for records, topic for the controller.",
                 (
                     (
                         "sum by (delayedOperation) "
@@ -257,7 +258,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Watch entries",
-                "One a waiting request and partition; done ones stay until they are purged.",
+                "One for each waiting request and partition. Entries of completed requests stay until they are purged.",
                 (
                     (
                         f"sum by (delayedOperation) (kafka_server_delayedoperationpurgatory_purgatorysize{{{BROKER}}})",
@@ -273,7 +274,7 @@ ROWS: Final = (
         (
             Panel(
                 "Responses in the queues",
-                "Ready, not yet taken by their network processor.",
+                "Responses that wait for their network processor.",
                 (
                     (
                         f'kafka_network_requestchannel_responsequeuesize{{{BROKER}, processor!=""}}',
@@ -288,9 +289,9 @@ ROWS: Final = (
         "Time",
         (
             time_split("Produce", "Mean time in each stage. Remote is the wait for followers (acks=all)."),
-            time_split("FetchConsumer", "Mean time in each stage. Remote is the wait for bytes (fetch.max.wait.ms)."),
+            time_split("FetchConsumer", "Mean time in each stage. Remote is the wait for records (fetch.max.wait.ms)."),
             time_split(
-                "FetchFollower", "Mean time in each stage. Remote is the wait for bytes (replica.fetch.wait.max.ms)."
+                "FetchFollower", "Mean time in each stage. Remote is the wait for records (replica.fetch.wait.max.ms)."
             ),
             Panel(
                 "Produce: total time",
@@ -314,7 +315,7 @@ ROWS: Final = (
         (
             Panel(
                 "Changes of ISRs",
-                "A second. Shrinks without a broker's end mean a follower that cannot keep up.",
+                "Per second. Shrinks while no broker stops mean that a follower cannot keep up.",
                 (
                     (f"sum(rate(kafka_server_replicamanager_isrshrinks_total{{{BROKER}}}{RATE}))", "shrinks"),
                     (f"sum(rate(kafka_server_replicamanager_isrexpands_total{{{BROKER}}}{RATE}))", "expands"),
@@ -322,7 +323,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Lag of followers",
-                "Records that the slowest partition of each broker's fetchers is behind its leader.",
+                "Records between the slowest partition of each broker's fetchers and its leader.",
                 ((f"kafka_server_replicafetchermanager_maxlag{{{BROKER}}}", "{{instance}}"),),
             ),
         ),
@@ -332,6 +333,6 @@ ROWS: Final = (
 BOARD: Final = Board(
     "request-pipeline",
     "Request pipeline",
-    "A request's way through the brokers: each stage, its queue, and the time spent in it.",
+    "The path of a request through the brokers: each stage, its queue, and its time.",
     ROWS,
 )

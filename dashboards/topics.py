@@ -1,4 +1,4 @@
-"""The dashboard *Topics*: what goes into and out of each topic, and what it takes on disk."""
+"""The dashboard *Topics*: the traffic of each topic, and its size on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _METRICS = "kafka_server_brokertopicmetrics"
 
 
 def by_topic(name: str) -> tuple[Query, ...]:
-    """A rate, a line for each topic."""
+    """Return the query of a rate, with a line for each topic."""
     return ((f"sum by (topic) (rate({_METRICS}_{name}_total{{{TOPIC}}}{RATE}))", "{{topic}}"),)
 
 
@@ -26,17 +26,19 @@ ROWS: Final = (
     Row(
         "At a glance",
         (
-            number("Topics", "Chosen ones.", f"count(count by (topic) (kafka_log_log_size{{{TOPIC}}}))", span=6),
-            number("On disk", "All replicas.", f"sum(kafka_log_log_size{{{TOPIC}}})", unit="bytes", span=6),
+            number(
+                "Topics", "The selected topics.", f"count(count by (topic) (kafka_log_log_size{{{TOPIC}}}))", span=6
+            ),
+            number("On disk", "Size of all replicas.", f"sum(kafka_log_log_size{{{TOPIC}}})", unit="bytes", span=6),
             number(
                 "Messages in",
-                "A second.",
+                "Per second.",
                 f"sum(rate({_METRICS}_messagesin_total{{{TOPIC}}}{RATE}))",
                 unit="cps",
                 span=6,
             ),
             number(
-                "Bytes in", "A second.", f"sum(rate({_METRICS}_bytesin_total{{{TOPIC}}}{RATE}))", unit="Bps", span=6
+                "Bytes in", "Per second.", f"sum(rate({_METRICS}_bytesin_total{{{TOPIC}}}{RATE}))", unit="Bps", span=6
             ),
         ),
     ),
@@ -48,25 +50,29 @@ ROWS: Final = (
             Panel("Bytes out", "To consumers.", by_topic("bytesout"), "Bps", stacked=True),
             Panel(
                 "Produce requests",
-                "For each partition that a request names.",
+                "Counted for each partition of a request.",
                 by_topic("totalproducerequests"),
                 "reqps",
             ),
             Panel(
-                "Fetch requests", "For each partition that is read.", by_topic("totalfetchrequests"), "reqps", span=24
+                "Fetch requests",
+                "Counted for each partition that is read.",
+                by_topic("totalfetchrequests"),
+                "reqps",
+                span=24,
             ),
         ),
     ),
     Row(
-        "What producers send",
+        "Batches of producers",
         (
-            Panel("Size of batches", "As they are stored.", _quantiles("barnabas_produce_batch_bytes"), "bytes"),
+            Panel("Size of batches", "As stored.", _quantiles("barnabas_produce_batch_bytes"), "bytes"),
             Panel(
-                "Records in a batch", "Few records make many requests.", _quantiles("barnabas_produce_batch_records")
+                "Records in a batch", "Small batches need many requests.", _quantiles("barnabas_produce_batch_records")
             ),
             Panel(
                 "Size of records",
-                "Mean of each batch, compressed as it came.",
+                "The mean of each batch, as compressed by the producer.",
                 _quantiles("barnabas_produce_record_bytes"),
                 "bytes",
                 span=24,
@@ -85,12 +91,12 @@ ROWS: Final = (
             ),
             Panel(
                 "Segments",
-                "Files that the logs consist of.",
+                "Segments of the logs.",
                 ((f"sum by (topic) (kafka_log_log_numlogsegments{{{TOPIC}}})", "{{topic}}"),),
             ),
             Panel(
                 "Records kept",
-                "From the first to the last offset, of the longest replica of each partition.",
+                "Difference between the last and the first offset, of the longest replica of each partition.",
                 (
                     (
                         f"sum by (topic) (max by (topic, partition) (kafka_log_log_logendoffset{{{TOPIC}}})"
@@ -113,11 +119,11 @@ ROWS: Final = (
         ),
     ),
     Row(
-        "Refused",
+        "Rejected",
         (
             Panel(
-                "Batches refused",
-                "For their size (bytes), checksum, sequence, or failed for another reason.",
+                "Rejected batches",
+                "By reason: too large (in bytes), wrong checksum, out of sequence, or failed otherwise.",
                 tuple(
                     (
                         f'sum(rate({_METRICS}_{name}_total{{{BROKER}, topic=""}}{RATE}))',
@@ -141,7 +147,7 @@ ROWS: Final = (
 BOARD: Final = Board(
     "topics",
     "Topics",
-    "What goes into and out of each topic, and what it takes on disk.",
+    "The traffic of each topic, and its size on disk.",
     ROWS,
     (BROKERS, Variable("topic", "Topic", f'label_values(kafka_log_log_size{{job="kafka-broker", {CLUSTER}}}, topic)')),
 )

@@ -1,8 +1,7 @@
-/* Tally: the twin of the class in tally.py, which says what it is for and what its methods do. The two are held to each
-other by tests/metrics/test_tally.py.
+/* Tally in C. PythonTally in tally.py is its fallback and documents the methods; tests/metrics/test_tally.py compares both.
 
-Threads: one writes a tally, any may read it. What both touch is read and written whole (relaxed atomics, which cost
-nothing where a word is atomic anyway), so this needs no interpreter lock.
+Threads: one thread writes a tally, any thread may read it. Shared words are read and written with relaxed atomics, which
+cost nothing on common processors, so this needs no interpreter lock.
 */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -10,8 +9,8 @@ nothing where a word is atomic anyway), so this needs no interpreter lock.
 #include <string.h>
 
 typedef struct {
-    double *bounds; /* ascending, then infinity; may be the column's before, so that a request's searches share memory */
-    uint16_t *starts; /* goes with them: by cell, the first bucket that a value in the cell may belong to */
+    double *bounds; /* ascending, then infinity; shared with the column before if they are equal, to use less memory */
+    uint16_t *starts; /* by cell, the first bucket that a value of the cell may belong to; shared like the bounds */
     uint64_t first_cell, last_cell;
     int64_t *counts; /* one more than bounds */
     Py_ssize_t size; /* of bounds */
@@ -23,7 +22,7 @@ typedef struct {
     Column columns[];
 } Tally;
 
-/* Numbers that are not negative lie in cells, eight to each power of two, by the first bits that they are made of. */
+/* The cell of a number that is not negative: its exponent and first three mantissa bits, so eight cells to a power of 2. */
 static uint64_t cell_of(double value)
 {
     uint64_t bits;
@@ -32,7 +31,7 @@ static uint64_t cell_of(double value)
     return bits >> 49;
 }
 
-/* The number of the first bound that `value` does not exceed. */
+/* Return the index of the first bound that `value` does not exceed. */
 static Py_ssize_t bucket_of(const Column *column, double value)
 {
     const double *bounds = column->bounds;
@@ -43,7 +42,7 @@ static Py_ssize_t bucket_of(const Column *column, double value)
         return 0;
     cell = cell_of(value);
     bucket = column->starts[(cell < column->last_cell ? cell : column->last_cell) - column->first_cell];
-    bucket += bounds[bucket] < value; /* most often this is all: where bounds are far apart, a cell has one at most */
+    bucket += bounds[bucket] < value; /* mostly enough: a cell has at most one bound unless bounds are close together */
     while (bounds[bucket] < value)
         bucket++;
     return bucket;
@@ -54,7 +53,7 @@ static void put(Column *column, double value, int64_t weight)
     int64_t *count;
     double sum;
 
-    if (!(value > 0)) /* negative, minus zero, or no number */
+    if (!(value > 0)) /* negative, minus zero or NaN */
         value = 0;
     count = &column->counts[bucket_of(column, value)];
     sum = column->sum + value * (double)weight;
@@ -163,7 +162,7 @@ static int add_counts(Column *column)
     return column->counts == NULL ? -1 : 0;
 }
 
-/* Note for each cell where the search for a value in it begins. */
+/* Store for each cell the bucket where the search for its values starts. */
 static int add_starts(Column *column)
 {
     uint64_t cell;

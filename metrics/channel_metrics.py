@@ -1,20 +1,20 @@
-"""What goes over the connections to another node, for one purpose: Kafka's `<purpose>-metrics` of a NetworkClient.
+"""Traffic on the connections to another node, for one purpose: Kafka's `<purpose>-metrics` of a NetworkClient.
 
-Threads: whoever uses the connections; several may, each with its own connection.
+Threads: any thread with a connection for this purpose; each thread has its own connection.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metrics.catalogue import CHANNELS
+from barnabas.metrics.table.catalogue import CHANNELS
 
 if TYPE_CHECKING:
     from barnabas.metrics.registry import Registry
 
 
 class ChannelMetrics:
-    """Counts connections, requests and bytes; what `NodeConnection` tells of itself."""
+    """Counts connections, requests and bytes. `NodeConnection` calls it."""
 
     def __init__(self, registry: Registry, channel: str, **labels: object) -> None:
         rows = CHANNELS[channel]
@@ -29,20 +29,20 @@ class ChannelMetrics:
         registry.gauge(rows["connection-count"], lambda: self._connects.count - self._closes.count, **labels)
 
     def connected(self) -> None:
-        """A connection was made."""
+        """Count a new connection."""
         self._connects.record()
 
     def closed(self) -> None:
-        """A connection was closed."""
+        """Count a closed connection."""
         self._closes.record()
 
     def sent(self, size_bytes: int) -> None:
-        """A request was sent."""
+        """Count a sent request."""
         self._requests.record()
         self._bytes_out.record(size_bytes)
         self._request_size.record(size_bytes)
 
     def received(self, size_bytes: int) -> None:
-        """A response was received."""
+        """Count a received response."""
         self._responses.record()
         self._bytes_in.record(size_bytes)

@@ -1,11 +1,11 @@
 """Distributions: count, sum, buckets, and quantiles of recent values.
 
-Every histogram has the same fine buckets, ten to a decade. From them the scrape makes Kafka's quantiles, and the
-coarser buckets of true Prometheus histograms. What a bucket holds is taken to lie evenly in it, so a quantile, a
-minimum or a maximum is at most a bucket's width (a quarter or so) from the truth; count, sum and mean are exact.
+Every histogram has the same fine buckets, ten to a decade. The scrape computes Kafka's quantiles from them, and the
+coarser buckets of Prometheus histograms. Values are assumed to lie evenly within a bucket. So a quantile, a minimum or
+a maximum is off by a bucket's width (about a quarter) at most; count, sum and mean are exact.
 
-Threads: `update` by anyone, without a lock, into the thread's own cell (`meters.py`, rules); `snapshot` by the scraper,
-which holds the registry's lock.
+Threads: any thread calls `update`, which takes no lock and writes the thread's own cell (`meters.py`, rules). The
+scraper calls `snapshot`, and holds the registry's lock.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Final
 
 from barnabas.metrics.meters import Meter
 
-#: What Kafka's dashboards ask for, in the spelling of their `quantile` label.
+#: The quantiles that Kafka's dashboards query, as their `quantile` label spells them.
 QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 
 _STEPS: Final = (1.0, 1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)
 
-#: Upper bounds (inclusive) of the buckets of every histogram: ten to a decade, from 0.001 to 10^9. The last
-#: bucket, above all bounds, is open. Values are in the unit of the row: milliseconds, bytes, records.
+#: Upper bounds (inclusive) of the buckets of every histogram: ten to a decade, from 0.001 to 10^9. The last bucket,
+#: above all bounds, is open. Values are in the unit of the row: milliseconds, bytes, records.
 BOUNDS: Final = tuple(float(f"{step}e{decade}") for decade in range(-3, 9) for step in _STEPS) + (1e9,)
-#: The same bounds in nanoseconds, for values in milliseconds that are measured so.
+#: The same bounds in nanoseconds, for times that are measured in nanoseconds and shown in milliseconds.
 BOUNDS_NS: Final = tuple(round(bound * 1e6) for bound in BOUNDS)
 
-#: Where a histogram's cell keeps the sum of its values, behind its buckets.
+#: The index of the sum of all values in a histogram's cell, behind its buckets.
 SUM: Final = len(BOUNDS) + 1
 CELL_SIZE: Final = SUM + 1
 
-#: Kafka's (Yammer's) samples forget like this.
+#: The decay of Kafka's (Yammer's) samples.
 _SAMPLE_DECAY_PER_S: Final = 0.015
 
 
 class HistogramSnapshot:
-    """What a histogram held at one scrape."""
+    """The content of a histogram at one scrape."""
 
     __slots__ = ("_below", "_moments", "_quantiles", "buckets", "count", "recent", "sum")
 
@@ -53,7 +53,7 @@ class HistogramSnapshot:
         self._quantiles: list[float] | None = None  # owner: the scraper; of `QUANTILES`
 
     def usual_quantiles(self) -> list[float]:
-        """Return those of `QUANTILES`, computed once."""
+        """Return the quantiles of `QUANTILES`, computed once."""
         if self._quantiles is None:
             self._quantiles = self.quantiles(QUANTILES)
         return self._quantiles
@@ -67,7 +67,7 @@ class HistogramSnapshot:
     def quantiles(self, wanted: Sequence[str]) -> list[float]:
         """Return, for each share in ascending order, the value below which that share of the recent values lies.
 
-        Within a bucket values are taken to lie evenly; all are 0.0 when there never was a value.
+        Values are assumed to lie evenly within a bucket. Without any value all quantiles are 0.0.
         """
         total = sum(self.recent)
         if total <= 0.0:
@@ -89,7 +89,7 @@ class HistogramSnapshot:
 
     @property
     def mean(self) -> float:
-        """Of all values; 0.0 when there is none."""
+        """The mean of all values; 0.0 if there is none."""
         return self.sum / self.count if self.count else 0.0
 
     @property
@@ -104,7 +104,7 @@ class HistogramSnapshot:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation, each value standing in the middle of its bucket."""
+        """The standard deviation, with each value in the middle of its bucket."""
         if self.count < 2:
             return 0.0
         mean = self.mean
@@ -118,28 +118,28 @@ def _edges(bucket: int) -> tuple[float, float]:
 
 
 def bucket_of(bound: float) -> int:
-    """Return the number of the bucket that ends at `bound`, which must be one of `BOUNDS`."""
+    """Return the index of the bucket that ends at `bound`, which must be one of `BOUNDS`."""
     return bisect_left(BOUNDS, bound * (1 - 1e-9))
 
 
 class Histogram:
     """The distribution of a value.
 
-    Kafka samples values with a bias to the last five minutes. Here each scrape lets the weights of the older bucket
-    counts decay by the same constant, which gives the quantiles that such a sample has on average. A histogram made
-    with `read` takes no values itself: `read()` returns cells that others fill.
+    Kafka samples values with a bias to the last five minutes. Here each scrape decays the weights of the older bucket
+    counts by the same constant, which gives the quantiles that such a sample has on average. A histogram made with
+    `read` takes no values itself: `read()` returns cells that are filled elsewhere.
     """
 
     __slots__ = ("_cells", "_last", "_parts", "_read", "_recent", "_seen", "_seen_s")
 
     def __init__(self, now_s: float = 0.0, read: Callable[[], list[list[float]]] | None = None) -> None:
         self._cells: dict[int, list[float]] = {}  # owner of each list: the thread of that identity
-        self._parts: list[Histogram] = []  # added to by `include`, never taken from
+        self._parts: list[Histogram] = []  # `include` adds to it; nothing is removed
         self._read = read  # fixed before start
         self._seen = [0] * SUM  # guarded by: the registry's lock
         self._recent = [0.0] * SUM  # guarded by: the registry's lock
         self._seen_s = now_s  # guarded by: the registry's lock
-        self._last: HistogramSnapshot | None = None  # guarded by: the registry's lock; until something is added
+        self._last: HistogramSnapshot | None = None  # guarded by: the registry's lock; valid until a value is added
 
     def update(
         self,
@@ -147,6 +147,7 @@ class Histogram:
         _bounds: tuple[float, ...] = BOUNDS,
         _find: Callable[[tuple[float, ...], float], int] = bisect_left,
     ) -> None:
+        """Record a value."""
         try:
             cell = self._cells[get_ident()]
         except KeyError:
@@ -161,6 +162,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
+        """The number of values of all threads and parts."""
         return int(sum([sum(cell[:SUM]) for cell in self._all_cells()]))
 
     def _all_cells(self) -> list[list[float]]:
@@ -170,7 +172,7 @@ class Histogram:
         return cells
 
     def snapshot(self, now_s: float) -> HistogramSnapshot:
-        """Merge the cells and let what was recent before fade to `now_s`."""
+        """Merge the cells, and decay the older weights to `now_s`."""
         cells = self._all_cells()
         merged = [float(sum(column)) for column in zip(*cells, strict=True)] if cells else [0.0] * CELL_SIZE
         buckets = [int(n) for n in merged[:SUM]]
@@ -178,7 +180,7 @@ class Histogram:
         if last is not None and buckets == last.buckets and merged[SUM] == last.sum:
             return last
         if buckets != self._seen:
-            # Why the floor: after hours without a value all weights must keep their proportions, not become zero.
+            # Why the floor: after hours without a value the weights must keep their proportions and not become 0.
             kept = max(math.exp(-_SAMPLE_DECAY_PER_S * max(now_s - self._seen_s, 0.0)), 1e-9)
             self._recent = [
                 old * kept + (new - seen) for old, new, seen in zip(self._recent, buckets, self._seen, strict=True)
@@ -190,7 +192,7 @@ class Histogram:
 
 
 class Timer:
-    """A histogram of durations, whose events are metered too: Kafka's Yammer timer."""
+    """A histogram of durations with a meter of their number: Kafka's Yammer timer."""
 
     __slots__ = ("histogram", "meter")
 
@@ -199,5 +201,5 @@ class Timer:
         self.meter = Meter(now_s, lambda: self.histogram.count)  # fixed before start
 
     def update(self, value: float) -> None:
-        """Take a duration into account."""
+        """Record a duration."""
         self.histogram.update(value)

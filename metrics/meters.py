@@ -2,14 +2,15 @@
 
 Rules
 1. Recording takes no lock and touches only the calling thread's own cell; the scrape merges all cells.
-2. A cell belongs to a thread identity (`threading.get_ident()`), which no two live threads share. A new thread that is
-   given the identity of a dead one goes on with its cell: that is how the cells of dead threads are folded, and why
-   there are never more cells than threads were alive at once. This holds on a free-threaded interpreter too: inserting
-   into and listing a dict are atomic there, and `cell[i] += n` has one writer.
-3. A reader may see a cell in the middle of an update: an error of one record in one scrape, corrected by the next. A
-   count never goes back.
+2. A cell belongs to a thread identity (`threading.get_ident()`), which no two live threads share. A new thread that
+   gets the identity of a dead one continues its cell. So there are never more cells than threads were alive at once.
+   This holds on a free-threaded interpreter too: inserting into and listing a dict are atomic there, and `cell[i] += n`
+   has one writer.
+3. A reader may see a cell in the middle of an update. One scrape is then off by one record, and the next is right. A
+   count never decreases.
 
-Threads: `mark`, `inc`, `record` by anyone; `rates` by the scraper, which holds the registry's lock.
+Threads: any thread calls `mark`, `inc` and `record`. The scraper calls `rates` and `snapshot`, and holds the registry's
+lock.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Counter:
         self._cells: dict[int, list[int]] = {}  # owner of each list: the thread of that identity
 
     def inc(self, n: int = 1) -> None:
+        """Count `n` more."""
         try:
             self._cells[get_ident()][0] += n
         except KeyError:
@@ -43,11 +45,12 @@ class Counter:
 
     @property
     def count(self) -> int:
+        """The count of all threads."""
         return sum([cell[0] for cell in list(self._cells.values())])
 
 
 class Rates(NamedTuple):
-    """Events a second: since the meter began, and of the last one, five and fifteen minutes."""
+    """Events per second: since the meter was made, and over the last one, five and fifteen minutes."""
 
     mean: float
     one_minute: float
@@ -56,10 +59,10 @@ class Rates(NamedTuple):
 
 
 class Meter:
-    """Counts events, and tells their rate: Kafka's Yammer meter.
+    """Counts events and computes their rates: Kafka's Yammer meter.
 
-    Rates are brought up to date when they are read, as if the events since the last reading had come evenly. A meter
-    made with `read` counts nothing itself: `read()` tells what others have counted.
+    Reading updates the rates, as if the events since the last reading had come evenly. A meter made with `read` counts
+    nothing itself: `read()` returns a count kept elsewhere.
     """
 
     __slots__ = ("_cells", "_rates", "_read", "_started_s", "_ticked_count", "_ticked_s")
@@ -73,6 +76,7 @@ class Meter:
         self._ticked_count = 0  # guarded by: the registry's lock
 
     def mark(self, n: int = 1) -> None:
+        """Count `n` more events."""
         try:
             self._cells[get_ident()][0] += n
         except KeyError:
@@ -80,6 +84,7 @@ class Meter:
 
     @property
     def count(self) -> int:
+        """The events of all threads, or the count kept elsewhere."""
         if self._read is not None:
             return self._read()
         return sum([cell[0] for cell in list(self._cells.values())])
@@ -113,7 +118,7 @@ class Meter:
 
 
 class Window:
-    """The rate of something that is counted elsewhere, over the last half to whole minute, as of each reading."""
+    """The rate of a count kept elsewhere, over the last half to whole minute before each reading."""
 
     __slots__ = ("_marks",)
 
@@ -121,17 +126,17 @@ class Window:
         self._marks = [(now_s, 0.0)] * 2  # guarded by: the registry's lock; (time, count), older one first
 
     def rate(self, count: float, now_s: float) -> float:
-        """Return how much a second was counted, given the count of now."""
+        """Return the rate per second, given the present count."""
         then_s, count_then = self._marks[0]
         if now_s - self._marks[1][0] >= WINDOW_S:
             self._marks = [self._marks[1], (now_s, count)]
-        # Why the floor: Kafka takes a window that is not full yet for at least one full sample.
+        # Why the floor: Kafka counts a window that is not full yet as at least one full sample.
         elapsed_s = max(now_s - then_s, WINDOW_S)
         return (count - count_then) / elapsed_s
 
 
 class Sensor:
-    """A total and its rate: the `Meter` of Kafka's client library; `read` as with a Meter."""
+    """A total and its rate: the `Meter` of Kafka's client library. `read` as in `Meter`."""
 
     __slots__ = ("_counter", "_read", "_window")
 
@@ -146,6 +151,7 @@ class Sensor:
 
     @property
     def count(self) -> int:
+        """The total."""
         return self._counter.count if self._read is None else self._read()
 
     def snapshot(self, now_s: float) -> tuple[int, float]:
@@ -155,9 +161,9 @@ class Sensor:
 
 
 class AvgMax:
-    """Average and maximum of the last half to whole minute; NaN when there was no value, as in Kafka.
+    """Average and maximum over the last half to whole minute; NaN without a value, as in Kafka.
 
-    For what happens seldom: it takes a lock of its own.
+    For rare events, since it takes a lock of its own.
     """
 
     __slots__ = ("_lock", "_now_s", "_samples")
@@ -168,7 +174,7 @@ class AvgMax:
         self._samples: list[list[float]] = []  # guarded by: _lock; at most two of [began, count, sum, max]
 
     def record(self, value: float) -> None:
-        """Take a value into account."""
+        """Record a value."""
         with self._lock:
             samples = self._current_locked()
             if not samples or self._now_s() - samples[-1][0] >= WINDOW_S:
@@ -180,12 +186,12 @@ class AvgMax:
             sample[3] = max(sample[3], value)
 
     def snapshot(self) -> tuple[float, float]:
-        """Return average and maximum as of now."""
+        """Return the present average and maximum."""
         with self._lock:
             samples = self._current_locked()
             if not samples:
                 return math.nan, math.nan
-            # Why not sum(): a sum of floats may be the int 0, which the compiled module minds.
+            # Why not sum(): its result may be the int 0, and the compiled module needs a float.
             count, total, greatest = 0.0, 0.0, -math.inf
             for sample in samples:
                 count += sample[1]
@@ -200,7 +206,7 @@ class AvgMax:
 
 
 class Gauge:
-    """A value asked for at each scrape."""
+    """A value that each scrape reads."""
 
     __slots__ = ("read",)
 

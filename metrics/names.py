@@ -1,6 +1,7 @@
-"""Names: which series a row of the catalogue leads to, in both dialects that public dashboards query.
+"""Names: the series of each row of the catalogue, in both dialects that public dashboards query.
 
-The MBean `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` begins `kafka_server_brokertopicmetrics_`; then
+The series of the MBean `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` begin with
+`kafka_server_brokertopicmetrics_`. The kind decides the rest:
 
 | kind      | Strimzi's dialect (jmx_exporter, reporter)   | Confluent's and Grafana's dialect               |
 |-----------|----------------------------------------------|-------------------------------------------------|
@@ -13,13 +14,14 @@ The MBean `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` begins `kafk
 | avg_max   | `.._avg`, `.._max`                           | the same                                        |
 | text      | `..{word=}`                                  | `.._info{word=}`                                |
 
-Where both dialects have one name there is one family. `barnabas.metrics.dialect` leaves the other one's families away
-(but for sensors and texts: one of Strimzi's two exporters has Confluent's names of these). Hyphens become underscores
-(but `-ms` is joined to the word before it, as in Yammer's names); a hyphenated type is also spelt without any
-(`raft_metrics`, `raftmetrics`). A label in camel case is given in lower case as well, on the same series: two series
-would double every sum.
+Where both dialects have the same name, there is one family. `barnabas.metrics.dialect` removes the families of the
+other dialect. Sensors and texts are kept, since one of Strimzi's two exporters has Confluent's names of these.
 
-What is not a counter or summary to Prometheus' rules (Confluent's names for counts) is untyped.
+Hyphens become underscores, but `-ms` is joined to the word before it, as in Yammer's names. A hyphenated type also has
+a spelling without hyphens (`raft_metrics`, `raftmetrics`). A series with a camel-case label has that label in lower
+case as well. Two series would double every sum.
+
+Counts with a name that Prometheus' rules do not allow for a counter (Confluent's names) are untyped.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from enum import StrEnum
 from functools import cache
 from typing import Final, NamedTuple
 
-from barnabas.metrics.row import Kind, Metric
+from barnabas.metrics.table.row import Kind, Metric
 
-#: Numbers that an instrument has, by the order in which `exposition.py` gives them.
+#: The numbers of an instrument, in the order in which `page/collector.py` reads them.
 _RATES: Final = ("meanrate", "oneminuterate", "fiveminuterate", "fifteenminuterate")
 _MOMENTS: Final = ("mean", "min", "max", "stddev")
 
@@ -44,19 +46,19 @@ _EXTRA_LABELS: Final = {
 
 
 class Dialect(StrEnum):
-    """Whose names: the values of barnabas.metrics.dialect."""
+    """The dashboards for which series are named: the values of barnabas.metrics.dialect."""
 
     BOTH = "both"
     STRIMZI = "strimzi"
     CONFLUENT = "confluent"
 
     def has(self, other: Dialect) -> bool:
-        """Tell whether a page in this dialect has what belongs to the other one."""
+        """Return whether a page in this dialect shows a family of the other one."""
         return Dialect.BOTH in (self, other) or self is other
 
 
 class Family(NamedTuple):
-    """A name on the page, its Prometheus type, which of an instrument's numbers it shows, and in which dialect."""
+    """A name on the page, its Prometheus type, the index of the instrument's number it shows, and its dialect."""
 
     name: str
     type: str
@@ -69,7 +71,7 @@ CONFLUENT: Final = Dialect.CONFLUENT
 
 
 def base_names(row: Metric) -> tuple[str, ...]:
-    """Return the row's name, in every spelling of its type, without what the kind adds."""
+    """Return the row's name in every spelling of its type, without the suffix that the kind adds."""
     if row.exact:
         return (row.exact,)
     group = row.group.replace(".", "_")
@@ -82,13 +84,13 @@ def base_names(row: Metric) -> tuple[str, ...]:
 
 
 def families(row: Metric) -> list[Family]:
-    """Return the simple families of a row: all but summaries and true histograms."""
+    """Return the simple families of a row: all but summaries and histograms."""
     return [family for base in base_names(row) for family in _families(row.kind, base)]
 
 
 def _families(kind: Kind, base: str) -> list[Family]:
     if kind is Kind.GAUGE:
-        # Why: to Prometheus' rules these endings belong to others, but Kafka has gauges so named.
+        # Why: Prometheus' rules reserve these suffixes for other types, but Kafka has gauges with such names.
         type_ = "untyped" if base.endswith(("_count", "_total", "_sum")) else "gauge"
         percent = [Family(_percent(base), type_, 0)] if base.endswith("percent") and "_percent" not in base else []
         return [Family(base, type_, 0), *percent]
@@ -137,13 +139,13 @@ def sensor_families(row: Metric) -> list[Family]:
 
 @cache
 def all_families(row: Metric, dialect: Dialect = Dialect.BOTH) -> list[Family]:
-    """Return every simple family of a row that a dialect has."""
+    """Return every simple family that a row has in a dialect."""
     every = sensor_families(row) if row.kind in (Kind.SENSOR, Kind.AVG_MAX) else families(row)
     return [family for family in every if dialect.has(family.dialect)]
 
 
 def family_names(row: Metric, dialect: Dialect = Dialect.BOTH) -> list[str]:
-    """Return the names of all series that a row leads to; true histograms by their series."""
+    """Return the names of all series of a row, with all series of its summaries and histograms."""
     names = []
     if row.kind in (Kind.HISTOGRAM, Kind.TIMER):
         names = [base + ending for base in base_names(row) for ending in ("", "_count", "_sum")]
@@ -153,7 +155,7 @@ def family_names(row: Metric, dialect: Dialect = Dialect.BOTH) -> list[str]:
 
 
 def spelt(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the labels that have a value, in every spelling."""
+    """Return the labels that have a value, in every spelling of their names."""
     result = {}
     for name, value in labels:
         if value != "":
@@ -161,16 +163,6 @@ def spelt(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
             for spelling in (plain, plain.lower(), *_EXTRA_LABELS.get(name, ())):
                 result[spelling] = value
     return result
-
-
-def label_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """Return labels as the page shows them, without the braces: `topic="a",partition="0"`."""
-    labels = spelt(zip(names, values, strict=True))
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def _percent(base: str) -> str:

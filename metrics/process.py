@@ -1,10 +1,10 @@
-"""What the operating system and the interpreter know of this process.
+"""The operating system's and the interpreter's numbers of this process: memory, CPU time, descriptors, collections.
 
-The names are those of Prometheus' own libraries (`process_…`, `python_…`). They are read here, not by
-prometheus_client: its import takes a tenth of a second under load, which made the first scrape the slowest, and 9 MB
-of every process.
+The names are those of Prometheus' client libraries (`process_…`, `python_…`). This module reads them itself, since
+prometheus-client is not loaded when instruments are registered, and its own collectors know nothing of the disk account
+and of instruments here.
 
-Threads: all is read by the scraper.
+Threads: the scraper reads everything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.metrics import catalogue as c
+from barnabas.metrics.table import catalogue as c
 
 if TYPE_CHECKING:
     from barnabas.metrics.registry import Registry
@@ -37,12 +37,12 @@ _USAGE: Final = (
     c.PROCESS_MAX_FDS,
 )
 _GC: Final = (c.GC_COLLECTED, c.GC_UNCOLLECTABLE, c.GC_COLLECTIONS)
-#: Fields of /proc/PID/stat (proc(5)), counted from the one after the name of the program.
+#: Indexes of fields of /proc/PID/stat (proc(5)), from the field after the name of the program.
 _UTIME, _STIME, _START_TIME, _VSIZE, _RSS = 11, 12, 19, 20, 21
 
 
 class Usage(NamedTuple):
-    """What the process uses: bytes, seconds, and how many descriptors."""
+    """The resources of the process: bytes, seconds and numbers of descriptors."""
 
     virtual_bytes: int
     resident_bytes: int
@@ -53,9 +53,9 @@ class Usage(NamedTuple):
 
 
 def usage(boot_time_s: int, proc: Path = _PROC) -> Usage:
-    """What the process uses now. Raises OSError where the system keeps no such account (not Linux)."""
+    """Return the present resources of the process. Raises OSError on a system without this account (not Linux)."""
     stat = (proc / "self" / "stat").read_text("ascii", "replace")
-    fields = stat[stat.rindex(")") + 2 :].split()  # Why: the name, in parentheses, may contain anything
+    fields = stat[stat.rindex(")") + 2 :].split()  # Why: the name, in parentheses, may contain spaces and parentheses
     ticks = os.sysconf("SC_CLK_TCK")
     return Usage(
         int(fields[_VSIZE]),
@@ -68,21 +68,21 @@ def usage(boot_time_s: int, proc: Path = _PROC) -> Usage:
 
 
 def boot_time_s(proc: Path = _PROC) -> int:
-    """When the machine started, in seconds since 1970. Raises OSError where the system does not tell."""
+    """Return when the machine started, in seconds since 1970. Raises OSError if the system does not say."""
     for line in (proc / "stat").read_text("ascii").splitlines():
         name, _, value = line.partition(" ")
         if name == "btime":
             return int(value)
-    raise OSError(f"{proc}/stat tells no btime")
+    raise OSError(f"{proc}/stat has no btime")
 
 
 def _collections() -> Iterator[tuple[tuple[str], tuple[int, int, int]]]:
-    for generation, told in enumerate(gc.get_stats()):
-        yield (str(generation),), (told["collected"], told["uncollectable"], told["collections"])
+    for generation, stats in enumerate(gc.get_stats()):
+        yield (str(generation),), (stats["collected"], stats["uncollectable"], stats["collections"])
 
 
 def disk_bytes(field: str, source: Path = _IO) -> int:
-    """Return a field (`read_bytes`, `write_bytes`) of the process' I/O account."""
+    """Return a field (`read_bytes`, `write_bytes`) of the process's I/O account. Raises KeyError if it is not there."""
     for line in source.read_text("ascii").splitlines():
         name, _, value = line.partition(":")
         if name == field:
@@ -91,9 +91,9 @@ def disk_bytes(field: str, source: Path = _IO) -> int:
 
 
 def register(registry: Registry, *, is_controller: bool = False) -> None:
-    """Show what is known of this process; what the system keeps no account of (not Linux) is left out.
+    """Register the numbers of this process, without those that the system does not have (not Linux).
 
-    As in Kafka a controller has its disk account under KafkaServer, and under ControllerServer too.
+    As in Kafka, a controller shows its disk account under KafkaServer and under ControllerServer.
     """
     version = platform.python_version_tuple()
     python = (platform.python_implementation(), *version, platform.python_version())

@@ -1,16 +1,16 @@
-"""What is recorded of each request, in one call.
+"""The metrics of requests: times, sizes, counts and clients, recorded in one call for each request.
 
 Rules
-1. `ThreadRecorder.record` is called once a request, by the thread that saw its response leave (a processor). It takes
-   no lock and keeps nothing of the request: sums, and the buckets of a `Tally`, are all the thread's own. What the
-   request before was, this one most often is too: that is looked at first.
-2. Fetch is counted twice, as Kafka does: under `FetchConsumer` or `FetchFollower`, and under `Fetch`, whose numbers
-   include those of the two at the scrape, so that it costs nothing here.
-3. How many requests there were is told by the buckets, so a histogram and the rate of one scrape never disagree.
-4. Clients choose their client ids, so there is a bound (`CLIENTS_MAX`): a thread that has seen that many begins anew,
-   which Prometheus takes for the reset of a counter.
+1. The thread that sent a response (a processor) calls `ThreadRecorder.record` once for its request. The call takes no
+   lock and keeps nothing of the request: the sums and the buckets of a `Tally` belong to the thread. A request most
+   often has the API and version of the one before it, so those are compared first.
+2. Fetch is counted twice, as in Kafka: under `FetchConsumer` or `FetchFollower`, and under `Fetch`. The scrape adds the
+   two for `Fetch`, so that recording does not.
+3. The number of requests is the sum of the buckets, so the histogram and the rate of one scrape always agree.
+4. Clients choose their client ids, so their number has an upper limit (`CLIENTS_MAX`). A thread that reaches it starts
+   again with none. Prometheus sees the reset of a counter.
 
-Threads: any; each has a recorder of its own. The scraper reads.
+Threads: any; each has its own recorder. The scraper reads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Final, NamedTuple
 
-from barnabas.metrics import catalogue as c
 from barnabas.metrics.histograms import BOUNDS, BOUNDS_NS, SUM
 from barnabas.metrics.meters import Meter
 from barnabas.metrics.registry import Registry
+from barnabas.metrics.table import catalogue as c
 from barnabas.metrics.tally import Tally
 
 _ROWS: Final = (
@@ -53,7 +53,7 @@ _FETCH_OF: Final = {False: "FetchConsumer", True: "FetchFollower"}
 
 
 class ClientUse(NamedTuple):
-    """What a client has used so far; times in nanoseconds."""
+    """A client's use of the broker so far; times in nanoseconds."""
 
     requests: int = 0
     request_bytes: int = 0
@@ -66,7 +66,7 @@ NOTHING: Final = ClientUse()
 
 
 class ThreadUse(NamedTuple):
-    """Requests that left through a processor, with their bytes and those of their responses."""
+    """The requests of one thread: their number, their bytes and those of their responses."""
 
     requests: int
     request_bytes: int
@@ -74,7 +74,7 @@ class ThreadUse(NamedTuple):
 
 
 class _Use:
-    """A ClientUse that is being counted."""
+    """The counters of a ClientUse."""
 
     __slots__ = ("request_bytes", "requests", "response_bytes", "thread_ns", "throttle_ns")
 
@@ -90,7 +90,7 @@ class _Use:
 
 
 class _Seen(NamedTuple):
-    """What a recorder had recorded when it was looked at; times in milliseconds."""
+    """A copy of a recorder's numbers at one moment; times in milliseconds."""
 
     requests: int
     cells: list[list[float]]  # one for each row
@@ -105,10 +105,10 @@ class _Recorder:
     __slots__ = ("client", "clients", "count", "header_bytes", "name", "ok_count", "tally", "use", "version")
 
     def __init__(self, name: str, version: int) -> None:
-        self.name = name  # fixed before start; "" of nothing
+        self.name = name  # fixed before start; "" before the first request
         self.version = version  # fixed before start
         self.tally = Tally(_BOUNDS)  # a column for each row
-        self.count = self.tally.count  # Why: looked up for each request
+        self.count = self.tally.count  # Why: saves a lookup for each request
         self.clients: dict[str, _Use] = {}
         self.client: str | None = None  # of the last request
         self.use = _Use()  # what `client` has used
@@ -116,7 +116,7 @@ class _Recorder:
         self.ok_count = 0
 
     def use_of(self, client_id: str | None) -> _Use:
-        """Return where that client's use is counted."""
+        """Return the counters of that client."""
         name = client_id if client_id is not None else ""
         if name != self.client:
             use = self.clients.get(name)
@@ -128,26 +128,26 @@ class _Recorder:
         return self.use
 
     def cells(self) -> list[list[float]]:
-        """Return a histogram's cell for each row, times in milliseconds; any thread."""
+        """Return a histogram's cell for each row, with times in milliseconds. For any thread."""
         cells = self.tally.cells()
         for cell in cells[:_TIMES]:
             cell[SUM] /= NS_PER_MS
         return cells
 
     def seen(self) -> _Seen:
-        """Return all of it; any thread."""
+        """Return a copy of all numbers. For any thread."""
         cells = self.cells()
         clients = {client: use.seen() for client, use in list(self.clients.items())}
         return _Seen(_count(cells), cells, clients, self.header_bytes, self.ok_count)
 
 
 class ThreadRecorder:
-    """What one thread records; written by that thread, or by a later one that was given its identity."""
+    """One thread's records. Written by that thread, or by a later one that got its identity."""
 
     __slots__ = ("_add", "_last", "recorders")
 
     def __init__(self, add: Callable[[str, int], None]) -> None:
-        self._add = add  # fixed before start; tells of a request and version that this thread has not had before
+        self._add = add  # fixed before start; called for a request and version that are new to this thread
         self._last = _Recorder("", 0)
         self.recorders: dict[tuple[str, int], _Recorder] = {}
 
@@ -165,9 +165,9 @@ class ThreadRecorder:
     ) -> None:
         """Record one finished request.
 
-        `request` is the API's name; `times_ns` are those of `_ROWS` less their sum; `size_bytes` is the body's,
-        `header_bytes` all that came with it; `is_follower` tells whose a Fetch is; `ok_count` items of the response
-        carry no error.
+        `request` is the API's name, and `times_ns` are its six times. `size_bytes` is the size of its body,
+        `header_bytes` that of its length and header. `is_follower` tells whether a Fetch is a follower's. `ok_count` is
+        the number of items of the response without an error.
         """
         if is_follower is not None and request == _FETCH:
             request = _FETCH_OF[is_follower]
@@ -175,7 +175,7 @@ class ThreadRecorder:
         if recorder.name is not request or recorder.version != version:
             recorder = self._last = self._recorder_of(request, version)
         queue_ns, local_ns, remote_ns, throttle_ns, response_queue_ns, send_ns = times_ns
-        # Why floats: the interpreter keeps some at hand, where an int that leaves compiled code is allocated anew.
+        # Why floats: the interpreter reuses freed floats, but allocates each int that leaves compiled code.
         recorder.count(
             float(queue_ns),
             float(local_ns),
@@ -205,25 +205,25 @@ class ThreadRecorder:
 
 
 class RequestMetrics:
-    """Times, sizes, counts and errors of requests by API name, as all threads have recorded them."""
+    """Times, sizes, counts and errors of requests by API name, over all threads."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        # Why plain dicts without a lock: entries are only added, each by the thread that it belongs to, or (meters)
-        # equivalent ones by several.
+        # Why dicts without a lock: entries are only added. Each is added by its own thread, or (meters) several threads
+        # add the same one.
         self._threads: dict[int, ThreadRecorder] = {}
-        self._known: set[str] = set()  # requests whose histograms are registered
+        self._known: set[str] = set()  # names whose histograms are registered
         self._errors: dict[tuple[str, str], Meter] = {}
         self._seen: dict[tuple[int, str, int], _Seen] = {}  # owner: the scraper; by thread, request, version
         registry.before_scrape(self._look)
 
     def recorder(self) -> ThreadRecorder:
-        """Return the calling thread's."""
+        """Return the calling thread's recorder."""
         recorder = self._threads.get(get_ident())
         return recorder if recorder is not None else self._threads.setdefault(get_ident(), ThreadRecorder(self._add))
 
     def error(self, request: str, error: str, count: int = 1) -> None:
-        """Count `count` items of a response that carry the error of that name; successes are counted by `record`."""
+        """Count `count` items of a response with the error of that name. `record` counts successes."""
         try:
             meter = self._errors[request, error]
         except KeyError:
@@ -232,14 +232,14 @@ class RequestMetrics:
         meter.mark(count)
 
     def finished(self) -> dict[tuple[int, str], int]:
-        """Return how many requests are done until now, by thread identity and name (of a Fetch: whose); any thread."""
+        """Return how many requests finished by thread identity and name (`_FETCH_OF` for Fetch). Any thread."""
         counts: dict[tuple[int, str], int] = {}
         for (ident, name, _), recorder in self._recorders():
             counts[ident, name] = counts.get((ident, name), 0) + _count(recorder.cells())
         return counts
 
     def spent_ms(self) -> dict[str, list[float]]:
-        """Return how long they were at each of the six stations, by name (of a Fetch: whose); any thread."""
+        """Return the sums of the six times in ms, by name (`_FETCH_OF` for Fetch). For any thread."""
         spent: dict[str, list[float]] = {}
         for (_, name, _), recorder in self._recorders():
             sums = spent.setdefault(name, [0.0] * STATIONS)
@@ -248,10 +248,10 @@ class RequestMetrics:
                 sums[index] += cells[index][SUM]
         return spent
 
-    # For the scrape, whose numbers are all of one moment: that of `_look`
+    # For the scrape: all numbers are those of `_look`, so they are of the same moment.
 
     def count(self, request: str, version: int | None = None) -> int:
-        """Return how many requests of that name (and version) there were."""
+        """Return the number of requests of that name (and version)."""
         parts = _parts(request)
         return sum(
             seen.requests for (_, name, number), seen in self._seen.items()
@@ -259,7 +259,7 @@ class RequestMetrics:
         )  # fmt: skip
 
     def client_uses(self, request: str | None = None) -> dict[str, ClientUse]:
-        """Return what each client has used, for requests of that name or for all."""
+        """Return each client's use, by requests of that name or by all."""
         uses: dict[str, ClientUse] = {}
         for (_, name, _), seen in self._seen.items():
             if request is None or name in _parts(request):
@@ -269,7 +269,7 @@ class RequestMetrics:
         return uses
 
     def of_thread(self, thread: int | None) -> ThreadUse:
-        """Return what that thread has recorded."""
+        """Return the numbers of that thread."""
         seen = [seen for (ident, _, _), seen in self._seen.items() if ident == thread]
         return ThreadUse(
             sum(part.requests for part in seen),
@@ -281,7 +281,7 @@ class RequestMetrics:
         self._seen = {key: recorder.seen() for key, recorder in self._recorders()}
 
     def _recorders(self) -> list[tuple[tuple[int, str, int], _Recorder]]:
-        """Return everybody's, by thread, request and version."""
+        """Return the recorders of all threads, by thread, request and version."""
         return [
             ((ident, name, version), recorder)
             for ident, thread in list(self._threads.items())
@@ -293,7 +293,7 @@ class RequestMetrics:
         return [seen.cells[index] for (_, name, _), seen in self._seen.items() if name in parts]
 
     def _add(self, request: str, version: int) -> None:
-        """Register what a thread is about to record for its first time."""
+        """Register the metrics of a request that a thread records for the first time."""
         for name in (request, _FETCH) if request in _FETCH_OF.values() else (request,):
             if name not in self._known:
                 self._known.add(name)
@@ -320,5 +320,5 @@ def _count(cells: list[list[float]]) -> int:
 
 
 def _parts(request: str) -> tuple[str, ...]:
-    """The names under which requests are recorded that count as `request`."""
+    """Return the names under which requests that count as `request` are recorded."""
     return tuple(_FETCH_OF.values()) if request == _FETCH else (request,)

@@ -1,9 +1,10 @@
-"""Counting values by bucket, several distributions at a time, as one thread's share of as many histograms.
+"""Counts of values by bucket, in several columns: one thread's part of several histograms.
 
-`Tally` is C where there was a compiler (`_tally.c`): nine values are counted in 0.1 µs, which matters since every
-request is. `PythonTally` is its twin, held to it by a test.
+`Tally` is written in C (`_tally.c`) and counts nine values in 0.1 µs; every request is counted. `PythonTally` is the
+fallback where there was no C compiler. A test compares both.
 
-Threads: one writes a tally, any may read it meanwhile. A reader may find a value in its bucket and not yet in the sum.
+Threads: one thread writes a tally, and any thread may read it meanwhile. A reader may find a value in its bucket and
+not yet in the sum.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ __all__ = ("PythonTally", "Tally")
 
 
 class PythonTally:
-    """Columns of buckets. `bounds`: for each column ascending upper bounds, inclusive; above them a bucket is open.
+    """Columns of buckets. `bounds` are, for each column, the ascending, inclusive upper bounds of its buckets.
 
-    Raises ValueError if they do not ascend or are not finite.
+    A last bucket without a bound follows. Raises ValueError if bounds do not ascend or are not finite.
     """
 
     __slots__ = ("_bounds", "_cells")
@@ -31,14 +32,14 @@ class PythonTally:
         self._cells = [[0.0] * (len(column) + 2) for column in bounds]  # owner: the one thread that writes
 
     def count(self, *values: float) -> None:
-        """Count one value in each column; a negative one as zero. Raises TypeError for another number of values."""
+        """Count one value in each column, a negative one as 0. Raises TypeError for another number of values."""
         if len(values) != len(self._bounds):
             raise TypeError(f"count() takes {len(self._bounds)} values, one for each column, not {len(values)}")
         for column, value in enumerate(values):
             self.add(column, value, 1)
 
     def add(self, column: int, value: float, weight: int) -> None:
-        """Count a value `weight` times in one column, numbered from 0. Raises IndexError if there is none such."""
+        """Count a value `weight` times in one column, numbered from 0. Raises IndexError if it does not exist."""
         if not 0 <= column < len(self._bounds):
             raise IndexError("no such column")
         value = max(0, value)
@@ -47,7 +48,7 @@ class PythonTally:
         cell[-1] += value * weight
 
     def cells(self) -> list[list[float]]:
-        """Return, for each column, how many values each bucket holds, and behind those the sum of all values."""
+        """Return, for each column, the number of values in each bucket, followed by the sum of all values."""
         return [cell[:] for cell in self._cells]
 
 

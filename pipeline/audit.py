@@ -1,11 +1,11 @@
-"""audit: read both topics and the Parquet files back, and prove them against the source.
+"""audit: reads both topics and the Parquet files, and compares them with the source.
 
 1. Each flight is in `flights` exactly once, with the values of the source.
 2. The last figures of each origin, carrier and hour in `delays`, and those in Parquet, equal the figures computed
-   straight from the source (`pipeline.flights.expected_delays`, plain Python), to the last bit: the delays are whole
+   directly from the source (`pipeline.flights.expected_delays`, plain Python) to the last bit: the delays are whole
    minutes, so the sums are exact.
 
-Exits 1 with one line a finding if anything differs; draws the picture of the figures if nothing does.
+Exits with 1 and one line for each finding if they differ; draws the picture if they do not.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _examples(counts: Counter[tuple[object, ...]]) -> str:
 
 
 def latest_in_topic(records: DataFrame) -> dict[DelayKey, DelayFigures]:
-    """The last record of each key of `delays`. A key lives in one partition, so offsets order its records."""
+    """The last record of each key of `delays`. All records of a key are in one partition, so offsets order them."""
     last = Window.partitionBy("key").orderBy(f.col("offset").desc())
     rows = records.withColumn("age", f.row_number().over(last)).where("age = 1").select(f.col("value").cast("string"))
     return dict(_entry(json.loads(row.value)) for row in rows.toLocalIterator())
@@ -82,7 +82,7 @@ def check_delays(name: str, found: dict[DelayKey, DelayFigures], expected: dict[
 
 
 def routes(flights: DataFrame, order: str, least_flights: int = 1) -> list[Row]:
-    """The ten first routes by `order` ("flights" or "mean_delay"), with at least so many flights."""
+    """The top ten routes by `order` ("flights" or "mean_delay") that have at least `least_flights` flights."""
     grouped = flights.groupBy("origin", "dest").agg(
         f.count("*").alias("flights"), f.avg("dep_delay").alias("mean_delay")
     )
@@ -90,7 +90,7 @@ def routes(flights: DataFrame, order: str, least_flights: int = 1) -> list[Row]:
 
 
 def run(spark: SparkSession, bootstrap: str, work_dir: Path, months: int) -> list[str]:
-    """Do the whole audit and report what there is to show; return the findings."""
+    """Audit everything, report the tables and the picture, and return the findings."""
     flight_records = shared.read_topic(spark, bootstrap, FLIGHTS).persist()
     expected = expected_delays(read_flights(months))
     findings = check_flights(flight_records, months)
@@ -132,7 +132,7 @@ def _route(row: Row, names: dict[str, str]) -> dict[str, object]:
 
 def main() -> None:
     """Entry point of `python -m pipeline.audit`."""
-    options = shared.arguments("Prove the topics and the Parquet files against the source").parse_args()
+    options = shared.arguments("Compare the topics and the Parquet files with the source").parse_args()
     with shared.session("barnabas-audit", options.work_dir) as spark:
         findings = run(spark, options.bootstrap, options.work_dir, options.months)
     for finding in findings:

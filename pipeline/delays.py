@@ -1,13 +1,13 @@
-"""delays: departure-delay figures by origin, carrier and hour, kept up to date while the flights stream in.
+"""delays: departure-delay figures by origin, carrier and hour, updated while the flights stream in.
 
-The job reads `flights`, joins the airports for the origin's name, and aggregates by one-hour windows of the event
-time. It runs in update mode: each micro-batch emits the groups that it changed, as upserts. They go to the topic
-`delays` (the last record of a key counts) and to Parquet (`batch_id=N`, the highest batch of a key counts). A micro-
-batch that is repeated after a crash computes the same rows from the same offsets and overwrites or repeats them, so
-the answer stays the same.
+The job reads `flights`, joins the airports for the origin's name, and aggregates by one-hour windows of the event time.
+It runs in update mode: each micro-batch emits the groups that it changed, as upserts. They go to the topic `delays`
+(the last record of a key counts) and to Parquet (`batch_id=N`; the highest batch of a key counts). After a crash, a
+repeated micro-batch computes the same rows from the same offsets and overwrites or repeats them, so the result is the
+same.
 
-The watermark bounds the state. It has to exceed how far the six partitions can be apart in event time: the producer
-sends one week after another and waits for each, so they differ by a week at the most.
+The watermark bounds the state. It must exceed the difference in event time between the six partitions. The producer
+sends one week after another and waits for each, so the difference is at most a week.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POLL_SECONDS = 1
 
 
 def figures(spark: SparkSession, flights: DataFrame, airports_csv: Path) -> DataFrame:
-    """Group flights by origin, carrier and hour; departed, mean and p95 in minutes."""
+    """The figures of each origin, carrier and hour: departed flights, mean and p95 delay in minutes."""
     airports = spark.read.option("header", "true").csv(str(airports_csv))
     origins = f.broadcast(airports.select(f.col("faa").alias("origin"), f.col("name").alias("origin_name")))
     return (
@@ -53,7 +53,7 @@ def figures(spark: SparkSession, flights: DataFrame, airports_csv: Path) -> Data
 
 
 def run(spark: SparkSession, bootstrap: str, work_dir: Path, until: Path | None) -> None:
-    """Follow `flights`. With `until`, stop once that file exists and everything produced by then is worked in."""
+    """Process `flights` as they arrive. With `until`, stop once that file exists and all records are processed."""
     airports = stage_airports(work_dir / "input")
     records = (
         spark.readStream.format("kafka")
@@ -87,6 +87,7 @@ class _Sink:
         self._parquet = parquet
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch; a repetition writes the same rows again."""
         batch = batch.persist()
         records = batch.select(
             f.concat_ws("|", "origin", "carrier", "hour").cast("binary").alias("key"),
@@ -102,7 +103,7 @@ class _Sink:
 def main() -> None:
     """Entry point of `python -m pipeline.delays`."""
     parser: argparse.ArgumentParser = shared.arguments("Keep delay figures up to date from the topic `flights`")
-    parser.add_argument("--until", type=Path, help="stop when this file exists and all flights are worked in")
+    parser.add_argument("--until", type=Path, help="stop when this file exists and all flights are processed")
     options = parser.parse_args()
     with shared.session("barnabas-delays", options.work_dir) as spark:
         run(spark, options.bootstrap, options.work_dir, options.until)

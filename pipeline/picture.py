@@ -1,10 +1,10 @@
-"""The picture at the pipeline's end: mean departure delay by hour of the day and carrier, as a PNG and an HTML page.
+"""The picture of the results: mean departure delay by hour of the day and carrier, as a PNG and an HTML page.
 
-It is drawn from the figures that the audit has proved, without Spark. Hours are those of clocks in New York. A cell is
-the mean over all departures in that hour, in minutes; a cell with fewer than DEPARTURES_MIN departures stays empty,
-since a few late aircraft would colour it, and carriers with fewer are left out.
+It is drawn from the audited figures, without Spark. Hours are New York time. A cell is the mean of all departures in
+that hour, in minutes. A cell with fewer than DEPARTURES_MIN departures stays empty, since a few late aircraft would
+dominate it; carriers with fewer are left out.
 
-`delays.html` needs nothing beside itself: the picture is inside, and below it a table whose cells tell their numbers.
+`delays.html` is self-contained: it has the picture, and a table whose cells show the number of departures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipeline.flights import DelayFigures, DelayKey, data_directory
 
 NEW_YORK = ZoneInfo("America/New_York")
 DEPARTURES_MIN = 5
-#: Minutes that have the deepest colour: later than that looks the same.
+#: From this delay on, all cells have the deepest colour.
 DEEPEST_MIN = 40.0
 COLOURS = "YlOrRd"
 EMPTY_COLOUR = "#f2f2f2"
@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells by carrier and hour; `carriers` from the busiest down, `hours` of the day in order."""
+    """Cells by carrier and hour; `carriers` by departures, most first; `hours` in order."""
 
     carriers: list[str]
     hours: list[int]
@@ -59,7 +59,7 @@ class Grid:
 
 
 def grid_of(figures: Mapping[DelayKey, DelayFigures]) -> Grid:
-    """Gather the figures of all origins and days by carrier and hour of the day."""
+    """Sum the figures of all origins and days by carrier and hour of the day."""
     cells: dict[tuple[str, int], Cell] = defaultdict(Cell)
     by_carrier: dict[str, Cell] = defaultdict(Cell)
     by_hour: dict[int, Cell] = defaultdict(Cell)
@@ -90,7 +90,7 @@ def draw(figures: Mapping[DelayKey, DelayFigures], work_dir: Path, title: str) -
 
 
 def _draw_png(grid: Grid, names: Mapping[str, str], path: Path, title: str) -> None:
-    import matplotlib  # Why here: the jobs that draw nothing do not load it
+    import matplotlib  # Why here: the other jobs do not need it
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -137,7 +137,7 @@ def _bars(axes, places: range, values: list[float], *, horizontal: bool) -> None
 
 
 def _page(grid: Grid, names: Mapping[str, str], png: bytes, title: str) -> str:
-    """One page that needs nothing else."""
+    """The HTML page, self-contained."""
     heads = "".join(f"<th>{hour}</th>" for hour in grid.hours)
     rows = "".join(
         f"<tr><th>{html.escape(names.get(carrier, carrier))}</th>"

@@ -1,7 +1,7 @@
-"""The main job: a cluster, the two streaming jobs on it at the same time, the audit, and what there is to see.
+"""The main job: starts a cluster, runs both streaming jobs on it in parallel, then the audit, and prints the results.
 
-`make run` calls this. Each job is a process of its own, as it would be on a real platform; this one draws the
-progress from the JSON lines that they print. Exit code 0 only if the audit found nothing.
+`make run` calls this. Each job is its own process, as on a real platform; this one draws the progress from the JSON
+lines that they print. The exit code is 0 only if the audit found no difference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ console = Console()
 
 
 class RunError(Exception):
-    """One line that says which part failed and where its log is."""
+    """One line that names the part that failed and its log."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Job:
     reports: Reports = field(repr=False)
 
     def read(self) -> None:
-        """Runs on a thread of its own until the process closes its output."""
+        """Read the reports until the process closes its output; runs on its own thread."""
         assert self.process.stdout is not None
         with self.process.stdout as output:
             for line in output:
@@ -58,7 +58,7 @@ class Job:
         """Raise RunError, with the last line of the log, if the ended job failed."""
         if self.process.returncode:
             last = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-            raise RunError(f"{self.name} failed: {last[-1] if last else 'no output'} (all of it in {self.log})")
+            raise RunError(f"{self.name} failed: {last[-1] if last else 'no output'} (its log is {self.log})")
 
     def stop(self) -> None:
         """End the job and the JVM that belongs to it."""
@@ -69,13 +69,13 @@ class Job:
 
 @dataclass(slots=True)
 class Chaos:
-    """Kills a broker when a third of the flights is in, and starts it again at two thirds, as a person would."""
+    """Kills a broker after a third of the flights, and starts it again after two thirds, with the usual commands."""
 
     cluster_dir: Path
     steps: list[tuple[float, str]] = field(default_factory=lambda: [(1 / 3, "kill"), (2 / 3, "start")])
 
     def at(self, share: float) -> None:
-        """Do what is due when this share of the flights is in."""
+        """Take the steps that are due when this share of the flights was produced."""
         while self.steps and share >= self.steps[0][0]:
             _, action = self.steps.pop(0)
             command = [*BARNABAS, "node", action, str(CHAOS_BROKER), "--data-dir", str(self.cluster_dir)]
@@ -95,9 +95,7 @@ class Run:
     jobs: dict[str, Job] = field(default_factory=dict)
 
     def start(self, name: str, *extra: str, reports: Reports | None = None) -> Job:
-        """Start `python -m pipeline.NAME`; its stderr goes to its log, its reports to the run's queue or the given
-        one.
-        """
+        """Start `python -m pipeline.NAME`. Its stderr goes to its log, its reports to `reports` or the run's queue."""
         log = self.work_dir / f"{name}.log"
         command = [sys.executable, "-m", f"pipeline.{name}", "--bootstrap", self.bootstrap]
         command += ["--work-dir", str(self.work_dir), "--months", str(self.months), *extra]
@@ -111,7 +109,7 @@ class Run:
         return job
 
     def stream(self) -> None:
-        """Run ingest and delays side by side until both have worked in every flight."""
+        """Run ingest and delays in parallel until both have processed every flight."""
         until = self.work_dir / "ingest.done"
         until.unlink(missing_ok=True)
         with progress_bars() as bars:
@@ -134,7 +132,7 @@ class Run:
                     self.chaos.at(int(str(report["done"])) / int(str(report["total"])))
 
     def audit(self) -> list[dict[str, object]]:
-        """Run the audit; return the tables and the picture that it reports. Raises RunError if it found something."""
+        """Run the audit; return the tables and the picture that it reports. Raises RunError if it found differences."""
         tables = []
         with progress_bars() as bars:
             task = bars.add_task("audit: starting Spark", total=None)
@@ -151,7 +149,7 @@ class Run:
         return tables
 
     def stop(self) -> None:
-        """End whatever still runs."""
+        """End all jobs that still run."""
         for job in self.jobs.values():
             job.stop()
 
@@ -176,7 +174,7 @@ def progress_bars() -> Iterator[Progress]:
 
 
 def show_progress(bars: Progress, task: TaskID, name: str, report: dict[str, object]) -> None:
-    """Bring one bar up to the job's last report."""
+    """Update a job's bar from its last report."""
     if name == "ingest":
         done, total = int(str(report["done"])), int(str(report["total"]))
         bars.update(task, description=f"ingest: week {done}", completed=done, total=total)
@@ -186,7 +184,7 @@ def show_progress(bars: Progress, task: TaskID, name: str, report: dict[str, obj
 
 @contextlib.contextmanager
 def existing_cluster(bootstrap: str) -> Iterator[dict[str, str]]:
-    """Use somebody else's cluster and leave it up; topics of an earlier run go, the audit counts every record."""
+    """Use a running cluster and leave it up. Deletes the topics of earlier runs, since the audit counts all records."""
     admin = [sys.executable, "-P", "-m", "barnabas.cli", "topic"]
     listed = subprocess.run([*admin, "list", "--bootstrap", bootstrap, "--json"], check=True, capture_output=True)
     old = [row["topic"] for row in json.loads(listed.stdout) if row["topic"] in TOPICS]
@@ -197,7 +195,7 @@ def existing_cluster(bootstrap: str) -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str, str]]:
-    """Run `barnabas up`, yield the fields of its ready line, stop it at the end unless it is to be kept."""
+    """Run `barnabas up`, yield the fields of its ready line, and stop it at the end (not with --keep)."""
     command = [*BARNABAS, "up", "--brokers", str(arguments.brokers)]
     command += ["--port", str(arguments.port), "--data-dir", str(work_dir / "cluster")]
     log = work_dir / "cluster.log"
@@ -224,7 +222,7 @@ def _the_cluster(arguments: argparse.Namespace, work_dir: Path) -> contextlib.Ab
 
 
 def create_topics(bootstrap: str, replicas: int) -> None:
-    """Create the pipeline's topics with the command that a person would use."""
+    """Create the pipeline's topics with `barnabas topic create`."""
     for topic, partitions in TOPICS.items():
         command = [*BARNABAS, "topic", "create", topic, "--bootstrap", bootstrap]
         command += ["--partitions", str(partitions), "--replication-factor", str(replicas)]
@@ -249,7 +247,7 @@ def show_routes(report: dict[str, object]) -> None:
 
 
 def show_places(fields: dict[str, str], work_dir: Path, kept: bool) -> None:
-    """Say where everything is."""
+    """Print where the results are."""
     table = Table(show_header=False, box=None)
     table.add_row("picture", f"{work_dir / 'delays.html'} (or delays.png beside it)")
     table.add_row("Parquet", str(work_dir / "parquet" / "delays"))
@@ -272,13 +270,13 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="pipeline.run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--bootstrap", help="use the cluster at these host:port,... and start none")
-    parser.add_argument("--brokers", type=int, default=1, help="how many there are to be, or are")
+    parser.add_argument("--bootstrap", help="use the running cluster at these host:port,...")
+    parser.add_argument("--brokers", type=int, default=1, help="number of brokers, also of a running cluster")
     parser.add_argument("--port", type=int, default=9092)
     parser.add_argument("--work-dir", type=Path, default=checkout() / "data" / "run")
     parser.add_argument("--months", type=int, default=12)
-    parser.add_argument("--chaos", action="store_true", help="kill a broker on the way, and start it again")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster up")
+    parser.add_argument("--chaos", action="store_true", help="kill a broker during the run, and start it again")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster running")
     return parser.parse_args(argv)
 
 

@@ -1,6 +1,6 @@
-"""What goes to the executors of a Spark cluster, and whether they share the work directory.
+"""Ships this package to the executors of a Spark cluster, and checks that they share the work directory.
 
-This module is imported by the executors too, so it needs nothing but Python.
+The executors import this module too, so it needs only Python.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-#: Tasks that look for the directory: more than one an executor, so that each of a small cluster gets one.
-LOOKS = 8
+#: Tasks that check the directory: more than the executors of a small cluster, so that each executor gets one.
+TASKS = 8
 
 
 def ship(context: Any) -> None:
@@ -38,17 +38,17 @@ def archive(directory: Path) -> Path:
 
 
 def blind_hosts(context: Any, work_dir: Path) -> list[str]:
-    """Return the hosts of executors that do not see a file which is now written into the work directory."""
+    """Write a file into the work directory; return the hosts of executors that do not see it."""
     work_dir.mkdir(parents=True, exist_ok=True)
     token = work_dir / f".shared-{uuid.uuid4()}"
     token.touch()
     try:
-        seen = context.parallelize(range(LOOKS), LOOKS).mapPartitions(partial(look, str(token))).collect()
+        seen = context.parallelize(range(TASKS), TASKS).mapPartitions(partial(look, str(token))).collect()
     finally:
         token.unlink()
     return sorted({host for host, found in seen if not found})
 
 
 def look(token: str, _: Iterable[int]) -> Iterator[tuple[str, bool]]:
-    """Tell, on an executor, its host and whether it sees the file."""
+    """Runs on an executor: yield its host and whether it sees the file."""
     yield socket.gethostname(), Path(token).exists()

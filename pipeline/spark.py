@@ -1,11 +1,11 @@
-"""What the Spark jobs share: the session, the Kafka options and the shape of the records.
+"""Shared by the Spark jobs: the session, the Kafka options and the schema of the records.
 
-SPARK_MASTER says where they run: `local[2]` if it is not set, or `spark://HOST:PORT`, a standalone cluster. There
+SPARK_MASTER selects where they run: `local[2]` (the default) or `spark://HOST:PORT`, a standalone cluster. On a cluster
 - this program is the driver; it ships the connector and this package to the executors;
-- the work directory must be one that driver and executors share under one path (a network file system, a volume): the
-  staged flights, the streaming state and the Parquet files lie there. That is looked at before a job begins;
-- SPARK_CORES_MAX bounds the cores of each job (2), lest the first keep the second waiting; SPARK_EXECUTOR_MEMORY is
-  Spark's own.
+- driver and executors must share the work directory under one path (a network file system, a volume), since it holds
+  the staged flights, the streaming state and the Parquet files. This is checked before a job starts;
+- SPARK_CORES_MAX limits the cores of each job (default 2), so that both can run at once; Spark itself reads
+  SPARK_EXECUTOR_MEMORY.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ HOUR_FORMAT = "yyyy-MM-dd'T'HH:mm:ss'Z'"
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """The options that every job has."""
+    """A parser with the options of every job."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--bootstrap", required=True, help="host:port of a broker")
     parser.add_argument("--work-dir", type=Path, required=True, help="where input files, checkpoints and Parquet live")
-    parser.add_argument("--months", type=int, default=12, help="how many months of 2013 to take (1-12)")
+    parser.add_argument("--months", type=int, default=12, help="number of months of 2013 to use (1-12)")
     return parser
 
 
 def session(name: str, work_dir: Path | None = None) -> SparkSession:
-    """A Spark session with the Kafka connector, in UTC; it dies with this process on SIGTERM.
+    """A Spark session with the Kafka connector, in UTC; SIGTERM to this process ends it.
 
-    On a cluster, executors that do not share `work_dir` end the job in one line.
+    On a cluster, exits with one line if executors do not share `work_dir`.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     master = os.environ.get("SPARK_MASTER", "local[2]")
@@ -82,17 +82,17 @@ def session(name: str, work_dir: Path | None = None) -> SparkSession:
 
 
 def check_shared(spark: SparkSession, work_dir: Path) -> None:
-    """Exit unless the executors see what the driver writes into the work directory."""
+    """Exit unless all executors see a file that the driver writes into the work directory."""
     blind = shipping.blind_hosts(spark.sparkContext, work_dir)
     if blind:
         spark.stop()
         raise SystemExit(
-            f"the executors on {', '.join(blind)} do not see {work_dir}: give --work-dir a directory that all share"
+            f"the executors on {', '.join(blind)} do not see {work_dir}: choose a shared directory with --work-dir"
         )
 
 
 def read_topic(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
-    """Everything that the topic holds now, as a batch."""
+    """All present records of a topic, as a batch."""
     return (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -105,9 +105,7 @@ def read_topic(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
 
 
 def write_topic(frame: DataFrame, bootstrap: str, topic: str) -> None:
-    """Produce the rows (key, value and perhaps headers); returns when every one is acknowledged by all in-sync
-    replicas.
-    """
+    """Produce the rows (key, value, optional headers) with acks=all; return when all are acknowledged."""
     (
         frame.write.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -121,36 +119,32 @@ def write_topic(frame: DataFrame, bootstrap: str, topic: str) -> None:
 
 
 def flights_of(records: DataFrame) -> DataFrame:
-    """The flights inside the values of Kafka records."""
+    """The flights in the values of Kafka records."""
     return records.select(f.from_json(f.col("value").cast("string"), FLIGHT).alias("flight")).select("flight.*")
 
 
 def batch_header(batch_id: int) -> f.Column:
-    """The header that ties a record to the micro-batch that wrote it, so that a repeated batch can find its own
-    records.
-    """
+    """The header that names the micro-batch of a record, by which a repeated batch finds its own records."""
     return f.array(f.struct(f.lit("batch").alias("key"), f.lit(str(batch_id)).cast("binary").alias("value")))
 
 
 def of_batch(batch_id: int) -> f.Column:
-    """A condition: this record carries the header of that micro-batch."""
+    """The condition that a record has the header of a micro-batch."""
     return f.exists("headers", lambda h: (h["key"] == "batch") & (h["value"].cast("string") == str(batch_id)))
 
 
 def report(**progress: object) -> None:
-    """One line of JSON on stdout: whoever started the job draws the progress bar."""
+    """Print one line of JSON, from which `pipeline.run` draws the progress bar."""
     print(json.dumps(progress), flush=True)
 
 
 def await_end(query: StreamingQuery) -> None:
-    """Wait for a bounded query; a failed one raises its StreamingQueryException."""
+    """Wait for a bounded query to end; raises its StreamingQueryException if it failed."""
     query.awaitTermination()
 
 
 def main() -> None:
-    """`python -m pipeline.spark`: resolve the connector into the local cache, so that later starts are quick and
-    quiet.
-    """
+    """`python -m pipeline.spark`: download the connector into the local cache, so that later starts are fast."""
     with session("barnabas-setup") as spark:
         spark.range(1).count()
 

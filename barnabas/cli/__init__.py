@@ -1,6 +1,8 @@
+"""The command line."""
+
 import sys
 
-from barnabas.common import linux
+from barnabas.common.processes import linux
 
-if (told := linux.refusal()) is not None:
-    sys.exit(f"barnabas: {told}")
+if (problem := linux.refusal()) is not None:
+    sys.exit(f"barnabas: {problem}")

@@ -1,4 +1,4 @@
-"""Where the cluster is that a command talks to."""
+"""The addresses of the cluster that a command talks to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TypeVar
 import click
 
 from barnabas.cli.errors import UserError
-from barnabas.cli.running import running_directories
-from barnabas.common.cluster_file import read_cluster_file
+from barnabas.cli.local.running import running_directories
+from barnabas.common.processes.cluster_file import read_cluster_file
 
 T = TypeVar("T")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -20,7 +20,7 @@ PORT_MAX = 65535
 
 
 def default_bootstrap() -> str:
-    """$BARNABAS_BOOTSTRAP, else the one local cluster that runs now, else 127.0.0.1:9092."""
+    """$BARNABAS_BOOTSTRAP, else the one running local cluster, else 127.0.0.1:9092. Raises UserError if several run."""
     if os.environ.get(VARIABLE):
         return os.environ[VARIABLE]
     clusters = [read_cluster_file(directory) for directory in running_directories()]
@@ -31,7 +31,7 @@ def default_bootstrap() -> str:
 
 
 def checked_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str:
-    """The addresses of --bootstrap, or the default."""
+    """The addresses of --bootstrap, checked, or the default. Raises UserError."""
     if value is None:
         return default_bootstrap()
     for text in value.split(","):
@@ -40,12 +40,12 @@ def checked_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str
 
 
 def bootstrap_option(command: Callable[..., T]) -> Callable[..., T]:
-    """`--bootstrap` (Kafka's tools say --bootstrap-server), for every command that needs a cluster."""
+    """`--bootstrap` (in Kafka's tools --bootstrap-server), for each command that needs a cluster."""
     return click.option(
         *BOOTSTRAP_NAMES,
         metavar="HOST:PORT,...",
         callback=checked_bootstrap,
-        help=f"Where the cluster is; else ${VARIABLE}, the local cluster that runs, or {DEFAULT_BOOTSTRAP}.",
+        help=f"The cluster. Default: ${VARIABLE}, else the running local cluster, else {DEFAULT_BOOTSTRAP}.",
     )(command)
 
 

@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster share: where it is, a client for it, and its errors in one line."""
+"""Shared by the commands that talk to a cluster: a librdkafka client, its settings, its errors in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from barnabas.cli.address import bootstrap_option
 from barnabas.cli.errors import RequestError, UserError
 from barnabas.cli.output import progress
-from barnabas.cli.reach import check_reachable
+from barnabas.cli.records.reach import check_reachable
 from barnabas.cli.suggest import did_you_mean
 
 __all__ = ["bootstrap_option"]
@@ -33,14 +33,14 @@ _silent.propagate = False
 
 
 def settings(bootstrap: str, **extra: object) -> dict[str, Any]:
-    """Settings of a librdkafka client that keeps its own log lines off the terminal."""
+    """Settings of a librdkafka client that prints no log lines on the terminal."""
     return {"bootstrap.servers": bootstrap, "client.id": "barnabas-cli", "log_level": 3, "logger": _silent, **extra}
 
 
 def client_options(command: Callable[..., T]) -> Callable[..., T]:
-    """`-X key=value`, as kcat has it, for settings of librdkafka."""
+    """`-X key=value` as in kcat, for settings of librdkafka."""
     return click.option(
-        "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A setting of the client, by librdkafka's name."
+        "-X", "extra", multiple=True, metavar="KEY=VALUE", help="A client setting, by librdkafka's name."
     )(command)
 
 
@@ -51,9 +51,9 @@ def has_plain_connection(own: Mapping[str, object]) -> bool:
 
 @contextlib.contextmanager
 def kafka_errors(bootstrap: str, *, is_plain: bool = True) -> Iterator[None]:
-    """Turn what the cluster (or its absence) says into one line.
+    """Turn the errors of a client into UserErrors of one line.
 
-    Absence is looked for first, if the connection is `is_plain` (neither TLS nor SASL).
+    `is_plain`: the connection uses neither TLS nor SASL. Then check first whether a broker listens at all.
     """
     if is_plain:
         check_reachable(bootstrap)
@@ -67,13 +67,13 @@ def kafka_errors(bootstrap: str, *, is_plain: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def admin(bootstrap: str) -> Iterator[AdminClient]:
-    """An admin client that lives as long as the block (its futures die with it), and its errors in one line."""
+    """An admin client for the block (its futures need it alive), with its errors in one line."""
     with kafka_errors(bootstrap):
         yield AdminClient(settings(bootstrap))
 
 
 def partitions_of(client: AdminClient | Consumer | Producer, topic: str) -> list[int]:
-    """The partitions of a topic; raises UserError if there is none of that name."""
+    """The partitions of a topic; raises UserError if the topic does not exist."""
     found = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if found.error is not None:
         hint = did_you_mean(topic, topic_names(client)) if found.error.name() in UNKNOWN_NAME else ""
@@ -87,7 +87,7 @@ def topic_names(client: AdminClient | Consumer | Producer) -> list[str]:
 
 
 def group_names(client: AdminClient) -> list[str]:
-    """The groups of the cluster, of those coordinators that answer."""
+    """The groups of the cluster, without those of coordinators that do not answer."""
     return [group.group_id for group in client.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S).valid]
 
 
@@ -97,8 +97,10 @@ def results(
     label: str = "waiting",
     known: Callable[[], Iterable[str]] = tuple,
 ) -> dict[K, T]:
-    """The results of an admin call by their key. All of them are awaited, then RequestError names every key that
-    failed. `known()` are the names that there are, among which one may have been meant.
+    """The results of an admin call, by key.
+
+    Waits for all of them, then raises RequestError with every key that failed. `known()` returns the existing names:
+    the error suggests the closest one.
     """
     found: dict[K, T] = {}
     failures: list[tuple[K, KafkaError]] = []
@@ -118,13 +120,13 @@ def results(
             for key, cause in failures
         )
         if found:
-            message += f"; done all the same: {', '.join(map(name, found))}"
+            message += f"; done: {', '.join(map(name, found))}"
         raise RequestError(message, tuple(cause.name() for _, cause in failures))
     return found
 
 
 def reason(cause: KafkaError) -> str:
-    """What the cluster said, with the name of its error code, in one line."""
+    """An error's message and the name of its error code, in one line."""
     text = " ".join(cause.str().split()).removeprefix("Broker: ")
     return f"{text} ({cause.name()})"
 

@@ -1,4 +1,4 @@
-"""Requests that librdkafka cannot send: to any one broker of a cluster, over a connection of our own."""
+"""Requests that librdkafka cannot send, over a connection of our own to any broker of the cluster."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import Any
 
 from barnabas.cli.address import host_port
 from barnabas.cli.errors import UserError
-from barnabas.cli.reach import check_reachable
+from barnabas.cli.records.reach import check_reachable
 from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.protocol.schema import Request
 
 TIMEOUT_MS = 15_000
 CLIENT_ID = "barnabas-cli"
 
 
-def ask_any(bootstrap: str, message: Any, version: int, timeout_ms: int = TIMEOUT_MS) -> Any:
-    """What the first broker that answers says. Raises UserError if none does.
+def ask_any(bootstrap: str, message: Request, version: int, timeout_ms: int = TIMEOUT_MS) -> Any:
+    """The response of the first broker that answers. Raises UserError if none does.
 
-    A broker that was asked and did not answer may have done it: only requests that may be repeated are to be sent so.
+    A broker may carry out a request and fail to answer, and the next one gets it again: send only idempotent requests.
     """
     problems = []
     for text in bootstrap.split(","):

@@ -1,8 +1,8 @@
-"""What a shell completes beside commands and options: topics, groups, partitions and config keys.
+"""Shell completion of topics, groups, partitions and config keys.
 
-Topics and groups are asked of the cluster, for a second at most; if it does not answer, nothing is offered.
-Anybody can name a group `$(rm -r ~)`, and bash inserts a completion as it is. So a name is only offered if it is a
-plain word to every shell.
+Topics and groups come from the cluster. If it does not answer within a second, nothing is offered.
+Anybody can name a group `$(rm -r ~)`, and bash inserts a completion unquoted. A name is therefore offered only if it is
+a plain word in every shell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _offered(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _of_cluster(names: Callable[[AdminClient], Iterable[str]]) -> Complete:
-    """Completes with what a cluster says; with nothing, and without a word, if it says nothing in time."""
+    """Completes with names from the cluster; offers nothing, silently, if it does not answer in time."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -41,7 +41,7 @@ def _of_cluster(names: Callable[[AdminClient], Iterable[str]]) -> Complete:
         from barnabas.cli.address import default_bootstrap
         from barnabas.cli.client import settings
         from barnabas.cli.errors import UserError
-        from barnabas.cli.reach import check_reachable
+        from barnabas.cli.records.reach import check_reachable
 
         try:
             bootstrap = ctx.params.get("bootstrap") or default_bootstrap()
@@ -68,8 +68,8 @@ complete_groups = _of_cluster(_groups)
 
 
 def complete_keys(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Config keys, of what the command line names so far: a topic's, a group's, a broker's; else all."""
-    from barnabas.config.keys import TABLE
+    """Config keys of the resource on the command line (topic, group or broker); all keys if there is none yet."""
+    from barnabas.config.table.keys import TABLE
 
     scopes = {scope for scope in ("topic", "group", "broker") if ctx.params.get(scope) is not None}
     keys = {key.name for key in TABLE if not scopes or key.scope.value in scopes}
@@ -77,7 +77,7 @@ def complete_keys(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 
 def complete_settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Keys with their `=`."""
+    """Config keys, each followed by `=`."""
     if "=" in incomplete:
         return []
     return [CompletionItem(f"{item.value}=") for item in complete_keys(ctx, parameter, incomplete)]

@@ -1,4 +1,4 @@
-"""`barnabas completion SHELL`: the script that makes a shell complete commands and options."""
+"""`barnabas completion SHELL`: prints the script that adds completion to a shell."""
 
 from __future__ import annotations
 

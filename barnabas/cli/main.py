@@ -1,9 +1,9 @@
-"""`barnabas`: the command line. Each command lives in a module of its own, imported only when it is called.
+"""`barnabas`: the command line. Each command is a module that is imported only when it runs.
 
-Errors that a person causes end in one line on stderr and a non-zero exit, here, in one place:
-    1    UserError, ClusterError, a file that cannot be used, a reader of our output that went away
+A user's mistake ends in one line on stderr and a non-zero exit code. `run` maps them in one place:
+    1    UserError, ClusterError, a file that cannot be used, a closed pipe on our output
     2    a wrong option or argument
-    130  Ctrl-C, without a word
+    130  Ctrl-C, without a message
 """
 
 from __future__ import annotations
@@ -20,46 +20,57 @@ from click.shell_completion import CompletionItem
 from barnabas import __version__
 from barnabas.cli.errors import UserError
 from barnabas.cli.suggest import did_you_mean
-from barnabas.cluster import ClusterError
+from barnabas.cluster.errors import ClusterError
 
 COMMANDS = {
-    "up": ("barnabas.cli.up", "Start a local cluster: one controller and some brokers."),
-    "status": ("barnabas.cli.detached", "Show the local clusters that run, and their processes."),
-    "down": ("barnabas.cli.detached", "Stop a local cluster, in order."),
-    "node": ("barnabas.cli.node", "Break and mend one node of a local cluster: its process, disk, links and clock."),
-    "faults": ("barnabas.cli.faults", "Inject faults into a local cluster, and record the requests of its clients."),
-    "broker": ("barnabas.cli.process", "Run one broker from a server.properties file."),
-    "controller": ("barnabas.cli.process", "Run the controller from a server.properties file."),
-    "topic": ("barnabas.cli.topic", "Create, list, describe, alter and delete topics."),
-    "group": ("barnabas.cli.group", "List, describe, reset and delete consumer groups."),
-    "produce": ("barnabas.cli.produce", "Produce lines of standard input or of a file."),
-    "consume": ("barnabas.cli.consume", "Print the records of a topic."),
-    "config": ("barnabas.cli.config", "Show and change the settings of topics, brokers and groups."),
-    "doctor": ("barnabas.cli.doctor", "Tell what clients will be told by each listener, and whether it answers."),
-    "stray": ("barnabas.cli.stray", "List, restore and delete logs that a broker set aside."),
+    "up": ("barnabas.cli.local.up", "Start a local cluster: one controller and some brokers."),
+    "status": ("barnabas.cli.local.detached", "Show the running local clusters and their processes."),
+    "down": ("barnabas.cli.local.detached", "Stop a local cluster in order."),
+    "node": (
+        "barnabas.cli.breaking.node",
+        "Break and repair one node of a local cluster: its process, disk, links and clock.",
+    ),
+    "faults": (
+        "barnabas.cli.breaking.faults",
+        "Inject faults into a local cluster and record its requests.",
+    ),
+    "broker": ("barnabas.cli.local.process", "Run one broker from a server.properties file."),
+    "controller": ("barnabas.cli.local.process", "Run the controller from a server.properties file."),
+    "topic": ("barnabas.cli.admin.topic", "Create, list, describe, alter and delete topics."),
+    "group": ("barnabas.cli.admin.group", "List, describe, reset and delete consumer groups."),
+    "produce": ("barnabas.cli.records.produce", "Produce lines of standard input or of a file."),
+    "consume": ("barnabas.cli.records.consume", "Print the records of a topic."),
+    "config": ("barnabas.cli.admin.config", "Show and change the settings of topics, brokers and groups."),
+    "doctor": ("barnabas.cli.admin.doctor", "Check which addresses each listener advertises and whether they answer."),
+    "stray": ("barnabas.cli.admin.stray", "List, restore and delete logs that a broker set aside."),
     "explain": (
-        "barnabas.cli.explain",
-        "Tell in words how a partition, a group or a request is, and why it waits.",
+        "barnabas.cli.inside.explain",
+        "Explain the state of a partition, a group or a request, and why it waits.",
     ),
-    "top": ("barnabas.cli.top", "Watch queues, purgatories, requests and partitions of a running cluster."),
+    "top": ("barnabas.cli.inside.top", "Watch queues, purgatories, requests and partitions of a running cluster."),
     "dump-log": (
-        "barnabas.cli.dump_log",
-        "Print what is in segments or directories of them, indexes, snapshots and checkpoints.",
+        "barnabas.cli.admin.dump_log",
+        "Print the content of segments, indexes, snapshots and checkpoints.",
     ),
-    "drill": ("barnabas.cli.drill", "Practise incidents: break a cluster on purpose, and have its repair checked."),
-    "completion": ("barnabas.cli.completion", "Print the completion script of a shell."),
+    "drill": (
+        "barnabas.cli.breaking.drill",
+        "Practise incidents: break a cluster on purpose, repair it, and have the repair checked.",
+    ),
+    "completion": ("barnabas.cli.completion", "Print the completion script for a shell."),
 }
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are named in COMMANDS and imported when first used."""
+    """A group whose commands are listed in COMMANDS and imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of COMMANDS."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
@@ -69,30 +80,33 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; an unknown name is an error that suggests the closest one."""
         name = args[0]
-        is_asked = not name.startswith("-") and not ctx.resilient_parsing
-        if is_asked and self.get_command(ctx, name) is None:
+        is_command = not name.startswith("-") and not ctx.resilient_parsing
+        if is_command and self.get_command(ctx, name) is None:
             ctx.fail(f"there is no command {name}{did_you_mean(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from COMMANDS, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands that begin with `incomplete`."""
         # Why not super(): it imports every command.
         names = [name for name in COMMANDS if name.startswith(incomplete)]
         found = [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
-def print_version(context: click.Context, _parameter: click.Parameter, is_asked: bool) -> None:
-    """Print the version, whether the modules that setup.py lists were compiled, and if no lock binds them; then end."""
-    if not is_asked or context.resilient_parsing:
+def print_version(context: click.Context, _parameter: click.Parameter, is_wanted: bool) -> None:
+    """Print the version, whether the modules in setup.py are compiled and Python is free-threaded; then exit."""
+    if not is_wanted or context.resilient_parsing:
         return
     import importlib.util  # Why here: no other command needs it
 
-    from barnabas.common.interpreter import is_free_threaded
+    from barnabas.common.processes.interpreter import is_free_threaded
 
     hot = importlib.util.find_spec("barnabas.protocol.headers")
     how = "not compiled" if hot is None or str(hot.origin).endswith(".py") else "compiled"
@@ -111,11 +125,11 @@ def print_version(context: click.Context, _parameter: click.Parameter, is_asked:
     help="Show the version and exit.",
 )
 def cli() -> None:
-    """A Kafka broker cluster in Python. Start one with `barnabas up`, then point any Kafka client at it."""
+    """A Kafka broker cluster in Python. Start one with `barnabas up` and connect any Kafka client."""
 
 
 def main() -> None:
-    """The console command."""
+    """The entry point of the `barnabas` command."""
     sys.exit(run(sys.argv[1:]))
 
 
@@ -144,9 +158,9 @@ def _refuse(line: str, code: int) -> int:
 
 
 def _refuse_file(error: OSError) -> int:
-    """An OSError is a person's to mend if it names a file, or says that nobody reads our output any more."""
+    """Report an error that names a file, end quietly on a closed pipe, and raise any other: that is our bug."""
     if error.errno == errno.EPIPE:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at the end fails again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit fails again
         return EXIT_ERROR
     if error.filename is None:
         raise error

@@ -1,4 +1,4 @@
-"""Tables that people like to read, the same rows as JSON for scripts, and progress bars."""
+"""Tables for people, the same rows as JSON for scripts, and progress bars."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import click
 T = TypeVar("T")
 Row = dict[str, Any]
 _ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
-TABLE_ROWS_MAX = 500  # a longer table comes in pieces: its widths need all rows of a piece at once
+TABLE_ROWS_MAX = 500  # a longer table is split: computing the widths needs all rows of a part in memory
 
 
 def json_option(command: Callable[..., T]) -> Callable[..., T]:
-    """`--json`, for every command that prints rows."""
+    """`--json`, for each command that prints rows."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(command)
 
 
 def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool, title: str | None = None) -> None:
-    """Print the rows: as one JSON array, as a table on a terminal, as tab-separated lines into a pipe.
+    """Print the rows: as one JSON array, as a table on a terminal, or as tab-separated lines into a pipe.
 
-    Rows are printed as they come: what they are made from may be larger than memory.
+    Rows are printed as they arrive, since all of them may not fit into memory.
     """
     if as_json:
         show_json(rows)
@@ -38,7 +38,7 @@ def show(rows: Iterable[Row], columns: Sequence[str], *, as_json: bool, title: s
 
 
 def show_json(rows: Iterable[Row]) -> None:
-    """Print the rows as one JSON array, a row a line."""
+    """Print the rows as one JSON array, one row a line."""
     separator = "["
     for row in rows:
         print(separator + json.dumps(row, ensure_ascii=False), end="")
@@ -65,7 +65,7 @@ def _show_table(rows: Sequence[Row], columns: Sequence[str], title: str | None) 
         is_number = bool(rows) and all(isinstance(row.get(column), (int, float, type(None))) for row in rows)
         table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(column))) for column in columns))  # Text: [brackets] are no markup
+        table.add_row(*(Text(_cell(row.get(column))) for column in columns))  # Text: [brackets] are not markup
     Console().print(table)
 
 
@@ -81,7 +81,7 @@ def _cell(value: object) -> str:
 
 @contextlib.contextmanager
 def progress(label: str, total: int, *, minimum: int = 2) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr for work of at least `minimum` steps that somebody watches; yields `advance(steps)`."""
+    """A progress bar for work of at least `minimum` steps, if stderr is a terminal; yields `advance(steps)`."""
     if total < minimum or not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""What commands say of the settings that they send: which have no effect here, and which key may have been meant."""
+"""Warnings about settings that have no effect, and suggestions for unknown keys."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _REFUSED_FOR_A_KEY = {"INVALID_CONFIG", "INVALID_REQUEST"}
 
 @contextmanager
 def explained(scope: str, names: Sequence[str]) -> Iterator[None]:
-    """Send settings of a "broker", "topic" or "group" inside: warn of those that were accepted and have no effect.
+    """Send settings of a "broker", "topic" or "group" in the block; warn of accepted ones that have no effect.
 
-    Where they are refused, the error gains the key that may have been meant by one that nobody knows.
+    If the cluster refuses them, the error gains a suggestion for each unknown key.
     """
     from barnabas.config.effect import is_known, suggestion, warnings  # Why here: other commands do not load the table
-    from barnabas.config.key import Scope
+    from barnabas.config.table.key import Scope
 
     kind = Scope(scope)
     try:

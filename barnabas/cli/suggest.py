@@ -1,4 +1,4 @@
-"""Which of the names that there are may have been meant."""
+"""Suggests the existing name that is closest to a mistyped one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Iterable
 
 LIKENESS_MIN = 0.6
-COMPARED_LENGTH_MAX = 249  # of a topic's name: comparing takes as long as the square of it
+COMPARED_LENGTH_MAX = 249  # the longest topic name; comparing takes quadratic time
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean X?`, to follow an error about `name`; empty if nothing is like it."""
+    """`; did you mean X?`, to append to an error about `name`; empty if no known name is similar."""
     if len(name) > COMPARED_LENGTH_MAX:
         return ""
     found = difflib.get_close_matches(name, [each for each in known if each != name], 1, LIKENESS_MIN)

@@ -1,4 +1,4 @@
-"""What commands do with the text that they are given and show."""
+"""Parses the text of arguments, and formats bytes and times for people."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ def key_value(text: str) -> tuple[str, str]:
 
 
 def shown(value: bytes | str | None) -> str | None:
-    """Bytes as text, whatever they are."""
+    """Bytes as text; invalid UTF-8 becomes backslash escapes."""
     return value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else value
 
 
 def time_ms(text: str) -> int:
-    """A time in ms since 1970, of that number itself or of ISO 8601 (local time unless it names a zone).
-
-    Raises UserError.
-    """
+    """Parse ms since 1970 or ISO 8601 (local unless it has a zone) into ms since 1970. Raises UserError."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:
         return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
-        raise UserError(f"'{text}' is no time: 2026-03-01T12:00, 2026-03-01T12:00:00Z or ms since 1970 are") from error
+        raise UserError(
+            f"'{text}' is not a time: write 2026-03-01T12:00, 2026-03-01T12:00:00Z or ms since 1970"
+        ) from error
 
 
 def time_shown(timestamp_ms: int) -> str:
-    """A time of a record for people, in UTC; what is no time of a calendar is shown as it is (-1: none)."""
+    """A record's timestamp in UTC for people: "-" for -1 (none); the number itself if no calendar has that time."""
     if timestamp_ms == -1:
         return "-"
     try:

@@ -1,16 +1,16 @@
 """NodeConnection: one blocking connection to one broker or controller, one request at a time.
 
-Used by the controller's senders, by brokers towards the controller, and by the command line: whoever has a thread of
-its own and needs an answer before it goes on.
+Used by the controller's senders, by brokers towards the controller and other brokers, and by the command line: threads
+that need a response before they continue.
 
 Rules
 1. A connection belongs to the thread that uses it; only `abort` may be called by another.
-2. After any error the socket is closed: the next `send` connects anew, so an answer that comes late is never taken for
-   the answer to another request.
-3. A request that failed with `NodeConnectionError` may have been carried out or not; retrying is the caller's choice.
-4. The kernel keeps the time (SO_RCVTIMEO, SO_SNDTIMEO), and most answers come with one read. Why: each call of a
-   socket with a timeout of Python's own is three system calls, and lets the interpreter's lock go as often; a replica
-   fetcher would spend more on that than on what it copies.
+2. After any error the socket is closed, and the next `send` connects again. A late response is therefore never taken
+   for the response to another request.
+3. A request that failed with `NodeConnectionError` may have been carried out or not; the caller decides on a retry.
+4. The kernel enforces the timeout (SO_RCVTIMEO, SO_SNDTIMEO), and one read returns most responses. Why: with a timeout
+   of Python's own, each socket call is three system calls and releases the interpreter's lock as often. A replica
+   fetcher would spend more on that than on copying.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from barnabas.client.errors import NodeConnectionError as NodeConnectionError
 from barnabas.common.clock import Clock, SystemClock
@@ -27,8 +27,7 @@ from barnabas.common.extendable import mypyc_attr
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import response_class
-
-M = TypeVar("M")
+from barnabas.protocol.schema import Message
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 MAX_RESPONSE_BYTES: Final = 1 << 30
@@ -40,19 +39,26 @@ _TIMEVAL: Final = struct.Struct("@ll")
 
 
 class TrafficObserver(Protocol):
-    """Who counts what goes over connections; called by the using thread."""
+    """Counts the traffic of connections; called by the using thread."""
 
-    def connected(self) -> None: ...
-    def closed(self) -> None: ...
-    def sent(self, size_bytes: int) -> None: ...
-    def received(self, size_bytes: int) -> None: ...
+    def connected(self) -> None:
+        """A connection was opened."""
+
+    def closed(self) -> None:
+        """A connection was closed."""
+
+    def sent(self, size_bytes: int) -> None:
+        """A request was sent."""
+
+    def received(self, size_bytes: int) -> None:
+        """A response was received."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class NodeConnection:
-    """A connection to `host:port`, made on first use and again after a failure.
+    """A connection to `host:port`, opened on first use and again after a failure.
 
-    `timeout_ms` bounds connecting, and each request from its first byte to the last one of its answer.
+    `timeout_ms` bounds connecting, and each request from its first byte to the last byte of its response.
     """
 
     def __init__(
@@ -72,14 +78,14 @@ class NodeConnection:
         self._clock = clock or SystemClock()  # fixed before start
         self._traffic = traffic  # fixed before start
         self._socket: socket.socket | None = None  # owner: the using thread; abort() only shuts it down
-        self._limit_ns = 0  # owner: the using thread; the socket's timeouts as the kernel has them
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES_MIN))  # owner: the using thread; grows with the answers
+        self._limit_ns = 0  # owner: the using thread; the socket's current timeouts
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES_MIN))  # owner: the using thread; grows with the responses
         self._correlation_id = 0  # owner: the using thread
         self._is_aborted = False  # set once, by any thread
 
     @property
     def is_connected(self) -> bool:
-        """Whether a socket is open (the other side may have closed it meanwhile)."""
+        """Whether a socket is open (the other node may have closed it meanwhile)."""
         return self._socket is not None
 
     def connect(self) -> None:
@@ -97,10 +103,10 @@ class NodeConnection:
         self._socket = sock
         if self._traffic is not None:
             self._traffic.connected()
-        self._refuse_if_aborted()  # Why again: an abort meanwhile saw no socket to shut down.
+        self._refuse_if_aborted()  # Why again: an abort meanwhile found no socket to shut down.
 
-    def send(self, message: Any, version: int, *, timeout_ms: int | None = None) -> Any:
-        """Send a request of this version and return its response; raises NodeConnectionError."""
+    def send(self, message: Message, version: int, *, timeout_ms: int | None = None) -> Any:
+        """Send a request of this version and return its response message; raises NodeConnectionError."""
         self.connect()
         timeout = self._timeout_ms if timeout_ms is None else timeout_ms
         deadline_ns = self._clock.monotonic_ns() + timeout * 1_000_000
@@ -125,7 +131,7 @@ class NodeConnection:
             raise
 
     def abort(self) -> None:
-        """Make the using thread's present and future calls fail. Any thread may call it."""
+        """Make the using thread's current and future calls fail. Any thread may call it."""
         self._is_aborted = True
         sock = self._socket
         if sock is not None:
@@ -133,7 +139,7 @@ class NodeConnection:
                 sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket; the next send connects anew."""
+        """Close the socket; the next send connects again."""
         sock, self._socket = self._socket, None
         if sock is not None:
             sock.close()
@@ -154,7 +160,7 @@ class NodeConnection:
     def _decode(self, api_key: int, version: int, frame: memoryview) -> Any:
         correlation_id, offset = decode_response_header(frame, api_key, version)
         if correlation_id != self._correlation_id:
-            raise MalformedMessageError(f"the answer has correlation id {correlation_id}, not {self._correlation_id}")
+            raise MalformedMessageError(f"the response has correlation id {correlation_id}, not {self._correlation_id}")
         return response_class(api_key).decode(frame, version, offset)
 
     def _send_all(self, data: bytes, deadline_ns: int) -> None:
@@ -168,17 +174,17 @@ class NodeConnection:
             view = view[sent:]
 
     def _receive_frame(self, deadline_ns: int) -> memoryview:
-        """Read one answer; its size comes with as much of it as is there."""
+        """Read one response; the first read takes its size and whatever has arrived of it."""
         scratch = self._scratch
         received = 0
         while received < _SIZE.size:
             received += self._receive_into(scratch[received:], deadline_ns)
         (size,) = _SIZE.unpack_from(scratch)
         if not 0 <= size <= MAX_RESPONSE_BYTES:
-            raise MalformedMessageError(f"the answer claims a size of {size} bytes")
+            raise MalformedMessageError(f"the response claims a size of {size} bytes")
         received -= _SIZE.size
         if received > size:
-            raise MalformedMessageError("more follows the answer than was asked for")
+            raise MalformedMessageError("unexpected bytes follow the response")
         frame = memoryview(bytearray(size))
         frame[:received] = scratch[_SIZE.size : _SIZE.size + received]
         while received < size:
@@ -194,11 +200,11 @@ class NodeConnection:
         except BlockingIOError:
             raise TimeoutError from None
         if received == 0:
-            raise ConnectionResetError("the other side closed the connection")
+            raise ConnectionResetError("the other node closed the connection")
         return received
 
     def _timed(self, deadline_ns: int) -> socket.socket:
-        """The socket, its timeouts set to what is left (rule 4)."""
+        """The socket, with its timeouts set to the remaining time (rule 4)."""
         sock = self._socket
         assert sock is not None
         left_ns = deadline_ns - self._clock.monotonic_ns()
@@ -212,14 +218,14 @@ class NodeConnection:
         return sock
 
 
-#: Who makes the connections of a component: NodeConnection, or something that makes ones which can be cut on purpose.
+#: Makes the connections of a component: NodeConnection, or a factory of connections that faults can cut.
 Connect = Callable[..., NodeConnection]
 
 
 def _reason(error: BaseException) -> str:
-    """A phrase for people: `Connection refused`, not `[Errno 111] Connection refused`."""
+    """A readable phrase: `Connection refused`, not `[Errno 111] Connection refused`."""
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

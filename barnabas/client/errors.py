@@ -1,7 +1,7 @@
-"""What may go wrong on a connection. Apart, because a kind of OSError cannot be compiled, and connections are."""
+"""Errors of connections. A separate module, since mypyc cannot compile a subclass of OSError, and connections are."""
 
 from __future__ import annotations
 
 
 class NodeConnectionError(OSError):
-    """The node could not be reached, did not answer in time, hung up, or sent something that is no answer."""
+    """The node could not be reached, did not respond in time, closed the connection, or sent an invalid response."""

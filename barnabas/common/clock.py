@@ -1,11 +1,11 @@
 """Time: the only module that reads a clock.
 
 Rules
-1. Nothing else in the project calls the `time` module; everything takes a `Clock`, so that tests can move time.
-2. Wall time is for what is stored or shown (timestamps of records, log lines); durations and deadlines use the
-   monotonic readings, which never jump.
+1. No other module calls the `time` module. Components take a `Clock`, so that tests can control the time.
+2. Wall time is for stored or shown times (timestamps of records, log lines). Durations and deadlines use the monotonic
+   clock, which never jumps.
 
-Threads: any thread may read any clock.
+*Threads*: any thread may read any clock.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ NS_PER_S = 1_000_000_000
 
 
 class Clock(Protocol):
-    """Where a component reads the time."""
+    """The source of time of a component."""
 
     def wall_ms(self) -> int:
         """Return milliseconds since the epoch."""
 
     def monotonic_ns(self) -> int:
-        """Return nanoseconds of a clock that never goes back; only differences mean something."""
+        """Return nanoseconds of a clock that never goes back; only differences have a meaning."""
 
     def monotonic_ms(self) -> int:
         """Return milliseconds of the same clock as `monotonic_ns`."""
@@ -40,27 +40,32 @@ class SystemClock:
     monotonic_ns = staticmethod(time.monotonic_ns)
 
     def wall_ms(self) -> int:
+        """See Clock."""
         return time.time_ns() // NS_PER_MS
 
     def monotonic_ms(self) -> int:
+        """See Clock."""
         return time.monotonic_ns() // NS_PER_MS
 
 
 class FakeClock:
-    """A clock that moves only when a test says so."""
+    """A clock that only a test advances."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000_000) -> None:
-        self._lock = threading.Lock()  # a leaf: makes the two readings move together
+        self._lock = threading.Lock()  # a leaf: both readings advance together
         self._wall_ns = wall_ms * NS_PER_MS  # guarded by: _lock
         self._monotonic_ns = monotonic_ms * NS_PER_MS  # guarded by: _lock
 
     def wall_ms(self) -> int:
+        """See Clock."""
         return self._wall_ns // NS_PER_MS
 
     def monotonic_ns(self) -> int:
+        """See Clock."""
         return self._monotonic_ns
 
     def monotonic_ms(self) -> int:
+        """See Clock."""
         return self._monotonic_ns // NS_PER_MS
 
     def advance_ms(self, ms: int) -> None:

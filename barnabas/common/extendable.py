@@ -1,6 +1,6 @@
-"""A mark for the compiler: a class of a compiled module from which interpreted ones may derive.
+"""`mypyc_attr`: lets an interpreted class derive from a compiled one.
 
-Nothing needs it at run time, so it does nothing where mypy's extensions are not installed.
+It matters to the compiler only, so it does nothing where mypy's extensions are not installed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Uuids the way Kafka writes them: 16 raw bytes on the wire, 22 characters of url-safe base64 in text.
+"""Kafka's UUIDs: 16 raw bytes on the wire, 22 characters of url-safe base64 in text.
 
-Source: Kafka's `Uuid` class: no padding; `AAAAAAAAAAAAAAAAAAAAAA` is the zero id and `AAAAAAAAAAAAAAAAAAAAAQ` names
-the metadata topic, so neither is ever drawn, nor one whose text would begin with a dash (command lines dislike it).
+Source: Kafka's `Uuid` class. The text has no padding. `AAAAAAAAAAAAAAAAAAAAAA` is the zero id and
+`AAAAAAAAAAAAAAAAAAAAAQ` the id of the metadata topic, so `random_uuid` returns neither. It also returns none whose text
+begins with a dash, which command lines would take for an option.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ METADATA_TOPIC_ID = ONE_UUID
 
 
 def uuid4() -> bytes:
-    """Draw a fresh id of version 4 (RFC 9562)."""
-    # Why not Python's uuid: it imports `platform`, and every process of a cluster starts with this module.
+    """Return a new UUID of version 4 (RFC 9562)."""
+    # Why not Python's uuid module: it imports `platform`, which would delay the start of every process.
     drawn = bytearray(os.urandom(UUID_SIZE))
     drawn[6] = drawn[6] & 0x0F | 0x40
     drawn[8] = drawn[8] & 0x3F | 0x80
@@ -30,13 +31,13 @@ def uuid4() -> bytes:
 
 
 def uuid4_text() -> str:
-    """Draw a fresh id as most programs write it: 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12."""
+    """Return a new UUID in the usual text form: 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12."""
     digits = uuid4().hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def random_uuid() -> bytes:
-    """Draw a fresh id (version 4), never one of the reserved ones."""
+    """Return a new UUID (version 4) that is not reserved and does not begin with a dash as text."""
     while True:
         drawn = uuid4()
         if drawn not in (ZERO_UUID, ONE_UUID) and not uuid_to_string(drawn).startswith("-"):
@@ -44,13 +45,13 @@ def random_uuid() -> bytes:
 
 
 def uuid_to_string(value: bytes) -> str:
-    """Write 16 raw bytes as Kafka prints them."""
+    """Return Kafka's text form of 16 raw bytes."""
     assert len(value) == UUID_SIZE
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 
 def uuid_from_string(text: str) -> bytes:
-    """Read Kafka's text form; raises ValueError for anything that is not one."""
+    """Parse Kafka's text form; raises ValueError for any other text."""
     if not _TEXT.fullmatch(text):
         raise ValueError(f"not a uuid: {text[: UUID_TEXT_LENGTH + 2]!r}")
     return base64.urlsafe_b64decode(text.rstrip("=") + "==")

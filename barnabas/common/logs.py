@@ -1,11 +1,11 @@
-"""Logging: one format, Kafka's well-known logger names, levels that can change while the process runs.
+"""Logging: one format, Kafka's logger names, levels that can change at run time.
 
 Rules
-1. Loggers are named `barnabas.<area>`, but for those that Kafka's documentation names: `REQUEST_LOGGER` and the like.
-2. A line is `[2025-01-31 12:34:56,789] INFO text (logger)`, as Kafka's own, so that people's tools can read it; or a
-   JSON object (`JsonFormatter`), which has what a caller gave as `extra={"fields": {...}}` beside the text.
+1. Loggers are named `barnabas.<area>`, except those in Kafka's documentation: `REQUEST_LOGGER` and others.
+2. A line is `[2025-01-31 12:34:56,789] INFO text (logger)`, as in Kafka, so that existing tools can parse it. Or it is
+   a JSON object (`JsonFormatter`), which also contains a caller's `extra={"fields": {...}}`.
 
-Threads: any. `configure` and `use_format` are called by main before the first thread starts.
+*Threads*: any. main calls `configure` and `use_format` before the first thread starts.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class CountingHandler(logging.StreamHandler[TextIO]):
-    """Writes lines, and counts them by level."""
+    """Writes lines and counts them by level."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one; called holding the handler's lock."""
+        """Write a line; the caller holds the handler's lock."""
         lines[record.levelname] += 1
         super().emit(record)
 
@@ -77,7 +77,7 @@ def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
     """Send every record from `level` upwards to `stream` (stderr when None), in Kafka's line format."""
     for name, value in LEVELS.items():
         logging.addLevelName(value, name)
-    # Why: handlers ask for these on each record, and nothing here shows them.
+    # Why: `logging` computes these for each record, and our formats do not show them.
     logging.logMultiprocessing = False
     logging.logProcesses = False
     handler = CountingHandler(stream if stream is not None else sys.stderr)
@@ -91,26 +91,26 @@ def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
 
 
 def use_format(name: str) -> None:
-    """Write lines as `PLAIN` text or as `JSON` from now on."""
+    """Switch the format of all handlers to `PLAIN` text or `JSON`."""
     formatter = JsonFormatter() if name == JSON else logging.Formatter(LINE_FORMAT)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
 
 
 def on_change(listener: Callable[[], None]) -> None:
-    """Have `listener` called whenever `set_level` has changed a level."""
+    """Call `listener` each time `set_level` has changed a level."""
     _listeners.append(listener)
 
 
 def level_of(name: str) -> str:
-    """Return the effective level of a logger under Kafka's name; `root` is the root logger."""
+    """Return Kafka's name of a logger's effective level; `root` is the root logger."""
     logger = logging.getLogger(None if name == "root" else name)
     effective = logger.getEffectiveLevel()
     return min(LEVELS, key=lambda level: (LEVELS[level] < effective, abs(LEVELS[level] - effective)))
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Change a logger's level; None gives it back to its parent. Raises KeyError for a level that does not exist."""
+    """Change a logger's level; None inherits the parent's. Raises KeyError for an unknown level."""
     logger = logging.getLogger(None if name == "root" else name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
     for listener in _listeners[:]:
@@ -118,6 +118,6 @@ def set_level(name: str, level: str | None) -> None:
 
 
 def logger_names() -> list[str]:
-    """Return the names of all loggers there are, `root` first."""
+    """Return the names of all existing loggers, `root` first."""
     known = [name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)]
     return ["root", *sorted(known)]

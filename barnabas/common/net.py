@@ -1,6 +1,6 @@
-"""Sockets and addresses: what listeners and clients of ours have in common.
+"""Sockets and addresses, for our listeners and clients.
 
-Threads: any; nothing is kept here.
+*Threads*: any; this module has no state.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 
 
 class AddressError(OSError):
-    """An address cannot be used; the message is one line for a person."""
+    """An address cannot be used; the message is one line for the user."""
 
 
 def format_address(host: str, port: int) -> str:
-    """Write host and port, with brackets around IPv6."""
+    """Return `host:port`, with brackets around IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Read `host:port` or `[v6]:port`; raises ValueError."""
+    """Parse `host:port` or `[v6]:port`; raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"not an address (host:port): {text!r}")
@@ -51,7 +51,7 @@ def listen(host: str, port: int, backlog: int, receive_buffer_bytes: int = DEFAU
         raise AddressError(f"cannot listen on {shown}: {_reason(error)}") from error
     try:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if receive_buffer_bytes != DEFAULT_BUFFER_SIZE:  # before listen: the window scale is agreed on at connect
+        if receive_buffer_bytes != DEFAULT_BUFFER_SIZE:  # before listen: it sets the window scale
             server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         server.bind(address)
         server.listen(backlog)
@@ -63,7 +63,7 @@ def listen(host: str, port: int, backlog: int, receive_buffer_bytes: int = DEFAU
 
 
 def configure_accepted(accepted: socket.socket, send_buffer_bytes: int = DEFAULT_BUFFER_SIZE) -> None:
-    """Make a client's socket non-blocking, prompt and kept alive."""
+    """Set a client's socket to non-blocking, TCP_NODELAY and SO_KEEPALIVE."""
     accepted.setblocking(False)
     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -72,18 +72,18 @@ def configure_accepted(accepted: socket.socket, send_buffer_bytes: int = DEFAULT
 
 
 def close_quietly(sock: socket.socket) -> None:
-    """Close, whatever state the socket is in."""
+    """Close a socket in any state, without an error."""
     with contextlib.suppress(OSError):
         sock.close()
 
 
 def is_wildcard(host: str) -> bool:
-    """Tell whether a host means all interfaces, so that no client can be told it."""
+    """Return whether a host means all interfaces, and therefore cannot be advertised to clients."""
     return host in _WILDCARD_HOSTS
 
 
 def plain_host(host: str) -> str:
-    """Write an IPv4 address that came in over an IPv6 socket as IPv4."""
+    """Return an IPv4-mapped IPv6 address as IPv4; any other host unchanged."""
     return host[7:] if host.startswith("::ffff:") and "." in host else host
 
 

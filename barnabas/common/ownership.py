@@ -1,7 +1,7 @@
-"""Owner-only methods that say so and check it.
+"""Checks that only the owner thread calls a method.
 
-A mutable attribute belongs to one thread (`# owner: processor`) or to a lock (`# guarded by: _lock`). Methods that
-touch the first kind open with `assert self.owner.is_current()`: free when run with -O, some 50 ns otherwise.
+A mutable attribute belongs to one thread (`# owner: processor`) or to a lock (`# guarded by: _lock`). Methods that use
+attributes of the first kind begin with `assert self.owner.is_current()`: free with -O, about 50 ns otherwise.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from threading import get_ident
 
 
 class ThreadOwner:
-    """Remembers which thread owns an object's state.
+    """Stores which thread owns an object's state.
 
-    Unclaimed, any thread counts as the owner: that is the time before start, when one thread builds everything.
+    Without an owner, any thread may use the state: before the start, one thread builds everything.
     """
 
     __slots__ = ("_ident",)
@@ -25,9 +25,9 @@ class ThreadOwner:
         self._ident = get_ident()
 
     def release(self) -> None:
-        """Give the state up: after the owner ended, whoever joined it may touch the rest."""
+        """Give up the ownership: after the owner has ended, the thread that joined it may use the state."""
         self._ident = 0
 
     def is_current(self) -> bool:
-        """Tell whether the calling thread may touch the owned state."""
+        """Return whether the calling thread may use the owned state."""
         return self._ident == 0 or self._ident == get_ident()

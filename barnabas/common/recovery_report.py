@@ -1,10 +1,10 @@
-"""What a broker tells of the cluster when the controller's log is lost: for `barnabas controller recover`.
+"""A broker's report on the cluster, from which `barnabas controller recover` rebuilds a lost metadata log.
 
-A report has two parts. The *picture* is the metadata that the controller last told the broker: it lives in memory, and
-a copy of it on disk (broker/metadata_copy.py). The *logs* are what lies on the broker's disks now.
+A report has two parts. The *picture* is the metadata of the last push: the broker has it in memory, and a copy on disk
+(broker/metadata/recovery_reporter.py). The *logs* are the replicas on the broker's disks now.
 
-Format: JSON, UTF-8, compressed by zlib, after 4 bytes (big endian) with the CRC-32C of what follows. Ids of topics are
-hexadecimal. Configs whose value is secret are named without it.
+Format: 4 bytes (big endian) with the CRC-32C of the rest, then JSON in UTF-8, compressed by zlib. Topic ids are
+hexadecimal. A config with a secret value is named without the value.
 
 Threads: none; values and pure functions.
 """
@@ -22,17 +22,17 @@ import crc32c
 
 NOTHING: Final = -1
 MAX_BYTES: Final = 256 << 20  # decompressed
-#: No cluster gives out so many. A client can write any producer id into its batches: one above this was never given.
+#: No cluster allocates so many. A client can write any producer id into its batches, but none above this is genuine.
 PRODUCER_ID_MAX: Final = 1 << 62
 _CRC: Final = struct.Struct(">I")
 
 
 class ReportError(ValueError):
-    """A report that cannot be read."""
+    """A report that cannot be decoded; the message is the reason."""
 
 
 class PartitionState(NamedTuple):
-    """A partition as the controller told it."""
+    """The state of a partition as of the last push."""
 
     partition: int
     leader_epoch: int
@@ -42,7 +42,7 @@ class PartitionState(NamedTuple):
 
 
 class ConfigValue(NamedTuple):
-    """A dynamic config; `value` None: it is secret, and set."""
+    """A dynamic config; `value` None means that it is set to a secret."""
 
     resource_type: int
     resource_name: str
@@ -52,18 +52,18 @@ class ConfigValue(NamedTuple):
 
 @dataclass(slots=True)
 class Picture:
-    """The metadata of the cluster, complete up to `offset`."""
+    """The metadata of the cluster, complete up to `offset`, inclusive."""
 
     offset: int
     features: dict[str, int] = field(default_factory=dict)
-    topics: dict[str, tuple[str, list[PartitionState]]] = field(default_factory=dict)  # by name: (id, partitions)
+    topics: dict[str, tuple[str, list[PartitionState]]] = field(default_factory=dict)  # name -> (id, partitions)
     configs: list[ConfigValue] = field(default_factory=list)
 
 
 class LogState(NamedTuple):
-    """A replica on disk. `epoch`: of its last batch; `end`: its log end offset (exclusive).
+    """A replica on disk: the leader epoch of its last batch, and its log end offset (exclusive).
 
-    `leads_epoch`, `isr`, `partition_epoch`: what the broker knows as the partition's leader; -1 and () if it is not.
+    `leads_epoch`, `isr` and `partition_epoch` are set if the broker leads the partition; otherwise they are -1 and ().
     """
 
     topic: str
@@ -78,26 +78,26 @@ class LogState(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """Everything that one broker knows."""
+    """Everything that one broker knows about the cluster."""
 
     broker_id: int
     cluster_id: str
-    controller_epoch: int = NOTHING  # the highest that it obeyed
-    metadata_offset: int = NOTHING  # the highest that it obeyed
+    controller_epoch: int = NOTHING  # the highest that the broker has obeyed
+    metadata_offset: int = NOTHING  # the highest that the broker has obeyed
     broker_epoch: int = NOTHING
-    highest_producer_id: int = NOTHING  # that it was given to hand out, or found in a log; below PRODUCER_ID_MAX
+    highest_producer_id: int = NOTHING  # in its blocks or in a log; below PRODUCER_ID_MAX
     picture: Picture | None = None
     logs: list[LogState] = field(default_factory=list)
 
 
 def encode_report(report: Report) -> bytes:
-    """Return the bytes of a report."""
+    """Return a report in its format."""
     data = zlib.compress(json.dumps(asdict(report), separators=(",", ":")).encode())
     return _CRC.pack(crc32c.crc32c(data)) + data
 
 
 def decode_report(data: bytes) -> Report:
-    """Return the report in these bytes; raises ReportError."""
+    """Read a report; raises ReportError."""
     if len(data) < _CRC.size or _CRC.unpack_from(data)[0] != crc32c.crc32c(data[_CRC.size :]):
         raise ReportError("its checksum is wrong")
     try:

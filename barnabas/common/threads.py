@@ -1,11 +1,11 @@
-"""Threads that carry a name, and that never die unseen.
+"""Named threads whose death is never silent.
 
 Rules
-1. Every thread of a process is a `ServiceThread`: Python knows it by Kafka's full name, the OS (`top -H`, gdb) by a
+1. Every thread of a process is a `ServiceThread`. Python knows it by Kafka's full name, the OS (`top -H`, gdb) by a
    short one, since Linux keeps 15 characters.
-2. A target that raises is a bug of ours: the traceback is logged and the process' fatal handler is told.
+2. A target that raises is our bug: the traceback is logged and the process's fatal handler is called.
 
-Threads: `set_fatal_handler` is called once, by main, before the first thread starts.
+*Threads*: main calls `set_fatal_handler` once, before the first thread starts.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable
 
 OS_NAME_LENGTH_MAX = 15
+
+#: Whether this interpreter has a global lock (a free-threaded one has none): only one thread runs Python at a time.
+HAS_GLOBAL_LOCK: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 log = logging.getLogger("barnabas.threads")
 
@@ -26,13 +30,13 @@ _fatal_handler: FatalHandler | None = None  # fixed before start
 
 
 def set_fatal_handler(handler: FatalHandler | None) -> None:
-    """Say what happens when a thread dies of an uncaught exception; called with the thread's name and the error."""
+    """Set the function that is called with a thread's name and its error when it dies of an uncaught exception."""
     global _fatal_handler
     _fatal_handler = handler
 
 
 def set_os_thread_name(name: str) -> None:
-    """Give the calling thread the name that `top -H` shows, cut to 15 characters; does nothing where unsupported."""
+    """Set the calling thread's name in `top -H`, cut to 15 characters; no effect where the OS does not support it."""
     path = f"/proc/self/task/{threading.get_native_id()}/comm"
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_WRONLY)
@@ -45,8 +49,8 @@ def set_os_thread_name(name: str) -> None:
 class ServiceThread(threading.Thread):
     """A named thread with one job.
 
-    `name` is Kafka's full thread name; `os_name` the short form (15 characters) for the OS. Not a daemon unless asked:
-    whoever starts it stops it.
+    `name` is Kafka's full thread name, `os_name` the short form (15 characters) for the OS. By default it is not a
+    daemon: its starter must stop it.
     """
 
     def __init__(self, name: str, os_name: str, target: Callable[[], None], *, daemon: bool = False) -> None:
@@ -55,6 +59,7 @@ class ServiceThread(threading.Thread):
         self._job: Callable[[], None] | None = target  # owner: this thread, once started
 
     def run(self) -> None:
+        """Run the target; log an uncaught exception and call the fatal handler."""
         set_os_thread_name(self._os_name)
         job = self._job
         assert job is not None, "a thread runs once"

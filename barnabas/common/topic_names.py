@@ -1,4 +1,4 @@
-"""What a topic may be called.
+"""Rules for topic names.
 
 Source: org.apache.kafka.common.internals.Topic (Kafka 4.3).
 """
@@ -14,7 +14,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def invalid_reason(name: str) -> str | None:
-    """Why this cannot be the name of a topic; None if it can."""
+    """Return why a text is not a valid topic name; None if it is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

@@ -1,4 +1,4 @@
-"""A partition's name."""
+"""A topic and a partition number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
-    """A topic and a partition of it; hashable, ordered, printed as Kafka prints it (`flights-3`)."""
+    """A partition of a topic; hashable, ordered, printed as in Kafka (`flights-3`)."""
 
     topic: str
     partition: int

@@ -1,6 +1,6 @@
-"""Checks of settings against each other, once each is right in itself.
+"""Checks of settings against each other, once each is valid by itself.
 
-Source: Kafka 4.3, KafkaConfig.validateValues, with its words.
+Source: Kafka 4.3, KafkaConfig.validateValues; messages as Kafka words them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from barnabas.config.effect import check_protection
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import PLAINTEXT, check_listeners, parse_addresses, parse_voters
 
-#: What replica.selector.class may be: Kafka's own classes, by whose names we know what is meant.
+#: The values of replica.selector.class: Kafka's own classes, recognized by name.
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _ASSIGNOR_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor"
-#: What group.consumer.assignors may list, and the name by which members ask for it.
+#: The entries that group.consumer.assignors may list, and the name that members request.
 ASSIGNOR_NAMES: Final = {
     "uniform": "uniform",
     "range": "range",
@@ -25,7 +25,7 @@ ASSIGNOR_NAMES: Final = {
     f"{_ASSIGNOR_PACKAGE}.RangeAssignor": "range",
 }
 
-#: What stands in cordoned.log.dirs for each log directory.
+#: The entry of cordoned.log.dirs that stands for every log directory.
 ALL_DIRECTORIES: Final = "*"
 
 _MIB: Final = 1 << 20
@@ -114,7 +114,7 @@ def _check_coordinators(state: Mapping[str, Any]) -> None:
 
 
 def _check_consumer_groups(state: Mapping[str, Any]) -> None:
-    """Each value must lie in the bounds that groups have, and a session must be longer than a heartbeat."""
+    """Each value must be within the bounds for groups, and a session must be longer than a heartbeat interval."""
     for what in ("heartbeat.interval", "session.timeout", "assignment.interval"):
         unit = what.replace(".", "_")
         value, low, high = (state[f"group_consumer_{bound}{unit}_ms"] for bound in ("", "min_", "max_"))
@@ -150,7 +150,7 @@ def _check_network(state: Mapping[str, Any]) -> None:
 
 
 def _check_protocols(state: Mapping[str, Any]) -> None:
-    """No process shall believe that it talks to another by TLS or SASL (its own listeners were checked before)."""
+    """Refuse TLS and SASL between processes, which are not built (this process's own listeners were checked before)."""
     protocol = state["security_inter_broker_protocol"]
     _require(protocol == PLAINTEXT, f"security.inter.broker.protocol={protocol} is not supported; use {PLAINTEXT}")
     for name in (*state["controller_listener_names"], state["inter_broker_listener_name"]):
@@ -197,14 +197,14 @@ def _check_role(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
 
 
 def _check_one_controller(key: str, controllers: Collection[str]) -> None:
-    """Refuse several controllers: each would be active alone, and brokers that change to another would find no topics.
+    """Refuse several controllers until there is a quorum.
 
-    A quorum takes this check away.
+    Each would be active alone, and brokers that change to another one would find no topics.
     """
     _require(
         len(controllers) <= 1,
         f"{key} names {len(controllers)} controllers ({', '.join(sorted(controllers))}), but there is no quorum of "
-        "controllers yet: each would rule alone, without the others' topics. Name one",
+        "controllers yet: each would decide alone, without the others' topics. Name one",
     )
 
 

@@ -1,4 +1,4 @@
-"""The command line that both server processes have: FILE [--override KEY=VALUE]..."""
+"""The command line of both server processes: FILE [--override KEY=VALUE]..."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.config.errors import ConfigError
 
 
 class Arguments(argparse.Namespace):
-    """What was given: the properties file, and the properties that win over it."""
+    """The parsed arguments: the properties file, and the properties that override it."""
 
     file: str
     overrides: dict[str, str]

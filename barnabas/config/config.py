@@ -1,17 +1,17 @@
 """Config: the settings of one process, cheap to read and replaced as a whole.
 
-`config.num_io_threads` reads the value of `num.io.threads`: a plain attribute. Where Kafka has several keys for one
-thing, the attribute of the strongest holds the outcome: `log_dirs` (log.dirs, else log.dir), `metadata_log_dir`,
+`config.num_io_threads` is the value of `num.io.threads`, a plain attribute. Where several keys configure one thing, the
+attribute of the strongest key holds the result: `log_dirs` (log.dirs, else log.dir), `metadata_log_dir`,
 `log_retention_ms`, `log_roll_ms`, `log_roll_jitter_ms`, `log_flush_interval_ms`, `node_id` and `broker_id`,
-`inter_broker_listener_name`. What stands in the file is in `originals` (texts) and `values` (by key).
+`inter_broker_listener_name`. `originals` holds the texts of the file, `values` the parsed values by key.
 
 Rules
-1. A change at run time builds a whole new state and puts it in place in one assignment: a reader sees the old values
-   or the new ones, and takes no lock.
-2. Keys without effect, unknown ones too, are warned of once (`effect.py`). A value that cannot be, and a setting that
-   is meant to protect but would not, are a ConfigError of one line.
+1. A change at run time builds a whole new state and installs it in one assignment. A reader sees the old values or the
+   new ones, and takes no lock.
+2. Keys without effect, unknown ones included, are warned of once (`effect.py`). An invalid value is a ConfigError of
+   one line, and so is a setting that is meant to protect but would not.
 
-Threads: read by all; `replace` by the one thread that applies the controller's pushes.
+Threads: all read; the one thread that applies the controller's pushes calls `replace`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.config import checks
 from barnabas.config.effect import warnings_of_file
 from barnabas.config.errors import ConfigError
-from barnabas.config.group import GroupConfig, check_group
-from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS
 from barnabas.config.listeners import (
     LISTENER_KEYS,
     Listener,
@@ -34,9 +32,11 @@ from barnabas.config.listeners import (
     parse_protocol_map,
     parse_voters,
 )
-from barnabas.config.overridable import inherited, reject_nulls
 from barnabas.config.properties import from_environment, parse_properties
-from barnabas.config.topic import TopicConfig, check_topic
+from barnabas.config.resources.group import GroupConfig, check_group
+from barnabas.config.resources.overridable import inherited, reject_nulls
+from barnabas.config.resources.topic import TopicConfig, check_topic
+from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ _warned: set[str] = set()  # guarded by: the GIL's or the set's own lock; a race
 class Config:
     """The settings of one process, by attribute; see the module's docstring.
 
-    `topic_defaults`, `group_defaults`: what a topic or group has that overrides nothing, by its own keys.
+    `topic_defaults`, `group_defaults`: the values of a topic or group without overrides, by topic or group key.
     """
 
     originals: Mapping[str, str]
@@ -72,7 +72,7 @@ class Config:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object], role: str | None = None) -> Config:
-        """Build a config from key: value; `role` (broker, controller) also asks for what that role needs."""
+        """Build a config from keys and values; with a `role` also check its requirements."""
         config = cls({name: str(value) for name, value in properties.items()}, role)
         warn(config)
         return config
@@ -86,7 +86,7 @@ class Config:
         overrides: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Config:
-        """Read a properties file; variables of the environment weigh more, overrides most."""
+        """Read a properties file. Environment variables override it, and `overrides` override both."""
         from pathlib import Path  # Why here: it brings more modules than the table of keys has
 
         try:
@@ -107,32 +107,32 @@ class Config:
         return self.values[name]
 
     def with_overrides(self, dynamic: Mapping[str, str]) -> Config:
-        """Return a config with these settings over those of the file; raise ConfigError if that cannot be."""
+        """Return a config with these settings over those of the file; raise ConfigError if it would be invalid."""
         return Config({**self.originals, **dynamic}, self.role)
 
     def replace(self, other: Config) -> None:
-        """Take over the values of `other`, at once; `originals` stay those of the file."""
+        """Take over the values of `other` in one step; `originals` stay those of the file."""
         state = dict(other.__dict__)
         state["originals"] = self.originals
         self.__dict__ = state
 
     def controller_bootstrap(self) -> list[tuple[str, int]]:
-        """Return the addresses at which the controller may be found."""
+        """Return the addresses (host, port) of the controller."""
         bootstrap = self.values["controller.quorum.bootstrap.servers"]
         if bootstrap:
             return list(parse_addresses("controller.quorum.bootstrap.servers", bootstrap))
         return list(parse_voters(self.values["controller.quorum.voters"]).values())
 
     def topic_config(self, overrides: Mapping[str, str] | None = None) -> TopicConfig:
-        """Return the config of a topic that has these overrides (unknown names are passed over)."""
+        """Return the config of a topic that has these overrides (unknown names are ignored)."""
         return TopicConfig(self.topic_defaults, overrides or {}, self.values["internal.segment.bytes"])
 
     def group_config(self, overrides: Mapping[str, str] | None = None) -> GroupConfig:
-        """Return the config of a group that has these overrides (unknown names are passed over)."""
+        """Return the config of a group that has these overrides (unknown names are ignored)."""
         return GroupConfig(self.group_defaults, overrides or {})
 
     def validate_topic(self, overrides: Mapping[str, str | None]) -> TopicConfig:
-        """Check a topic's overrides as the controller does; the message of ConfigError goes with INVALID_CONFIG."""
+        """Check a topic's overrides as the controller does; raise ConfigError, the message for INVALID_CONFIG."""
         texts = reject_nulls(overrides, "topic")
         for name in texts:
             if name not in TOPIC_KEYS:
@@ -142,7 +142,7 @@ class Config:
         return topic
 
     def validate_group(self, overrides: Mapping[str, str | None]) -> GroupConfig:
-        """Check a group's overrides as the controller does; the message of ConfigError goes with INVALID_CONFIG."""
+        """Check a group's overrides as the controller does; raise ConfigError, the message for INVALID_CONFIG."""
         texts = reject_nulls(overrides, "group")
         for name in texts:
             if name not in GROUP_KEYS:
@@ -153,7 +153,7 @@ class Config:
 
 
 def warn(config: Config) -> None:
-    """Say which settings of the file have no effect, once a line in a process."""
+    """Log which settings of the file have no effect; each line once in a process."""
     listeners = {listener.name for listener in config.listeners_parsed} | set(config.controller_listener_names)
     for line in warnings_of_file(config.originals, listeners):
         if line not in _warned:
@@ -162,7 +162,7 @@ def warn(config: Config) -> None:
 
 
 class _State:
-    """Builds the attributes of a config from the texts of its keys."""
+    """Builds the attributes of a Config from the texts of its keys."""
 
     def __init__(self, originals: Mapping[str, str], role: str | None) -> None:
         self.originals = dict(originals)
@@ -211,7 +211,7 @@ class _State:
     def _parse(self) -> dict[str, Any]:
         """Return the value of every broker key; required ones that are missing stay REQUIRED.
 
-        Values for one listener are only checked: who has the listener reads them from `originals`.
+        Values for one listener are only checked: the listener's component reads them from `originals`.
         """
         values = {}
         for name, key in BROKER_KEYS.items():
@@ -224,7 +224,7 @@ class _State:
         return values
 
     def _fill_in(self) -> None:
-        """Give the keys that Kafka requires the values that follow from the rest, so that a small file is enough."""
+        """Derive keys that Kafka requires from the others, so that a small file is enough."""
         values = self.values
         if values["node.id"] == REQUIRED:
             if self.role is not None and values["broker.id"] < 0:

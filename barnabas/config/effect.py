@@ -1,14 +1,14 @@
-"""Settings that change nothing here: which of them a process refuses, and what is said of the others.
+"""Settings without effect: a process refuses those that would protect, and warns of the others.
 
 Rules
-1. A setting that is meant to protect, and would not, is an error at start and at run time: nobody shall believe that
-   they are protected. A value that is empty, or the default, asks for no protection.
-2. What has to do with authorization is accepted beside `allow.everyone.if.no.acl.found=true`, which says that nobody is
-   to be denied.
-3. Any other setting without effect is said in one line a reason, its keys sorted. So are unknown keys, with the known
-   key that may have been meant.
-4. Only names are shown, never values. Names may come from clients: what cannot be printed is escaped, and no line has
-   more than NAMES_MAX of them.
+1. A setting that is meant to protect, and would not, is an error at start and at run time. Why: an operator must not
+   rely on protection that does not exist. An empty or default value requests no protection.
+2. Settings of authorization are accepted together with `allow.everyone.if.no.acl.found=true`, which says that no client
+   is to be denied.
+3. Other settings without effect are reported in one line for each reason, their keys sorted. Unknown keys are reported
+   with the known key that may have been meant.
+4. Only names are shown, never values. Names may come from clients: unprintable characters are escaped, and a line shows
+   at most NAMES_MAX names.
 
 Threads: any; pure.
 """
@@ -20,51 +20,52 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.config.errors import ConfigError
-from barnabas.config.key import Key, Scope
-from barnabas.config.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
 from barnabas.config.listeners import LISTENER_KEYS, base_name
+from barnabas.config.table.key import Key, Scope
+from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
 
-#: Most keys that one line names, and the longest name that is compared with the known ones.
+#: The most keys that one line names.
 NAMES_MAX: Final = 20
+#: Longer names are shown cut, and are not compared with the known ones.
 _COMPARED_LENGTH_MAX: Final = 100
-#: More unknown keys than these were hardly mistyped; to look for each among the known ones takes milliseconds.
+#: No suggestions for more unknown keys than this: they are hardly typos, and each comparison takes milliseconds.
 _SUGGESTED_MAX: Final = 5
 _LIKENESS_MIN: Final = 0.8
 
 
 class Missing(NamedTuple):
-    """Something that is not built: the keys, or beginnings of keys (with a dot at their end), that configure it."""
+    """A feature that is not built, and the keys that configure it; a key that ends in a dot is a prefix."""
 
     reason: str
     keys: tuple[str, ...]
 
     def has(self, name: str) -> bool:
-        """Whether a key, without its listener, is one of these."""
+        """Whether a key (without its listener) configures this feature."""
         return any(name.startswith(key) if key.endswith(".") else name == key for key in self.keys)
 
 
 _AUTHORIZATION: Final = Missing(
-    "there is no authorization, and everyone may do everything", ("authorizer.class.name", "super.users")
+    "there is no authorization, so every client may do everything", ("authorizer.class.name", "super.users")
 )
-#: What is meant to protect (rule 1).
+#: Features that would protect (rule 1).
 PROTECTIVE: Final = (
-    Missing("there is no TLS, and nothing would be encrypted", ("ssl.", "security.providers")),
+    Missing("there is no TLS, so nothing would be encrypted", ("ssl.", "security.providers")),
     Missing(
-        "there is no SASL, and nobody would have to say who they are",
+        "there is no SASL, so no client would be authenticated",
         ("sasl.", "principal.builder.class", "connections.max.reauth.ms"),
     ),
     Missing("there are no delegation tokens", ("delegation.token.",)),
     _AUTHORIZATION,
     Missing(
-        "no such classes can be loaded, and nothing would be refused or held back",
+        "no such classes can be loaded, so nothing would be refused or throttled",
         ("create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class"),
     ),
     Missing(
-        "no such classes can be loaded, and variables in values would stay as they are",
+        "no such classes can be loaded, so variables in values would not be replaced",
         ("config.providers", "config.providers."),
     ),
 )
-#: What else is not built.
+#: Other features that are not built.
 HARMLESS: Final = (
     Missing("there are no share groups", ("group.share.", "share.")),
     Missing("there are no streams groups", ("group.streams.", "streams.")),
@@ -83,13 +84,13 @@ HARMLESS: Final = (
     Missing("metrics are read from the /metrics page", ("metric.reporters", "metrics.", "kafka.metrics.")),
     Missing("clients have no quotas", ("quota.", "controller.quota.")),
     Missing("metrics of clients are not collected", ("telemetry.",)),
-    Missing("nobody has to say who they are", ("connection.failed.authentication.delay.ms",)),
+    Missing("no client is authenticated", ("connection.failed.authentication.delay.ms",)),
 )
 _ONE_LISTENER: Final = Missing(f"only {', '.join(LISTENER_KEYS)} can be set for one listener", ())
 _OTHER: Final = Missing("", ())
 
 
-# -- what stands in a file
+# -- keys of a file
 
 
 def check_protection(originals: Mapping[str, str], *, allows_everyone: bool) -> None:
@@ -97,16 +98,16 @@ def check_protection(originals: Mapping[str, str], *, allows_everyone: bool) -> 
     for missing in PROTECTIVE:
         if missing is _AUTHORIZATION and allows_everyone:
             continue
-        names = [name for name, text in originals.items() if missing.has(_bare(name)) and _asks(name, text)]
+        names = [name for name, text in originals.items() if missing.has(_bare(name)) and _requests(name, text)]
         if names:
             hint = "; allow.everyone.if.no.acl.found=true accepts that" if missing is _AUTHORIZATION else ""
             raise ConfigError(f"{_listed(names)} {_be(names)} not supported: {missing.reason}{hint}")
 
 
 def warnings_of_file(names: Iterable[str], listeners: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each reason for which keys of a file have no effect.
+    """Yield a line for each reason why keys of a file have no effect.
 
-    `listeners`: the names of those that the process has or uses.
+    `listeners` are the names of those that the process has or uses.
     """
     prefixes = tuple(f"listener.name.{name.lower()}." for name in listeners)
     stray = {name for name in names if base_name(name) in LISTENER_KEYS and not _is_plain_or_of(name, prefixes)}
@@ -115,17 +116,17 @@ def warnings_of_file(names: Iterable[str], listeners: Iterable[str]) -> Iterator
     yield from warnings(Scope.BROKER, [name for name in names if name not in stray])
 
 
-# -- what is set at run time, and everywhere
+# -- keys set at run time, and of every origin
 
 
 def protects(name: str) -> Missing | None:
-    """Return what a broker key would protect with, were that built."""
+    """The protective feature, not built, that a broker key configures; None for other keys."""
     bare = _bare(name)
     return next((missing for missing in PROTECTIVE if missing.has(bare)), None)
 
 
 def warnings(scope: Scope, names: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each reason for which keys of brokers, topics or groups have no effect."""
+    """Yield a line for each reason why keys of brokers, topics or groups have no effect."""
     reasons: dict[Missing, list[str]] = {}
     unknown = []
     for name in names:
@@ -146,7 +147,7 @@ def warnings(scope: Scope, names: Iterable[str]) -> Iterator[str]:
 
 
 def is_known(scope: Scope, name: str) -> bool:
-    """Whether the table has a key, for one listener perhaps."""
+    """Whether the table has a key, possibly under one listener's prefix."""
     return _ROWS[scope](name) is not None
 
 
@@ -193,8 +194,8 @@ def _is_plain_or_of(name: str, prefixes: tuple[str, ...]) -> bool:
     return base_name(name) == name or name.startswith(prefixes)
 
 
-def _asks(name: str, text: str) -> bool:
-    """Whether a value asks for protection (rule 1)."""
+def _requests(name: str, text: str) -> bool:
+    """Whether a value requests protection (rule 1)."""
     key = BROKER_KEYS.get(_bare(name))
     return bool(text.strip()) and (key is None or key.parse(text) != key.default)
 
@@ -219,7 +220,7 @@ def _shown(name: str) -> str:
 
 
 def _listed(names: Collection[str], show: Callable[[str], str] = _shown) -> str:
-    """Return the names, sorted, up to NAMES_MAX of them."""
+    """Return the names, sorted, at most NAMES_MAX of them."""
     rest = len(names) - NAMES_MAX
     listed = ", ".join(map(show, sorted(names)[:NAMES_MAX]))
     return f"{listed} and {rest} more" if rest > 0 else listed

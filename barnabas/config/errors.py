@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """A setting that a person must change; the message is one line that names the key."""
+    """A setting that must be changed; the message is one line that names the key."""

@@ -1,8 +1,8 @@
-"""Listeners: the addresses that a node listens on, and those it tells others.
+"""Listeners: the addresses that a node listens on, and those that it advertises.
 
 Rules
-1. Only PLAINTEXT exists so far; SSL and SASL_* are refused at start in one line each.
-2. Names are upper case. Without a `listener.security.protocol.map` the controller's names stand for PLAINTEXT.
+1. Only PLAINTEXT is built; SSL and SASL_* are refused at start, each in one line.
+2. Names are upper case. Without a `listener.security.protocol.map`, the controller's listener names mean PLAINTEXT.
 
 Source: Kafka 4.3, SocketServerConfigs, AbstractKafkaConfig.
 """
@@ -28,7 +28,7 @@ _VOTER: Final = r"([0-9]+)@(.+)"
 
 
 class Listener(NamedTuple):
-    """One address. `host` "" stands for all interfaces; `port` 0 for a free one."""
+    """One address. `host` "" means all interfaces, `port` 0 any free one."""
 
     name: str
     security_protocol: str
@@ -63,7 +63,7 @@ def parse_protocol_map(text: str, controller_names: Sequence[str], *, is_default
 
 
 def parse_listeners(key: str, uris: Sequence[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """Return the listeners that `key` lists; raise ConfigError for what cannot be, or is not built."""
+    """Return the listeners that `key` lists; raise ConfigError for invalid or unsupported ones."""
     return tuple(_parse_uri(key, uri, protocols) for uri in uris)
 
 

@@ -1,7 +1,6 @@
-"""What APPEND and SUBTRACT make of a value that is a list (KIP-339).
+"""APPEND and SUBTRACT on list values (KIP-339).
 
-A value is text with commas in it. The work grows with the length of the texts, not with its square: a client may send
-a list of 16,000 items.
+A value is text with commas. The cost is linear in the length of the texts: a client may send a list of 16,000 items.
 
 Source: ConfigurationControlManager.incrementalAlterConfigResource (Kafka 4.3).
 """
@@ -12,7 +11,7 @@ from collections import Counter
 
 
 def appended(text: str, added: str) -> str:
-    """The list with those items at its end that it does not have yet."""
+    """The list, with the added items that it does not contain yet at its end."""
     parts = _parts(text)
     known = set(parts)
     for part in added.split(","):
@@ -23,7 +22,7 @@ def appended(text: str, added: str) -> str:
 
 
 def subtracted(text: str, removed: str) -> str:
-    """The list without these items; each item takes away the first that is equal."""
+    """The list without these items; each removes the first equal one."""
     left = Counter(removed.split(","))
     kept = []
     for part in _parts(text):

@@ -1,8 +1,9 @@
 """Java properties: the format of `server.properties`, and the environment variables of Kafka's images.
 
-Format: one `key=value`, `key:value` or `key value` a line; blanks before the key and around the separator do not count;
-`#` and `!` begin comments; a line that ends in an odd number of backslashes goes on in the next, whose leading blanks
-are dropped; `\\n`, `\\t`, `\\r`, `\\f`, `\\uXXXX` are escapes, a backslash before any other character is dropped.
+Format: one `key=value`, `key:value` or `key value` in each line. Blanks before the key and around the separator are
+ignored; `#` and `!` start comments. A line that ends in an odd number of backslashes continues in the next line, whose
+leading blanks are dropped. `\\n`, `\\t`, `\\r`, `\\f`, `\\uXXXX` are escapes; a backslash before any other character is
+dropped.
 
 Source: java.util.Properties; Kafka's KafkaDockerWrapper for the variables.
 """
@@ -43,7 +44,7 @@ _NOT_KEYS: Final = frozenset(
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the properties of a file's text; of a key given twice the last counts."""
+    """Return the properties in a file's text; of a repeated key the last counts."""
     properties = {}
     for line in _logical_lines(text):
         key, value = _split(line)
@@ -51,18 +52,10 @@ def parse_properties(text: str) -> dict[str, str]:
     return properties
 
 
-def parse_override(text: str) -> tuple[str, str]:
-    """Split `key=value` as given on the command line."""
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise ConfigError(f"expected key=value, not {text!r}")
-    return key.strip(), value.strip()
-
-
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that KAFKA_* variables stand for: `__` is `_`, `___` is `-`, `_` is a dot.
+    """Return the properties that KAFKA_* variables name: `__` means `_`, `___` means `-`, `_` means a dot.
 
-    BARNABAS_* variables stand for our own keys in the same way (BARNABAS_METRICS_PORT is barnabas.metrics.port).
+    BARNABAS_* variables name our own keys in the same way (BARNABAS_METRICS_PORT is barnabas.metrics.port).
     """
     properties = {}
     for variable in sorted(environment):

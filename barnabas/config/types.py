@@ -1,7 +1,7 @@
 """The nine types of config values: text to value and back, by the rules of Kafka's ConfigDef.
 
-Texts are trimmed. A PASSWORD is a `Password`, which never shows itself; a LIST is a tuple of strings; a CLASS keeps its
-name (nothing is loaded).
+Texts are trimmed. A PASSWORD is a `Password`, which never prints its value; a LIST is a tuple of strings; a CLASS is
+its name (nothing is loaded).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.config.errors import ConfigError
 
 
 class Type(IntEnum):
-    """Types by the numbers that DescribeConfigs uses."""
+    """Types, with the numbers that DescribeConfigs uses."""
 
     BOOLEAN = 1
     STRING = 2
@@ -29,7 +29,7 @@ class Type(IntEnum):
 
 
 class Password:
-    """A secret: equal to its like, hidden in logs and messages."""
+    """A secret: compared by value, hidden in logs and messages."""
 
     __slots__ = ("value",)
 
@@ -54,7 +54,7 @@ _DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9
 
 
 def parse(name: str, text: str, type_: Type) -> Any:
-    """Return the value that `text` stands for; raise ConfigError as Kafka words it."""
+    """Return the value of `text`; raise ConfigError with Kafka's message."""
     trimmed = text.strip()
     if type_ is Type.STRING or type_ is Type.CLASS:
         return trimmed

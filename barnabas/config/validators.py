@@ -1,7 +1,7 @@
-"""What a value may be: the bounds and choices of the table's rows.
+"""Validators: the bounds and choices of the values in the table's rows.
 
-A validator is called with the key's name and the parsed value and raises ConfigError in Kafka's words; `str(validator)`
-is Kafka's notation for it (`[1,...]`, `[a, b]`), which the reference list of keys uses as well.
+A validator is called with the key's name and the parsed value. It raises ConfigError with Kafka's message.
+`str(validator)` is Kafka's notation (`[1,...]`, `[a, b]`), which the reference list of keys uses as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAGE_ADDRESS: Final = r"(broker|controller)-\d{1,9}=[^\s/=]+:\d{1,5}"
 
 
 class Validator:
-    """A rule with its notation."""
+    """A check with its notation."""
 
     __slots__ = ("_check", "notation")
 
@@ -69,7 +69,7 @@ def one_of(*choices: str) -> Validator:
 
 @cache
 def one_of_any_case(*choices: str) -> Validator:
-    """One of some words, in capitals or not."""
+    """One of some words, in any case."""
 
     def check(name: str, value: Any) -> None:
         if value is None or value.upper() not in {choice.upper() for choice in choices}:
@@ -80,7 +80,7 @@ def one_of_any_case(*choices: str) -> Validator:
 
 @cache
 def list_of(*choices: str, empty: bool = True, null: bool = False, notation: str | None = None) -> Validator:
-    """A list without doubles, of some words if any are given."""
+    """A list without duplicates; of the given words only, if any are given."""
     shown = f"[{', '.join(choices)}]" if choices else ""
 
     def check(name: str, value: Any) -> None:

@@ -1,11 +1,11 @@
-"""Drills: incidents on purpose, for people who learn to operate Kafka. `barnabas drill`; docs/drills/.
+"""Drills: staged incidents for people who learn to operate Kafka (`barnabas drill`, docs/drills/).
 
-    drill           what a drill is
-    catalogue       all of them
-    servers, load, groups       their incidents: of processes and disks, of request threads, of applications
-    scene           the cluster of a drill: what it is like now, and what can be done to it
-    applications    programs that use the cluster meanwhile
+    drill                   the class of a drill
+    catalogue               all drills
+    servers, load, groups   the drills about processes and disks, request threads, consumer groups
+    scene                   the cluster of a drill: its state, and actions on it
+    applications            programs that use the cluster during a drill
 
-A drill is staged by the process that `barnabas drill NAME` is. Whether it is repaired is told from outside, by what the
-cluster says of itself: `barnabas drill check` works it out in a process of its own.
+The process of `barnabas drill NAME` stages a drill. `barnabas drill check`, another process, decides only from the
+cluster's pages whether it is repaired.
 """

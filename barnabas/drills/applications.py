@@ -1,9 +1,9 @@
-"""Programs that use the cluster of a drill: each a thread of the process that stages it, with clients of its own.
+"""Programs that use the cluster of a drill: each is a thread of the process that stages it, with its own clients.
 
-They stand for somebody's services. A learner can stop one and start it again (`barnabas drill stop NAME`), in another
-process: a file `DIR/applications/NAME` says whether it is to run, `running` or `stopped`, and NAME.state what it does.
+They represent the services of a company. Another process can stop and restart one (`barnabas drill stop NAME`): the
+file `DIR/applications/NAME` holds the wanted state, `running` or `stopped`, and NAME.state the present one.
 
-*Threads*: one an application; what is shared is in files.
+*Threads*: one for each application; shared state is in files.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.common.clock import SystemClock
 from barnabas.common.deadline import Deadline
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
 
 RUNNING: Final = "running"
 STOPPED: Final = "stopped"
@@ -27,33 +30,33 @@ JOIN_TIMEOUT_S: Final = 10
 
 
 class Switch:
-    """Says whether an application is to run, and whether it does; any process may use it."""
+    """The wanted and the present state of an application; any process may use it."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self.name = name
-        self._wish = directory / name
+        self._wanted = directory / name
         self._state = directory / f"{name}.state"
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the application is to run."""
-        return _read(self._wish) == RUNNING
+        """Whether the application should run."""
+        return _read(self._wanted) == RUNNING
 
     @property
     def is_running(self) -> bool:
-        """Whether it does run."""
+        """Whether the application runs."""
         return _read(self._state) == RUNNING
 
     def want(self, state: str) -> None:
-        """Have it run or not."""
-        _write(self._wish, state)
+        """Set the wanted state: RUNNING or STOPPED."""
+        _write(self._wanted, state)
 
-    def tell(self, state: str) -> None:
-        """Say that it runs or not; the application does."""
+    def report(self, state: str) -> None:
+        """Set the present state; only the application calls this."""
         _write(self._state, state)
 
     def await_state(self, state: str) -> bool:
-        """Wait until it runs, or does not; False if that takes too long."""
+        """Wait until the application is in a state; return False after a timeout."""
         deadline = Deadline(SystemClock(), CHANGE_TIMEOUT_MS)
         pause = threading.Event()
         while _read(self._state) != state:
@@ -71,7 +74,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """At once: a reader sees the old or the new."""
+    """Replace a file atomically: a reader sees the old text or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{threading.get_ident()}")
     temporary.write_text(text)
@@ -79,7 +82,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def switches(directory: Path) -> list[Switch]:
-    """The applications of a drill in this directory of theirs."""
+    """The applications of a drill, from their directory."""
     names = sorted(path.stem for path in directory.glob("*.state") if not path.name.startswith("."))
     return [Switch(directory, name) for name in names]
 
@@ -88,7 +91,7 @@ Work = Callable[["Application"], None]
 
 
 class Application:
-    """A thread that does its work whenever it is to run; work that fails begins again, as a supervised service's."""
+    """A thread that runs its work while it is wanted, and starts failed work again, like a service's supervisor."""
 
     def __init__(self, directory: Path, name: str, work: Work) -> None:
         self.name = name
@@ -98,52 +101,52 @@ class Application:
         self._thread_of_work = threading.Thread(target=self._run, name=f"application-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._switch.want(RUNNING)
-        self._switch.tell(RUNNING)
+        self._switch.report(RUNNING)
         self._thread_of_work.start()
 
     def end(self) -> None:
-        """Tell the thread to end; `join` waits for it."""
+        """Ask the thread to end; `join` waits for it."""
         self._ended.set()
 
     def join(self) -> None:
-        """Wait until the thread has ended, for some time."""
+        """Wait until the thread has ended, at most JOIN_TIMEOUT_S."""
         self._thread_of_work.join(JOIN_TIMEOUT_S)
 
     @property
-    def goes_on(self) -> bool:
-        """Whether the work is to go on; asked by the work, often."""
+    def should_continue(self) -> bool:
+        """Whether the work should continue; the work checks it often."""
         return not self._ended.is_set() and self._switch.is_wanted
 
     def pause(self, seconds: float) -> None:
-        """Sleep, unless the drill is over."""
+        """Sleep; return at once when the drill ends."""
         self._ended.wait(seconds)
 
     def _run(self) -> None:
         while not self._ended.is_set():
             if not self._switch.is_wanted:
-                self._switch.tell(STOPPED)
+                self._switch.report(STOPPED)
                 self.pause(CHECK_S)
                 continue
-            self._switch.tell(RUNNING)
-            with contextlib.suppress(Exception):  # a supervised service: whatever it died of, it is started again
+            self._switch.report(RUNNING)
+            with contextlib.suppress(Exception):  # like a supervisor: start the service again after any failure
                 self._work(self)
-            self.pause(RESTART_S if self.goes_on else 0)
+            self.pause(RESTART_S if self.should_continue else 0)
 
 
 # --- works
 
 
 def produces(bootstrap: str, topic: str, per_second: int, size_bytes: int = 100, **settings: object) -> Work:
-    """Produces numbered JSON records with acks=all; records that cannot be written are dropped after a while."""
+    """Produces numbered JSON records with acks=all; drops a record that is not acknowledged within five seconds."""
 
     def work(application: Application) -> None:
         from confluent_kafka import Producer
 
         producer = Producer(_settings(bootstrap, application, {"message.timeout.ms": 5000, "linger.ms": 5, **settings}))
         number = 0
-        while application.goes_on:
+        while application.should_continue:
             value = json.dumps({"order": number, "filling": "x" * max(0, size_bytes - 30)})
             with contextlib.suppress(BufferError):
                 producer.produce(topic, value, key=str(number))
@@ -155,42 +158,42 @@ def produces(bootstrap: str, topic: str, per_second: int, size_bytes: int = 100,
 
 
 def reads(bootstrap: str, topic: str, group: str, handle: Callable[[bytes], object] = json.loads) -> Work:
-    """Reads a topic in a group, and commits what it has handled; dies of a record that it cannot handle."""
+    """Reads a topic in a group and commits handled records; fails on a record that `handle` rejects."""
 
     def work(application: Application) -> None:
         with _consumer(bootstrap, application, group) as consumer:
             consumer.subscribe([topic])
-            while application.goes_on:
+            while application.should_continue:
                 messages = consumer.consume(100, timeout=CHECK_S)
                 for message in messages:
                     if message.error() is None:
-                        handle(message.value())
+                        handle(message.value() or b"")
                 if messages:
                     consumer.commit(asynchronous=False)
 
     return work
 
 
-def comes_and_goes(bootstrap: str, topic: str, group: str, stay_s: float) -> Work:
-    """Joins a group, and leaves it when it has its partitions: a service that crashes at start, again and again."""
+def joins_and_leaves(bootstrap: str, topic: str, group: str, stay_s: float) -> Work:
+    """Joins a group and leaves it once it has partitions, repeatedly: a service that crashes at start."""
 
     def work(application: Application) -> None:
-        while application.goes_on:
+        while application.should_continue:
             with _consumer(bootstrap, application, group) as consumer:
                 consumer.subscribe([topic])
-                while application.goes_on and not consumer.assignment():
+                while application.should_continue and not consumer.assignment():
                     consumer.poll(CHECK_S)
                 consumer.poll(stay_s)
 
     return work
 
 
-def asks(bootstrap: str, topic: str, connections: int, pause_s: float = 0) -> Work:
-    """Asks for the end of a topic over many connections at once, again and again."""
+def lists_offsets(bootstrap: str, topic: str, connections: int, pause_s: float = 0) -> Work:
+    """Sends ListOffsets requests for a topic without end, over several connections in parallel."""
 
     def work(application: Application) -> None:
         threads = [
-            threading.Thread(target=_ask, args=(bootstrap, application, topic, pause_s), daemon=True)
+            threading.Thread(target=_list_offsets, args=(bootstrap, application, topic, pause_s), daemon=True)
             for _ in range(connections)
         ]
         for thread in threads:
@@ -201,28 +204,28 @@ def asks(bootstrap: str, topic: str, connections: int, pause_s: float = 0) -> Wo
     return work
 
 
-def _ask(bootstrap: str, application: Application, topic: str, pause_s: float) -> None:
+def _list_offsets(bootstrap: str, application: Application, topic: str, pause_s: float) -> None:
     from barnabas.client.connection import NodeConnection
     from barnabas.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
     host, _, port = bootstrap.split(",")[0].rpartition(":")
-    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
-    request = ListOffsetsRequest(replica_id=-1, topics=[asked])
+    latest = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    request = ListOffsetsRequest(replica_id=-1, topics=[latest])
     with contextlib.suppress(OSError), NodeConnection(host, int(port), client_id=application.name) as connection:
-        while application.goes_on:
+        while application.should_continue:
             connection.send(request, 6)
             application.pause(pause_s)
 
 
 def creates_topics(bootstrap: str, prefix: str, every_s: float) -> Work:
-    """Creates a topic now and then, as a service does that gives each of its customers one."""
+    """Creates a topic every `every_s` seconds, like a service that gives each customer a topic."""
 
     def work(application: Application) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
 
         admin = AdminClient(_settings(bootstrap, application, {}))
         number = 0
-        while application.goes_on:
+        while application.should_continue:
             name = f"{prefix}{number}"
             admin.create_topics([NewTopic(name, 1, 1)], request_timeout=20)[name].result(20)
             number += 1
@@ -232,7 +235,7 @@ def creates_topics(bootstrap: str, prefix: str, every_s: float) -> Work:
 
 
 @contextlib.contextmanager
-def _consumer(bootstrap: str, application: Application, group: str) -> Iterator[Any]:
+def _consumer(bootstrap: str, application: Application, group: str) -> Iterator[Consumer]:
     from confluent_kafka import Consumer
 
     settings = {
@@ -251,7 +254,7 @@ def _consumer(bootstrap: str, application: Application, group: str) -> Iterator[
 
 
 def _settings(bootstrap: str, application: Application, more: dict[str, object]) -> dict[str, Any]:
-    """Settings of a librdkafka client that says nothing."""
+    """Settings of a librdkafka client that logs nothing."""
     import logging
 
     silent = logging.getLogger("barnabas.drills.librdkafka")

@@ -1,4 +1,4 @@
-"""What a drill is: an incident, where to look, what repairs it, and how to tell that it is repaired."""
+"""The class of a drill: an incident, where to look, its repair, and the check that it is repaired."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A panel of a Grafana dashboard (dashboards/json), by their titles."""
+    """A panel of a Grafana dashboard (dashboards/json), by the titles of both."""
 
     dashboard: str
     title: str
@@ -28,12 +28,10 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """An incident. Texts and commands may hold `{name}` of a fact that `stage` noted (and `{directory}`, and `{page}`,
-    the address of a broker's pages).
+    """An incident.
 
-    `stage` starts the applications and breaks something; it returns when that shows. `problems` says in whole sentences
-    what is still wrong, nothing once it is repaired; it may look only at the cluster and the facts. `repair` is one way
-    out, as commands to be typed.
+    Texts and commands may contain `{name}` of a fact that `stage` noted, `{directory}`, and `{page}` (the address of a
+    broker's pages).
     """
 
     name: str
@@ -41,36 +39,36 @@ class Drill:
     brokers: int
     symptom: str
     panels: tuple[Panel, ...]
-    live: str
-    explain: tuple[str, ...]
-    stage: Callable[[Scene], None]
-    problems: Callable[[Scene], Sequence[str]]
-    repair: tuple[str, ...]
+    live: str  # where the live page shows the incident
+    explain: tuple[str, ...]  # commands that explain it
+    stage: Callable[[Scene], None]  # starts the applications and breaks something; returns once that is visible
+    problems: Callable[[Scene], Sequence[str]]  # remaining problems as sentences, from the cluster and the facts only
+    repair: tuple[str, ...]  # the commands of one solution
     config: Mapping[str, str] = field(default_factory=dict)
 
     def briefing(self, facts: Mapping[str, object]) -> list[str]:
-        """What the learner is told at the start, line by line."""
+        """The lines that the user reads once the drill is staged."""
         return [
             f"Drill: {self.title}.",
             "",
             *textwrap.wrap(_filled(self.symptom, facts), WIDTH, break_long_words=False, break_on_hyphens=False),
             "",
-            "Where it shows",
+            "Where to look",
             *(f"  Grafana     {panel}" for panel in self.panels),
             f"  live page   http://{facts['page']}/live",
             f"              {self.live}",
-            *(f"  in words    {_filled(command, facts)}" for command in self.explain),
+            *(f"  explained   {_filled(command, facts)}" for command in self.explain),
             "",
-            "Repair it in another terminal. `barnabas drill check` tells what is still wrong, `barnabas drill",
-            f"solution` one way out, docs/drills/{self.name}.md why it is one. Ctrl-C gives up.",
+            "Repair it in another terminal. `barnabas drill check` prints the remaining problems, `barnabas drill",
+            f"solution` one solution; docs/drills/{self.name}.md explains it. Ctrl-C gives up.",
         ]
 
     def commands(self, facts: Mapping[str, object]) -> list[list[str]]:
-        """One way out, as arguments of programs."""
+        """One solution, as the arguments of programs."""
         return [shlex.split(_filled(command, facts)) for command in self.repair]
 
     def solution(self, facts: Mapping[str, object]) -> list[str]:
-        """One way out, as lines to be typed."""
+        """One solution, as lines to type."""
         return [_filled(command, facts) for command in self.repair]
 
 

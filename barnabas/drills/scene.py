@@ -1,6 +1,6 @@
-"""The cluster of a drill: what it is like now, what can be done to it, and the facts that the drill noted.
+"""The cluster of a drill: its state, actions on it, and the facts that the drill noted.
 
-Facts lie in DIR/drill.json, so that `barnabas drill check` in another process knows what `barnabas drill NAME` did.
+The facts are in DIR/drill.json, where `barnabas drill check`, another process, reads what `barnabas drill NAME` did.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.cli.inside.pages import BROKER, find_pages, read_pages
-from barnabas.cli.supervisor import ask
-from barnabas.cluster import ClusterError
+from barnabas.cluster.errors import ClusterError
 from barnabas.common.clock import SystemClock
-from barnabas.common.cluster_file import read_cluster_file
 from barnabas.common.deadline import Deadline
+from barnabas.common.processes.cluster_file import read_cluster_file
+from barnabas.control import ask
 from barnabas.drills.applications import Application, Work
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SECTIONS: Final = "node,processors,request_queue,handlers,partitions,groups"
 
 
 class Scene:
-    """A running cluster with a drill on it. Any thread may use it; `stage` and what it calls are one thread's."""
+    """A running cluster with a drill. Any thread may use it; `stage` and the functions it calls run on one thread."""
 
     def __init__(self, directory: Path) -> None:
         content = read_cluster_file(directory)
@@ -49,7 +49,7 @@ class Scene:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the drill noted, with `directory`."""
+        """The facts that the drill noted, and `directory`."""
         try:
             noted: dict[str, Any] = json.loads((self.directory / FACTS).read_text())
         except OSError:
@@ -57,36 +57,36 @@ class Scene:
         return {**noted, "directory": self.directory}
 
     def note(self, **facts: object) -> None:
-        """Keep facts, for texts, commands and the check."""
+        """Store facts for texts, commands and the check."""
         noted = {**self.facts, **facts}
         del noted["directory"]
         temporary = self.directory / f".{FACTS}"
         temporary.write_text(json.dumps(noted))
         temporary.replace(self.directory / FACTS)
 
-    # What it is like
+    # State
 
     def brokers(self, **query: object) -> dict[int, dict[str, Any]]:
-        """What each broker that answers tells at /live.json (barnabas.common.live_shape)."""
+        """The /live.json of each broker that answers, by id (barnabas.common.pages.live_shape)."""
         return read_pages(find_pages(self.bootstrap), {"section": SECTIONS, "limit": 1000, **query}).brokers()
 
     def broker(self, broker_id: int = 0) -> dict[str, Any]:
-        """The same of one broker; raises ClusterError if it does not answer."""
+        """The /live.json of one broker; raises ClusterError if it does not answer."""
         try:
             return self.brokers()[broker_id]
         except KeyError:
             raise ClusterError(f"broker {broker_id} does not answer") from None
 
     def page(self) -> str:
-        """The address of the pages of a broker that answers."""
+        """The address of the pages of a broker that answers; raises ClusterError if none does."""
         answers = read_pages(find_pages(self.bootstrap), {"section": "node"})
-        found = next((page for page in answers.told if page.role == BROKER), None)
+        found = next((page for page in answers.found if page.role == BROKER), None)
         if found is None:
             raise ClusterError("no broker answers")
         return found.address
 
     def samples(self, look: Callable[[], T], count: int = SAMPLES) -> list[T]:
-        """What one sees, several times in short order: what comes and goes is not taken for what is gone."""
+        """Several results of `look` in short succession: a problem that comes and goes is in some of them."""
         pause = threading.Event()
         found = []
         for _ in range(count):
@@ -95,7 +95,7 @@ class Scene:
         return found
 
     def leaders(self, topic: str) -> dict[int, dict[str, Any]]:
-        """Each partition of a topic as its leader tells of it; those without one are missing."""
+        """Each partition of a topic, from its leader's page; partitions without a leader are missing."""
         return {
             partition["partition"]: partition
             for live in self.brokers(topic=topic).values()
@@ -104,28 +104,28 @@ class Scene:
         }
 
     def has_records(self, topic: str) -> bool:
-        """Whether the first partition of a topic has records that are committed, as far as its leader tells."""
+        """Whether partition 0 of a topic has records below its high watermark."""
         return any(found["high_watermark"] > 0 for number, found in self.leaders(topic).items() if number == 0)
 
     def group(self, name: str) -> dict[str, Any] | None:
-        """A group as its coordinator tells of it."""
+        """A group, from its coordinator's page; None if there is none."""
         groups = [group for live in self.brokers(group=name).values() for group in live["groups"]["items"]]
         return next((group for group in groups if group["group_id"] == name), None)
 
     def answers(self, node_id: int) -> bool:
-        """Whether a process of the cluster, the controller (100) too, answers."""
-        return any(page.id == node_id for page in read_pages(find_pages(self.bootstrap), {"section": "node"}).told)
+        """Whether the page of a broker, or of the controller (100), answers."""
+        return any(page.id == node_id for page in read_pages(find_pages(self.bootstrap), {"section": "node"}).found)
 
-    # What can be done
+    # Actions
 
     def act(self, action: str, node_id: int) -> None:
-        """Kill, stop, start, pause or resume a process."""
+        """Kill, stop, start, pause or resume a process. Raises ClusterError."""
         ask(self.directory, action, node_id)
 
     def create_topic(self, name: str, partitions: int, replicas: int, config: dict[str, str] | None = None) -> None:
-        """Create a topic, and wait until every partition of it is led."""
+        """Create a topic and wait until each partition has a leader."""
         self.reader.create_topic(name, partitions, replicas, config or {})
-        self.await_that(f"{name} is led", lambda: len(self.leaders(name)) == partitions)
+        self.await_that(f"{name} has leaders", lambda: len(self.leaders(name)) == partitions)
 
     def runs(self, name: str, work: Work) -> None:
         """Start an application."""
@@ -134,12 +134,12 @@ class Scene:
         application.start()
 
     def await_that(self, what: str, probe: Callable[[], object], timeout_s: float = STAGE_TIMEOUT_S) -> None:
-        """Wait until something is so; raises ClusterError if it does not come."""
+        """Wait until `probe` is true; raises ClusterError, which names `what`, after the timeout."""
         deadline = Deadline(SystemClock(), timeout_s * 1000)
         pause = threading.Event()
         while not probe():
             if deadline.is_expired():
-                raise ClusterError(f"the drill could not be staged: not within {timeout_s:g} s: {what}")
+                raise ClusterError(f"the drill could not be staged: timeout after {timeout_s:g} s: {what}")
             pause.wait(POLL_S)
 
     def end(self) -> None:
@@ -151,25 +151,27 @@ class Scene:
 
     @cached_property
     def reader(self) -> Reader:
-        """Topics, records and groups."""
+        """A client for topics, records and groups."""
         from barnabas.testing.reading import Reader
 
         return Reader(self.bootstrap)
 
     @cached_property
     def faults(self) -> Faults:
-        """What can be broken inside the processes."""
+        """The faults of the cluster's processes."""
         from barnabas.faults import Faults
 
         return Faults(self.directory)
 
 
 def out_of_sync(scene: Scene, topic: str, partitions: int) -> Sequence[str]:
-    """What is wrong with the replicas of a topic."""
+    """The problems of a topic's replicas: partitions without leader, replicas outside the ISR."""
     leaders = scene.leaders(topic)
     found = [f"{topic}-{number} has no leader." for number in range(partitions) if number not in leaders]
     for number, partition in sorted(leaders.items()):
         missing = sorted(set(partition["replica_ids"]) - set(partition["isr"]))
         if missing:
-            found.append(f"{topic}-{number} is under-replicated: {', '.join(map(str, missing))} is not in its ISR.")
+            found.append(
+                f"{topic}-{number} is under-replicated: broker {', '.join(map(str, missing))} is not in its ISR."
+            )
     return found

@@ -1,4 +1,4 @@
-"""Incidents of processes and disks: a dead leader, a follower that does not keep up, a full disk, no controller."""
+"""Drills about processes and disks: a dead leader, a slow follower, a full disk, no controller."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from barnabas.drills.drill import Drill, Panel
 from barnabas.drills.scene import Scene, out_of_sync
 
 ORDERS = "orders"
-#: A broker that died is missed soon, and may come back soon.
+#: A dead broker is fenced soon, and can register again soon.
 SHORT_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
 
 # --- dead-leader
 
 
 def kill_a_leader(scene: Scene) -> None:
+    """Kill the leader of orders-0."""
     scene.create_topic(ORDERS, 3, 2, {"min.insync.replicas": "2"})
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
     scene.await_that("orders come in", lambda: scene.has_records(ORDERS))
@@ -24,15 +25,16 @@ def kill_a_leader(scene: Scene) -> None:
     scene.note(victim=victim)
     scene.act("kill", victim)
     scene.await_that(
-        "the other replica leads alone",
+        "the other replica is alone in the ISR",
         lambda: any(len(found["isr"]) == 1 for number, found in scene.leaders(ORDERS).items() if number == 0),
     )
 
 
 def is_a_leader_dead(scene: Scene) -> Sequence[str]:
+    """Whether the killed broker is down, or replicas are not in sync."""
     victim = scene.facts["victim"]
     if not scene.answers(victim):
-        return [f"Broker {victim} does not run."]
+        return [f"Broker {victim} is not running."]
     return out_of_sync(scene, ORDERS, 3)
 
 
@@ -42,12 +44,12 @@ DEAD_LEADER = Drill(
     brokers=3,
     config=SHORT_SESSION,
     symptom=(
-        "The shop cannot write some of its orders: its producer (acks=all) gets NOT_ENOUGH_REPLICAS and gives "
-        "up after five seconds. Others still go through. Nobody has deployed anything. Topic: orders, two "
-        "replicas each, min.insync.replicas=2."
+        "The shop cannot write some of its orders: its producer (acks=all) gets NOT_ENOUGH_REPLICAS and gives up "
+        "after five seconds. Other orders are written. Nothing was deployed. The topic is orders, with two replicas "
+        "for each partition and min.insync.replicas=2."
     ),
     panels=(Panel("Replication", "Under min ISR"), Panel("Cluster", "Active brokers")),
-    live="partitions: those in trouble come first, with their ISR; the list of peers lacks a broker",
+    live="partitions: those with missing replicas come first, with their ISR; one broker is missing from the peers",
     explain=("barnabas explain partition orders-0",),
     stage=kill_a_leader,
     problems=is_a_leader_dead,
@@ -57,11 +59,12 @@ DEAD_LEADER = Drill(
 # --- slow-follower
 
 THROTTLE = "follower.replication.throttled.rate"
-#: Small fetches: what gets through the throttle now and then is less than what comes in.
+#: Small fetches, so that the throttle lets through less than the shop writes.
 SMALL_FETCHES = {"replica.fetch.max.bytes": "16384", "replica.fetch.response.max.bytes": "16384"}
 
 
 def leave_a_throttle(scene: Scene) -> None:
+    """Throttle a follower and restart it, so that it cannot catch up."""
     scene.create_topic(ORDERS, 1, 2, {"min.insync.replicas": "1"})
     follower = next(broker for broker in (0, 1) if broker != scene.leaders(ORDERS)[0]["leader"])
     scene.note(follower=follower)
@@ -75,9 +78,10 @@ def leave_a_throttle(scene: Scene) -> None:
 
 
 def is_a_follower_slow(scene: Scene) -> Sequence[str]:
+    """Whether the follower is down or not in sync."""
     follower = scene.facts["follower"]
     if not scene.answers(follower):
-        return [f"Broker {follower} does not run."]
+        return [f"Broker {follower} is not running."]
     return out_of_sync(scene, ORDERS, 1)
 
 
@@ -87,12 +91,12 @@ SLOW_FOLLOWER = Drill(
     brokers=2,
     config={**SHORT_SESSION, **SMALL_FETCHES},
     symptom=(
-        "Broker {follower} was restarted for maintenance, and orders-0 is under-replicated since. The broker "
-        "is up, its disk and its network are fine, and it fetches; but it falls further and further behind. "
-        "Last week somebody moved partitions with kafka-reassign-partitions --throttle."
+        "Broker {follower} was restarted for maintenance, and orders-0 has been under-replicated since then. The "
+        "broker is up, its disk and its network are fine, and it fetches. Still, it falls further and further "
+        "behind. Last week an administrator moved partitions with kafka-reassign-partitions --throttle."
     ),
     panels=(Panel("Replication", "Under-replicated partitions"), Panel("Replication", "Lag of the slowest partitions")),
-    live="partitions → orders-0: the follower's lag, and how long ago it fetched",
+    live="partitions → orders-0: the follower's lag and its last fetch",
     explain=("barnabas explain partition orders-0", "barnabas config show --broker {follower}"),
     stage=leave_a_throttle,
     problems=is_a_follower_slow,
@@ -106,6 +110,7 @@ BALLAST = "java_pid4711.hprof"
 
 
 def fill_a_disk(scene: Scene) -> None:
+    """Create a file, and let writes of one broker fail while it exists."""
     scene.create_topic(ORDERS, 2, 2, {"min.insync.replicas": "1"})
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
     scene.await_that("orders come in", lambda: scene.has_records(ORDERS))
@@ -117,7 +122,7 @@ def fill_a_disk(scene: Scene) -> None:
 
 
 def _keep_full(scene: Scene) -> None:
-    """The disk has no room for as long as the file lies there, also for a broker that is started again."""
+    """Keep the disk full while the file exists, also for a restarted broker."""
     from barnabas.faults import Fault, FaultsUnavailableError
 
     ballast = scene.directory / f"broker-{VICTIM}" / BALLAST
@@ -126,17 +131,18 @@ def _keep_full(scene: Scene) -> None:
         try:
             if not any(fault["node"] == VICTIM for fault in scene.faults.list()):
                 scene.faults.add(Fault(node=VICTIM, disk_full=True))
-        except FaultsUnavailableError:  # it does not run, or not yet
+        except FaultsUnavailableError:  # the broker is down or still starting
             pass
         pause.wait(0.2)
     scene.faults.remove_all()
 
 
 def is_a_disk_full(scene: Scene) -> Sequence[str]:
+    """Whether the file still exists, the broker is down, or replicas are not in sync."""
     ballast = scene.directory / f"broker-{VICTIM}" / BALLAST
-    found = [f"The disk of broker {VICTIM} is full: {ballast} takes all that was free."] if ballast.exists() else []
+    found = [f"The disk of broker {VICTIM} is full: {ballast} takes all free space."] if ballast.exists() else []
     if not scene.answers(VICTIM):
-        return [*found, f"Broker {VICTIM} does not run."]
+        return [*found, f"Broker {VICTIM} is not running."]
     return [*found, *out_of_sync(scene, ORDERS, 2)]
 
 
@@ -146,12 +152,12 @@ FULL_DISK = Drill(
     brokers=2,
     config=SHORT_SESSION,
     symptom=(
-        "Broker {victim} has ended by itself. When it is started again it does so again, soon. Its log "
-        "({directory}/broker-{victim}/process.log) tells what it could not do. (The disk has no room while "
-        "{directory}/broker-{victim}/{ballast} lies there: that file stands for whatever fills a disk.)"
+        "Broker {victim} has ended. Each time it is started, it soon ends again. Its log "
+        "({directory}/broker-{victim}/process.log) shows why. (In this drill the disk is full while "
+        "{directory}/broker-{victim}/{ballast} exists.)"
     ),
     panels=(Panel("Cluster", "Active brokers"), Panel("Replication", "Offline replicas")),
-    live="partitions: those in trouble come first; the peers lack a broker",
+    live="partitions: those with missing replicas come first; one broker is missing from the peers",
     explain=("barnabas explain partition orders-0",),
     stage=fill_a_disk,
     problems=is_a_disk_full,
@@ -165,13 +171,14 @@ TENANT = "tenant-"
 
 
 def kill_the_controller(scene: Scene) -> None:
+    """Kill the controller while an application creates topics."""
     scene.create_topic(ORDERS, 1, 1)
     scene.runs("shop", produces(scene.bootstrap, ORDERS, per_second=50))
     scene.runs("sign-up", creates_topics(scene.bootstrap, TENANT, every_s=0.3))
     scene.await_that("topics are created", lambda: _tenants(scene) >= 2)
     scene.act("kill", CONTROLLER)
     scene.note(tenants=_tenants(scene))
-    scene.await_that("somebody waits for the controller", lambda: _waits(scene))
+    scene.await_that("a request waits for the controller", lambda: _waits(scene))
 
 
 def _tenants(scene: Scene) -> int:
@@ -186,15 +193,16 @@ def _tenants(scene: Scene) -> int:
 
 
 def _waits(scene: Scene) -> bool:
-    """Whether a request waits in a purgatory for what the controller decides."""
+    """Whether a request waits in a purgatory for the controller."""
     (live,) = scene.brokers(section="purgatories").values()
     return any(purgatory["name"] == "topic" and purgatory["delayed"] for purgatory in live["purgatories"])
 
 
 def is_the_controller_gone(scene: Scene) -> Sequence[str]:
+    """Whether the controller is down, or no topic has been created since."""
     if not scene.answers(CONTROLLER):
-        return ["The controller does not run: nothing about topics, leaders or brokers can change."]
-    if _tenants(scene) <= scene.facts["tenants"] + 1:  # one may have been on its way
+        return ["The controller is not running: topics, leaders and brokers cannot change."]
+    if _tenants(scene) <= scene.facts["tenants"] + 1:  # one may have been in progress
         return ["No topic has been created since."]
     return []
 
@@ -205,8 +213,8 @@ CONTROLLER_GONE = Drill(
     brokers=1,
     config=SHORT_SESSION,
     symptom=(
-        "Nobody can sign up any more: the service that creates a topic for each customer waits, and gives up. "
-        "Those who are customers notice nothing: records are written and read as ever."
+        "New customers cannot sign up: the service that creates a topic for each customer waits, then fails. "
+        "Existing customers notice nothing: records are written and read as usual."
     ),
     panels=(Panel("Cluster", "Active controller"), Panel("Cluster", "Processes")),
     live="purgatory topic: a CreateTopics waits for the controller's answer",

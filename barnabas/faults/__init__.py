@@ -1,8 +1,8 @@
-"""Faults on purpose, for tests: what a fault is, and how it is added to a running cluster. See docs/faults.md.
+"""Fault injection for tests: the definition of a fault, and adding it to a running cluster. See docs/faults.md.
 
     from barnabas.faults import Fault, Faults
 
-    faults = Faults(cluster)     # a LocalCluster, the directory of one, or "host:port,…" of its metrics pages
+    faults = Faults(cluster)     # a LocalCluster, its directory, or "host:port,…" of its metrics pages
     handle = faults.add(Fault(api="Produce", topic="orders", error="NOT_LEADER_OR_FOLLOWER", times=2))
     handle.fired, handle.calls, handle.events, handle.wait_fired(2), handle.remove()     # or: with faults.add(…):
     faults.list(), faults.remove("f1"), faults.remove_all()                             # or: with Faults(…) as faults:
@@ -23,7 +23,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barnabas.faults.client import FaultHandle, Faults, FaultTimeoutError
+    from barnabas.faults.client import Faults
     from barnabas.faults.definition import (
         Fault,
         FaultError,
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
         disconnect_on,
         inject_error,
     )
+    from barnabas.faults.handle import FaultHandle
     from barnabas.faults.nodes import NodeFaults
     from barnabas.faults.pages import FaultsUnavailableError
     from barnabas.faults.recording import RecordedRequest, Recorder
     from barnabas.faults.scenario import Scenario
+    from barnabas.faults.waiting import FaultTimeoutError
 
 __all__ = [
     "Fault",
@@ -54,9 +56,11 @@ __all__ = [
     "inject_error",
 ]
 
-# Why lazily: a broker that can be broken reads the definition only, and needs no HTTP client.
+# Why lazily: a broker with fault injection needs the definition only, and no HTTP client.
 _MODULES = {
-    **dict.fromkeys(("FaultHandle", "FaultTimeoutError", "Faults"), "client"),
+    "Faults": "client",
+    "FaultHandle": "handle",
+    "FaultTimeoutError": "waiting",
     **dict.fromkeys(
         ("Fault", "FaultError", "blackhole_client", "delay_on", "disconnect_on", "inject_error"), "definition"
     ),
@@ -69,6 +73,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,13 +1,13 @@
-"""What a fault is: whom it meets, what it does, when it fires. One vocabulary for Python, HTTP, YAML and the broker.
+"""The definition of a fault: the requests it matches, its effect, its times. The same for Python, HTTP, YAML, brokers.
 
     Fault(api="Produce", topic="orders", partition=1, error="NOT_LEADER_OR_FOLLOWER", times=3)
     {"api": "Produce", "topic": "orders", "partition": 1, "error": "NOT_LEADER_OR_FOLLOWER", "times": 3}
 
-are the same fault. `docs/faults.md` is the reference; the tables below are what it tells of. Names follow Apache
-Kafka's own fault proxy (KAFKA-21074: injectError, disconnectOn, delayOn, blackholeClient; once, onCall, times,
-withProbability) and franz-go's kfake (AddFault).
+are the same fault. `docs/faults.md` is the reference of the tables below. Names follow Apache Kafka's own fault proxy
+(KAFKA-21074: injectError, disconnectOn, delayOn, blackholeClient; once, onCall, times, withProbability) and franz-go's
+kfake (AddFault).
 
-A definition that makes no sense is a `FaultError`, one line for a person.
+An invalid definition raises `FaultError`, with one line for the user.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ FULL_DISK_OPERATIONS: Final = ("write", "create")
 
 
 class FaultError(ValueError):
-    """Why a fault cannot be: one line."""
+    """The reason why a fault is invalid, in one line."""
 
 
-# How a value is checked, by the name of its key. Each returns the value as it is kept.
+# The checks of values. Each gets the name of the key, and returns the value in its normal form.
 
 
-def _text(key: str, value: Any) -> str:
+def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise FaultError(f"{key} must be a text, not {value!r}")
     return value
 
 
-def _flag(key: str, value: Any) -> bool:
+def _flag(key: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise FaultError(f"{key} must be true or false, not {value!r}")
     return value
 
 
-def _yes(key: str, value: Any) -> bool:
+def _yes(key: str, value: object) -> bool:
     if value is not True:
         raise FaultError(f"{key} can only be true, not {value!r}")
     return True
 
 
-def _number(low: int, high: int) -> Callable[[str, Any], int]:
-    def check(key: str, value: Any) -> int:
+def _number(low: int, high: int) -> Callable[[str, object], int]:
+    def check(key: str, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise FaultError(f"{key} must be a whole number, not {value!r}")
         if not low <= value <= high:
@@ -66,8 +66,8 @@ def _number(low: int, high: int) -> Callable[[str, Any], int]:
     return check
 
 
-def _choice(*choices: str) -> Callable[[str, Any], str]:
-    def check(key: str, value: Any) -> str:
+def _choice(*choices: str) -> Callable[[str, object], str]:
+    def check(key: str, value: object) -> str:
         if value not in choices:
             raise FaultError(f"{key} must be one of {', '.join(choices)}, not {value!r}")
         return str(value)
@@ -75,59 +75,59 @@ def _choice(*choices: str) -> Callable[[str, Any], str]:
     return check
 
 
-def _share(key: str, value: Any) -> float:
+def _share(key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise FaultError(f"{key} must be a number between 0 and 1, not {value!r}")
     return float(value)
 
 
-def _apis(key: str, value: Any) -> tuple[str, ...]:
-    """One or several APIs, each by name or key, as a tuple of names."""
+def _apis(key: str, value: object) -> tuple[str, ...]:
+    """Return one or several APIs, given by name or key, as a tuple of names."""
     several = value if isinstance(value, (list, tuple)) else [value]
     if not several:
-        raise FaultError(f"{key} names no API")
+        raise FaultError(f"{key} must name at least one API")
     return tuple(dict.fromkeys(ROWS[_api_key(one)].name for one in several))
 
 
-def _api_key(one: Any) -> int:
+def _api_key(one: object) -> int:
     if isinstance(one, str):
         found = API_KEYS.get(one.lower().replace("_", ""))
         if found is None:
-            raise FaultError(f"there is no API {one!r}; they are called as in Kafka: Produce, Fetch, OffsetCommit, …")
+            raise FaultError(f"there is no API {one!r}; names are Kafka's: Produce, Fetch, OffsetCommit, …")
         return found
     if isinstance(one, bool) or not isinstance(one, int) or one not in ROWS:
         raise FaultError(f"there is no API with the key {one!r}")
     return int(one)
 
 
-def _error(key: str, value: Any) -> str:
+def _error(key: str, value: object) -> str:
     name = value.name if isinstance(value, ErrorCode) else str(value).upper()
     if name not in ErrorCode.__members__:
-        raise FaultError(f"there is no error {value!r}; they are called as in Kafka: NOT_LEADER_OR_FOLLOWER, …")
+        raise FaultError(f"there is no error {value!r}; names are Kafka's: NOT_LEADER_OR_FOLLOWER, …")
     if ErrorCode[name] == ErrorCode.NONE:
-        raise FaultError("NONE is no error")
+        raise FaultError("NONE is not an error")
     return name
 
 
-def _os_error(key: str, value: Any) -> str:
+def _os_error(key: str, value: object) -> str:
     if not isinstance(value, str) or getattr(errno, value, None) is None or not value.startswith("E"):
         raise FaultError(f"{key} must be the name of an error of the operating system, such as EIO, not {value!r}")
     return value
 
 
-def _operations(key: str, value: Any) -> tuple[str, ...]:
+def _operations(key: str, value: object) -> tuple[str, ...]:
     several = value if isinstance(value, (list, tuple)) else [value]
     return tuple(dict.fromkeys(_choice(*OPERATIONS)(key, one) for one in several))
 
 
-def _release(key: str, value: Any) -> str:
+def _release(key: str, value: object) -> str:
     text = str(value)
     if text not in RELEASES:
         raise FaultError(f"{key} must be a release of Kafka from {RELEASES[0]} to {RELEASES[-1]}, not {value!r}")
     return text
 
 
-def _node_or_controller(key: str, value: Any) -> int | str:
+def _node_or_controller(key: str, value: object) -> int | str:
     return CONTROLLER if value == CONTROLLER else _number(0, 2**31 - 1)(key, value)
 
 
@@ -136,8 +136,8 @@ _some_ms = _number(1, MS_MAX)
 _id = _number(0, 2**31 - 1)
 _count = _number(1, 10**9)
 
-CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
-    # whom it meets
+CHECKS: Final[dict[str, Callable[[str, object], Any]]] = {
+    # the requests it matches
     "api": _apis,
     "node": _id,
     "topic": _text,
@@ -148,7 +148,7 @@ CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "principal": _text,
     "group": _text,
     "sender": _choice("clients", "brokers", "any"),
-    # what it does
+    # its effect
     "error": _error,
     "delay_ms": _some_ms,
     "disconnect": _yes,
@@ -161,14 +161,14 @@ CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "disk_full": _yes,
     "cut": _node_or_controller,
     "clock_skew_ms": _number(-10 * 365 * MS_MAX, 10 * 365 * MS_MAX),
-    # how
+    # details of the effect
     "at": _choice("request", "response"),
     "holds_handler": _flag,
     "operations": _operations,
     "path": _text,
     "direction": _choice("both", "to", "from"),
     "mode": _choice("blackhole", "refuse"),
-    # when
+    # its times
     "times": _count,
     "on_call": _count,
     "probability": _share,
@@ -183,7 +183,7 @@ _WINDOW = ("after_ms", "for_ms")
 _WHEN = ("times", "on_call", "probability", "seed", *_WINDOW)
 _DISK = ("path", "operations", *_WHEN)
 
-#: What a fault does, and the other keys that have a meaning beside it. `node` goes with all.
+#: The effects of faults, each with the other keys that it allows. All allow `node`.
 ACTIONS: Final[dict[str, tuple[str, ...]]] = {
     "error": (*_REQUEST, *_WHEN),
     "delay_ms": (*_REQUEST, "at", "holds_handler", *_WHEN),
@@ -205,9 +205,9 @@ WIRE_ACTIONS: Final = frozenset(ACTIONS) - DISK_ACTIONS - NODE_ACTIONS
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault: exactly one of the keys of `ACTIONS`, and what goes with it. None: not said.
+    """One fault: exactly one of the keys of `ACTIONS`, with the keys that this allows. None means not given.
 
-    Texts that say whom it meets are shell patterns (`orders-*`). Times are in milliseconds. Raises FaultError.
+    Texts that requests are matched with are shell patterns (`orders-*`). Times are in milliseconds. Raises FaultError.
     """
 
     api: str | int | tuple[str, ...] | list[str] | None = None
@@ -254,100 +254,100 @@ class Fault:
         _check_whole(dict(self.items()))
 
     @classmethod
-    def parse(cls, values: Any) -> Fault:
-        """Make a fault of what JSON or YAML holds; raises FaultError."""
+    def parse(cls, values: object) -> Fault:
+        """Return the fault that values of JSON or YAML define. Raises FaultError."""
         if not isinstance(values, Mapping):
-            raise FaultError(f"a fault is an object with keys and values, not {values!r}")
+            raise FaultError(f"a fault must be an object with keys and values, not {values!r}")
         known = {}
         for key, value in values.items():
             if key == "once":
                 _yes(key, value)
                 key, value = "times", 1
             if key not in CHECKS:
-                raise FaultError(f"unknown key {key!r}; a fault has {', '.join(CHECKS)}")
+                raise FaultError(f"unknown key {key!r}; the keys of a fault are {', '.join(CHECKS)}")
             if value is None:
                 raise FaultError(f"{key} has no value")
             known[key] = value
         return cls(**known)
 
     def items(self) -> list[tuple[str, Any]]:
-        """What is said of the fault, by the names of JSON."""
-        said = [(key, getattr(self, key)) for key in CHECKS]
-        return [(key, value) for key, value in said if value is not None]
+        """Return the given keys with their values, by the names of JSON."""
+        every = [(key, getattr(self, key)) for key in CHECKS]
+        return [(key, value) for key, value in every if value is not None]
 
     def to_json(self) -> dict[str, Any]:
-        """The fault as JSON values; `parse` makes the same fault of them."""
+        """Return the fault as JSON values, which `parse` reads."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in self.items()}
 
     @property
     def action(self) -> str:
-        """What it does: a key of ACTIONS."""
+        """Its effect: a key of ACTIONS."""
         return next(key for key, _ in self.items() if key in ACTIONS)
 
     @property
     def names_topics(self) -> bool:
-        """Whether it meets some topics or partitions only."""
+        """Whether it matches by topic or partition."""
         return self.topic is not None or self.partition is not None
 
     def once(self) -> Fault:
-        """The same fault, for one matching request only."""
+        """Return the same fault for one matching request only."""
         return dataclasses.replace(self, times=1)
 
     def __str__(self) -> str:
         return " ".join(f"{key}={_shown(value)}" for key, value in self.items())
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _check_whole(said: Mapping[str, Any]) -> None:
-    """What a fault must be besides valid values."""
-    actions = [key for key in said if key in ACTIONS]
+def _check_whole(given: Mapping[str, Any]) -> None:
+    """Check how the given keys go together."""
+    actions = [key for key in given if key in ACTIONS]
     if len(actions) != 1:
-        told = " and ".join(actions) if actions else "nothing"
-        raise FaultError(f"a fault does one thing, this one {told}; choose one of {', '.join(ACTIONS)}")
+        found = " and ".join(actions) if actions else "none"
+        raise FaultError(f"a fault has exactly one effect, this one has {found}; choose one of {', '.join(ACTIONS)}")
     (action,) = actions
-    for key in said:
+    for key in given:
         if key not in (action, "node", *ACTIONS[action]):
-            raise FaultError(f"{key} has no meaning beside {action}")
-    if "seed" in said and "probability" not in said:
+            raise FaultError(f"{key} has no meaning with {action}")
+    if "seed" in given and "probability" not in given:
         raise FaultError("seed has no meaning without probability")
-    if said.get("holds_handler") and said.get("at") == "response":
-        raise FaultError("a handler is held before it handles: holds_handler goes with at=request")
-    _check_reach(said)
+    if given.get("holds_handler") and given.get("at") == "response":
+        raise FaultError("a handler is held before it handles the request: holds_handler needs at=request")
+    _check_reach(given)
 
 
-def _check_reach(said: Mapping[str, Any]) -> None:
-    """A fault that could never fire is a mistake."""
-    names_partition = "partition" in said
-    if not (names_partition or "topic" in said) or "api" not in said:
+def _check_reach(given: Mapping[str, Any]) -> None:
+    """Check that the fault can fire at all."""
+    names_partition = "partition" in given
+    if not (names_partition or "topic" in given) or "api" not in given:
         return
-    if not any(can_name(int(API_KEYS[name.lower()]), partition=names_partition) for name in said["api"]):
+    if not any(can_name(int(API_KEYS[name.lower()]), partition=names_partition) for name in given["api"]):
         what = "partitions" if names_partition else "topics"
-        raise FaultError(f"requests of {', '.join(said['api'])} name no {what}: this fault could never fire")
+        raise FaultError(f"requests of {', '.join(given['api'])} name no {what}: this fault could never fire")
 
 
-# As Apache Kafka's proxy calls them
+# Under the names of Apache Kafka's fault proxy
 
 
 def inject_error(api: str | int | ApiKey, error: str | ErrorCode, **match: Any) -> Fault:
-    """Answer requests of an API with an error (injectError)."""
+    """Return a fault that answers requests of an API with an error (injectError)."""
     return Fault(api=api, error=error, **match)
 
 
 def disconnect_on(api: str | int | ApiKey, **match: Any) -> Fault:
-    """Carry requests of an API out, and close the connection instead of answering (disconnectOn)."""
+    """Return a fault that handles requests of an API and closes the connection instead of answering (disconnectOn)."""
     return Fault(api=api, disconnect=True, **match)
 
 
 def delay_on(api: str | int | ApiKey, delay_ms: int, **match: Any) -> Fault:
-    """Hold the answers of an API back (delayOn)."""
+    """Return a fault that delays the responses of an API (delayOn)."""
     return Fault(api=api, delay_ms=delay_ms, **match)
 
 
 def blackhole_client(client_id: str, **match: Any) -> Fault:
-    """Never answer a client (blackholeClient); `client_id` is a pattern."""
+    """Return a fault that never answers a client (blackholeClient); `client_id` is a pattern."""
     return Fault(client_id=client_id, blackhole=True, **match)

@@ -1,66 +1,80 @@
-"""Faults of whole nodes: processes that end or stand still, disks, links, clocks.
+"""Faults of whole nodes: stopped or paused processes, disks, links, clocks.
 
     node = faults.node(1)
-    node.kill(); node.start()                       # SIGKILL; back on the same data, once clients can use it
+    node.kill(); node.start()                       # SIGKILL; started again on the same data, ready for clients
     with node.paused(): ...                         # SIGSTOP, SIGCONT
     with node.slow_disk(50, operations=["fsync"]): ...
     with node.cut_off(2), node.cut_off("controller"): ...
-    node.heal()                                     # no disk, link or clock of this node is wrong any more
+    node.heal()                                     # removes all faults of this node's disk, links and clock
 
-Processes are acted on by whoever started them: a `LocalCluster` here, or the supervisor of its directory.
+The starter of a process acts on it: a `LocalCluster` in this process, or the supervisor of its directory.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from barnabas.faults.definition import DISK_ACTIONS, NODE_ACTIONS, Fault
+from barnabas.faults.handle import FaultHandle
 
-if TYPE_CHECKING:
-    from barnabas.faults.client import FaultHandle, Faults
-
-#: What can be done to a process; the methods of NodeFaults say what each is.
+#: The actions on a process; the methods of NodeFaults describe them.
 PROCESS_ACTIONS = ("kill", "stop", "start", "pause", "resume")
+
+
+class ClusterFaults(Protocol):
+    """The faults of a cluster, as far as `NodeFaults` uses them: `Faults` of client.py."""
+
+    def add(self, fault: Fault) -> FaultHandle:
+        """See Faults."""
+
+    def list(self) -> list[dict[str, Any]]:
+        """See Faults."""
+
+    def remove(self, fault_id: str, node: int | None = None) -> int:
+        """See Faults."""
+
+    def act(self, action: str, node_id: int) -> str:
+        """See Faults."""
 
 
 class NodeFaults:
     """One node of a cluster, by its id; 100 is the controller of a local cluster.
 
-    What acts on the process raises ClusterError, what adds a fault FaultError or FaultsUnavailableError. Each fault is
-    a handle, and a context manager that removes it; `when` are the keys that say when it fires (`for_ms`, `times`, …).
+    Actions on the process raise ClusterError. Methods that add a fault raise FaultError or FaultsUnavailableError, and
+    return its handle, a context manager that removes it. `when` are the keys for its times (`for_ms`, `times`, …).
     """
 
-    def __init__(self, faults: Faults, node_id: int) -> None:
+    def __init__(self, faults: ClusterFaults, node_id: int) -> None:
         self._faults = faults
         self.node_id = node_id
 
     # The process
 
     def kill(self) -> str:
-        """SIGKILL."""
+        """Send SIGKILL."""
         return self._faults.act("kill", self.node_id)
 
     def stop(self) -> str:
-        """SIGTERM: a controlled shutdown; returns when the process is gone."""
+        """Send SIGTERM, for a controlled shutdown; return when the process has ended."""
         return self._faults.act("stop", self.node_id)
 
     def start(self) -> str:
-        """Start it again on the same data; returns when clients can use it. Its faults do not come back."""
+        """Start it again on the same data, without faults; return when clients can use it."""
         return self._faults.act("start", self.node_id)
 
     def pause(self) -> str:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         return self._faults.act("pause", self.node_id)
 
     def resume(self) -> str:
-        """SIGCONT."""
+        """Send SIGCONT."""
         return self._faults.act("resume", self.node_id)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Standing still for as long as the block runs."""
+        """Pause the process while the block runs."""
         self.pause()
         try:
             yield
@@ -69,7 +83,7 @@ class NodeFaults:
 
     @contextlib.contextmanager
     def down(self, *, controlled: bool = False) -> Iterator[None]:
-        """Killed (or stopped) for as long as the block runs, then started again."""
+        """Kill (or stop) the process while the block runs, then start it again."""
         if controlled:
             self.stop()
         else:
@@ -82,30 +96,30 @@ class NodeFaults:
     # Its disk, links and clock
 
     def slow_disk(self, delay_ms: int, **where_and_when: Any) -> FaultHandle:
-        """Each operation of the file layer takes so much longer: those of `operations`, on paths like `path`."""
+        """Delay file operations: those of `operations`, on paths that match `path`."""
         return self._add(disk_delay_ms=delay_ms, **where_and_when)
 
     def break_disk(self, error: str = "EIO", **where_and_when: Any) -> FaultHandle:
-        """Operations of the file layer fail with an error of the operating system."""
+        """Fail file operations with an error of the operating system."""
         return self._add(disk_error=error, **where_and_when)
 
     def fill_disk(self, **where_and_when: Any) -> FaultHandle:
-        """What needs room fails with ENOSPC, and no room is told."""
+        """Fail operations that need space with ENOSPC, and report no free space."""
         return self._add(disk_full=True, **where_and_when)
 
     def cut_off(self, other: int | str, direction: str = "both", **when: Any) -> FaultHandle:
-        """Cut the link to another node ("controller" is one): `direction` to it, from it, or both.
+        """Cut the link to another node, or to "controller": `direction` is to, from or both.
 
-        `mode="refuse"` fails at once, else nothing comes back and who sends waits for its time to be out.
+        With `mode="refuse"` requests fail at once. Otherwise nothing comes back, and the sender waits for its timeout.
         """
         return self._add(cut=other, direction=direction, **when)
 
     def skew_clock(self, skew_ms: int, **when: Any) -> FaultHandle:
-        """Add so much to what the node takes for the time of day."""
+        """Shift the node's time of day."""
         return self._add(clock_skew_ms=skew_ms, **when)
 
     def heal(self) -> int:
-        """Remove every fault of this node's disk, links and clock, at both ends; returns how many there were."""
+        """Remove every fault of this node's disk, links (at both ends) and clock; return how many there were."""
         removed = 0
         for state in self._faults.list():
             fault = Fault.parse(state["fault"])

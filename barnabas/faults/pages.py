@@ -1,4 +1,4 @@
-"""Where the nodes of a cluster are asked: the HTTP page of each, and how they are found."""
+"""The HTTP pages of a cluster's nodes: finding them, and sending requests to them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from barnabas.cluster import ClusterError, LocalCluster
-from barnabas.common.cluster_file import read_cluster_file
+from barnabas.common.processes.cluster_file import read_cluster_file
 from barnabas.control import ask
 from barnabas.faults.definition import FaultError
 
 TIMEOUT_S: Final = 10.0
 HOST: Final = "127.0.0.1"
-OFF: Final = frozenset({404, 405})  # without a word of JSON: the answer of a page that takes no faults
+OFF: Final = frozenset({404, 405})  # the status, without JSON, of a process without fault injection
 SIGNALS_THAT_END: Final = {"kill": signal.SIGKILL, "stop": signal.SIGTERM}
 SIGNALS_THAT_DO_NOT: Final = {"pause": signal.SIGSTOP, "resume": signal.SIGCONT}
 
 
 class FaultsUnavailableError(ConnectionError):
-    """A node does not answer, or does not take faults: one line that says why."""
+    """A node does not answer, or has fault injection disabled: the reason in one line."""
 
 
 class NodeSilentError(FaultsUnavailableError):
-    """A node does not answer: it is gone, or stands still."""
+    """A node does not answer: its process has ended or is paused."""
 
 
 class NodePage:
@@ -39,24 +39,24 @@ class NodePage:
 
     @property
     def name(self) -> str:
-        """`broker-0`, as people and directories call it."""
+        """The name of the node, as in its directory: `broker-0`."""
         return f"{self.role}-{self.node_id}"
 
-    def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """Ask, and return the answer; raises FaultError for what is refused, FaultsUnavailableError."""
+    def ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Send a request and return the answer. Raises FaultError if it is refused, FaultsUnavailableError."""
         status, answer = self._ask(method, path, body)
         if status >= 400:
-            raise FaultError(str(answer.get("error", f"{self.name} answers {status}")))
+            raise FaultError(str(answer.get("error", f"{self.name} answers with status {status}")))
         return answer
 
     def find(self, method: str, path: str) -> dict[str, Any] | None:
-        """Ask for something that may not be there (any more): None, then. Raises FaultsUnavailableError."""
+        """Send a request; return the answer, or None if the resource does not exist. Raises FaultsUnavailableError."""
         status, answer = self._ask(method, path, None)
         return answer if status < 400 else None
 
-    def _ask(self, method: str, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+    def _ask(self, method: str, path: str, body: object) -> tuple[int, dict[str, Any]]:
         if self.port <= 0:
-            raise FaultsUnavailableError(f"{self.name} has no page that takes faults: set barnabas.metrics.port")
+            raise FaultsUnavailableError(f"{self.name} has no metrics page for faults: set barnabas.metrics.port")
         connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
@@ -71,19 +71,19 @@ class NodePage:
         except ValueError:
             answer = {}
         if response.status in OFF and not answer:
-            raise FaultsUnavailableError(f"{self.name} takes no faults: start it with barnabas.faults.enable=true")
+            raise FaultsUnavailableError(f"{self.name} accepts no faults: start it with barnabas.faults.enable=true")
         return response.status, answer if isinstance(answer, dict) else {}
 
 
 @runtime_checkable
 class Target(Protocol):
-    """A cluster, as far as faults go."""
+    """A cluster on which faults can be added."""
 
     def pages(self) -> dict[int, NodePage]:
-        """The pages of the nodes that run, by node id."""
+        """Return the pages of the running nodes, by node id."""
 
     def act(self, action: str, node_id: int) -> str:
-        """Do something to a process: one of PROCESS_ACTIONS. Returns what was done; raises ClusterError."""
+        """Act on a process with one of PROCESS_ACTIONS; return a line about it. Raises ClusterError."""
 
 
 class LocalTarget:
@@ -114,12 +114,12 @@ class LocalTarget:
             cluster.start_node(node)
             cluster.await_ready(nodes=[node])
         else:
-            raise ClusterError(f"'{action}' is no action")
+            raise ClusterError(f"'{action}' is not an action on a process")
         return f"{node.name}: {action}"
 
 
 class DirectoryTarget:
-    """The cluster that runs on a directory, whoever started it."""
+    """The cluster that runs on a directory, also when another process started it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -137,23 +137,23 @@ class DirectoryTarget:
         return found
 
     def act(self, action: str, node_id: int) -> str:
-        """See Target; the supervisor does it."""
+        """See Target; the supervisor acts."""
         return ask(self.directory, action, node_id)
 
 
 class AddressTarget:
-    """Processes known by the addresses of their pages."""
+    """Processes that are known by the addresses of their pages."""
 
     def __init__(self, addresses: list[str]) -> None:
         self._addresses = addresses
 
     def pages(self) -> dict[int, NodePage]:
-        """See Target; asks each who it is."""
+        """See Target; asks each page for its node id and role."""
         found = {}
         for address in self._addresses:
             host, _, port = address.removeprefix("http://").partition("/")[0].rpartition(":")
             if not host or not port.isdecimal():
-                raise FaultError(f"{address!r} is no HOST:PORT of a metrics page")
+                raise FaultError(f"{address!r} is not the HOST:PORT of a metrics page")
             page = NodePage(-1, "process", host.strip("[]"), int(port))
             answer = page.ask("GET", "/faults")
             found[answer["node"]] = NodePage(answer["node"], answer["role"], page.host, page.port)
@@ -161,11 +161,11 @@ class AddressTarget:
 
     def act(self, action: str, node_id: int) -> str:
         """See Target."""
-        raise ClusterError(f"{action} needs the cluster itself, or its directory: addresses lead to no process")
+        raise ClusterError(f"{action} needs the cluster or its directory: an address does not identify a process")
 
 
-def target_of(target: Any) -> Target:
-    """What a person names a cluster by."""
+def target_of(target: object) -> Target:
+    """Return the cluster that a user names. Raises FaultError for anything else."""
     if isinstance(target, Target):
         return target
     if isinstance(target, LocalCluster):
@@ -176,4 +176,4 @@ def target_of(target: Any) -> Target:
         if Path(target).is_dir():
             return DirectoryTarget(Path(target))
         return AddressTarget([part.strip() for part in target.split(",") if part.strip()])
-    raise FaultError(f"{target!r} is no cluster: a LocalCluster, its directory, or addresses of metrics pages are")
+    raise FaultError(f"{target!r} is not a cluster: give a LocalCluster, its directory, or addresses of metrics pages")

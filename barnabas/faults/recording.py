@@ -1,4 +1,4 @@
-"""Recorded requests from Python: what clients asked, and what became of it.
+"""Recorded requests from Python: the requests of clients and their outcomes.
 
 with Faults(cluster).recorder as recorder:
     produce_something()
@@ -12,23 +12,21 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 from urllib.parse import urlencode
 
-if TYPE_CHECKING:
-    from barnabas.faults.pages import Target
-
-TIMEOUT_S: Final = 30.0
+from barnabas.faults.pages import Target
+from barnabas.faults.waiting import TIMEOUT_S, wait_for
 
 
 @dataclass(frozen=True)
 class RecordedRequest:
-    """One request, as a node saw it.
+    """One request, as a node recorded it.
 
-    `outcome`: pending (not answered yet), answered, no answer (acks=0), closed. `partitions` has an entry
-    {"topic", "partition", "error"} for each that it named or was told of; `errors` every error of the answer, once.
-    `sender` is the id of the node that sent it, None for a client. Times: `time_ms` since the epoch, when a handler
-    took it, `elapsed_ms` from its last byte to the answer.
+    `outcome` is pending (not answered yet), answered, no answer (acks=0) or closed. `partitions` has an entry {"topic",
+    "partition", "error"} for each partition of the request or its response. `errors` are the different errors of the
+    response. `sender` is the id of the sending node, None for a client. `time_ms` is when a handler took it, since the
+    epoch. `elapsed_ms` is the time from its last byte to the response.
     """
 
     node: int
@@ -51,7 +49,7 @@ class RecordedRequest:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that it names, once each."""
+        """The different topics of its partitions."""
         return list(dict.fromkeys(one["topic"] for one in self.partitions))
 
 
@@ -62,20 +60,20 @@ class Recorder:
         self._target = target
 
     def start(self, capacity: int | None = None) -> None:
-        """Record from now on; each node keeps its last `capacity` requests."""
+        """Start recording; each node keeps its last `capacity` requests."""
         self.switch({"recording": True} if capacity is None else {"recording": True, "capacity": capacity})
 
     def stop(self) -> None:
-        """Record no more; what there is can still be read."""
+        """Stop recording; the records can still be read."""
         self.switch({"recording": False})
 
-    def switch(self, wanted: Any) -> None:
-        """Tell every node's recorder what POST /recorder takes."""
+    def switch(self, wanted: object) -> None:
+        """Send POST /recorder with this body to every node."""
         for page in self._target.pages().values():
             page.ask("POST", "/recorder", wanted)
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Delete all records."""
         for page in self._target.pages().values():
             page.ask("DELETE", "/recorder")
 
@@ -92,7 +90,7 @@ class Recorder:
         sender: str | None = "clients",
         node: int | None = None,
     ) -> list[RecordedRequest]:
-        """What was recorded and fits, oldest first. Texts are shell patterns; `sender`: clients, brokers or any."""
+        """Return the matching records, oldest first. Texts are shell patterns; `sender` is clients, brokers or any."""
         wanted = {
             "api": api,
             "topic": topic,
@@ -106,7 +104,7 @@ class Recorder:
         return self.select({key: str(value) for key, value in wanted.items() if value is not None}, node)
 
     def select(self, wanted: Mapping[str, str], node: int | None = None) -> list[RecordedRequest]:
-        """What was recorded and fits the filters of GET /recorder, oldest first; raises FaultError for unknown ones."""
+        """Return the records that match filters of GET /recorder, oldest first. Raises FaultError for unknown ones."""
         found = []
         for page in self._target.pages().values():
             if node in (None, page.node_id):
@@ -122,20 +120,22 @@ class Recorder:
         where: Callable[[RecordedRequest], bool] = lambda _: True,
         **wanted: Any,
     ) -> list[RecordedRequest]:
-        """Wait until at least so many requests fit (and `where` says yes); returns them. Raises FaultTimeoutError."""
-        from barnabas.faults.client import wait_for  # Why here: it imports this module
+        """Wait for at least `count` matching records for which `where` is true, and return them.
+
+        Raises FaultTimeoutError.
+        """
 
         def fitting() -> list[RecordedRequest]:
             return [request for request in self.requests(**wanted) if where(request)]
 
         return wait_for(
             lambda: found if len(found := fitting()) >= count else None,
-            lambda: f"{len(fitting())} requests fit {wanted} after {timeout_s:g} s, not {count}",
+            lambda: f"{len(fitting())} requests match {wanted} after {timeout_s:g} s, not {count}",
             timeout_s,
         )
 
     def save(self, path: Path | str, **wanted: Any) -> int:
-        """Write what was recorded and fits as JSON lines; returns how many."""
+        """Write the matching records to a file as JSON lines; return their number."""
         found = self.requests(**{"sender": "any", **wanted})
         Path(path).write_text("".join(json.dumps(vars(request)) + "\n" for request in found))
         return len(found)

@@ -8,8 +8,9 @@
     - {node: 2, disk_delay_ms: 50, operations: [fsync]}
     - heal: 2
 
-A step is a fault (any keys of docs/faults.md), or one of `kill`, `stop`, `start`, `pause`, `resume`, `heal` with the id
-of a node (or a list of them), `wait_ms`, `record: true` or `false`. The whole file is checked before anything happens.
+A step is a fault (with the keys of docs/faults.md), or one of `kill`, `stop`, `start`, `pause`, `resume` and `heal`
+with a node's id or a list of them, or `wait_ms`, or `record: true` or `false`. The whole file is checked before the
+first step.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import select
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from barnabas.common.clock import SystemClock
-from barnabas.faults.client import FaultHandle, Faults
+from barnabas.faults.client import Faults
 from barnabas.faults.definition import CHECKS, MS_MAX, Fault, FaultError
+from barnabas.faults.handle import FaultHandle
 from barnabas.faults.nodes import PROCESS_ACTIONS
 
 HEAL: Final = "heal"
@@ -31,12 +33,12 @@ WAIT: Final = "wait_ms"
 RECORD: Final = "record"
 NODE_STEPS: Final = (*PROCESS_ACTIONS, HEAL)
 
-Tell = Callable[[str], object]
+Report = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: a fault, or a verb and what it is about."""
+    """One step: a fault, or a verb and its object."""
 
     verb: str
     fault: Fault | None = None
@@ -53,23 +55,23 @@ class Step:
 
 @dataclass
 class Scenario:
-    """The steps of a file. `handles` are of the faults that it has added so far."""
+    """The steps of a file. `handles` belong to the faults added so far."""
 
     steps: list[Step]
     handles: list[FaultHandle] = field(default_factory=list)
 
     @classmethod
     def load(cls, path: Path | str) -> Scenario:
-        """Read and check a file; raises FaultError, OSError."""
+        """Return the scenario of a file, checked. Raises FaultError, OSError."""
         return cls.parse(_read(Path(path).read_text()))
 
     @classmethod
-    def parse(cls, values: Any) -> Scenario:
-        """Check what a file holds; raises FaultError, which names the step."""
+    def parse(cls, values: object) -> Scenario:
+        """Return the scenario that values of YAML define. Raises FaultError, which names the step."""
         if isinstance(values, dict) and set(values) == {"faults"}:
             values = values["faults"]
         if not isinstance(values, list):
-            raise FaultError("a scenario is a list of steps (or `faults:` and such a list)")
+            raise FaultError("a scenario must be a list of steps (or `faults:` with such a list)")
         steps = []
         for number, value in enumerate(values, 1):
             try:
@@ -78,14 +80,14 @@ class Scenario:
                 raise FaultError(f"step {number}: {error}") from None
         return cls(steps)
 
-    def run(self, faults: Faults, tell: Tell = lambda _line: None) -> list[FaultHandle]:
-        """Take the steps, in order; `tell` hears of each. Returns the faults that it added (also as `handles`).
+    def run(self, faults: Faults, report: Report = lambda _line: None) -> list[FaultHandle]:
+        """Take the steps in order, and call `report` with a line for each. Return the handles of the added faults.
 
-        If a step fails, the faults of those before it are removed. Raises FaultError, ClusterError.
+        If a step fails, the faults of earlier steps are removed. Raises FaultError, ClusterError.
         """
         try:
             for step in self.steps:
-                tell(str(step))
+                report(str(step))
                 self._take(step, faults)
         except BaseException:
             self.remove()
@@ -93,7 +95,7 @@ class Scenario:
         return self.handles
 
     def remove(self) -> None:
-        """Remove every fault that the scenario has added."""
+        """Remove every fault that the scenario added."""
         for handle in self.handles:
             handle.remove()
 
@@ -114,44 +116,44 @@ class Scenario:
                 faults.act(step.verb, node_id)
 
 
-def _read(text: str) -> Any:
-    """What the text holds, as YAML, of which JSON is a part."""
+def _read(text: str) -> object:
+    """Return the values of a YAML text; JSON is a part of YAML."""
     try:
-        import yaml  # Why here: it takes time, and nobody else needs it
+        import yaml  # Why here: the import takes time, and only scenarios need it
     except ImportError:
         return _read_json(text)
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise FaultError(f"this is no YAML: {' '.join(str(error).split())}") from None
+        raise FaultError(f"invalid YAML: {' '.join(str(error).split())}") from None
 
 
-def _read_json(text: str) -> Any:
+def _read_json(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
-        raise FaultError("this is no JSON; to read YAML, install PyYAML (pip install 'barnabas[test]')") from None
+        raise FaultError("invalid JSON; to read YAML, install PyYAML (pip install 'barnabas[test]')") from None
 
 
-def _step(value: Any) -> Step:
+def _step(value: object) -> Step:
     if not isinstance(value, dict):
-        raise FaultError(f"a step is keys and values, not {value!r}")
+        raise FaultError(f"a step must be an object with keys and values, not {value!r}")
     verbs = [key for key in value if key in NODE_STEPS or key in (WAIT, RECORD)]
     if not verbs:
         return Step("fault", Fault.parse(value))
     if len(value) > 1:
-        raise FaultError(f"a step does one thing: {verbs[0]} stands alone")
+        raise FaultError(f"a step with {verbs[0]} can have no other key")
     (verb,), (about,) = verbs, value.values()
     if verb == WAIT:
         return Step(verb, wait_ms=_number(verb, about, MS_MAX))
     if verb == RECORD:
         if not isinstance(about, bool):
-            raise FaultError(f"record is true or false, not {about!r}")
+            raise FaultError(f"record must be true or false, not {about!r}")
         return Step(verb, is_on=about)
     return Step(verb, nodes=tuple(CHECKS["node"](verb, one) for one in (about if isinstance(about, list) else [about])))
 
 
-def _number(key: str, value: Any, high: int) -> int:
+def _number(key: str, value: object, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= high:
         raise FaultError(f"{key} must be a whole number between 0 and {high}, not {value!r}")
     return value

@@ -1,11 +1,11 @@
-"""Where the messages of an API name topics and partitions, derived from the message tables.
+"""The lists of topics and partitions in each API's messages, derived from the message tables.
 
-`SHAPES` gives for an API the lists of its request that name topics (maybe with partitions inside), each with the list
-of the response that answers it element by element. Nearly all of it is what `barnabas.protocol.error_responses` says
-already of whole answers; `MORE` has the lists of APIs whose answer to a request that failed as a whole does without.
+`SHAPES` has, for each API, the lists of its request that name topics (maybe with partitions inside), each with the list
+of the response that answers it element by element. Most come from `barnabas.protocol.error_responses`. `MORE` adds the
+lists that an error response for a whole request does not need.
 
-What a level of such a list names is told by the attribute of the *response's* element that the request's goes into:
-`name`, `topic` … a topic, `index`, `partition_index` … a partition, all else (a group, a producer) neither.
+The attribute in the *response's* element decides what a level names: `name`, `topic` … a topic; `index`,
+`partition_index` … a partition; all others (a group, a producer) neither.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_OFFSET = {"committed_offset": -1}
 _COMMITTED = Items("partition_indexes", "partitions", {"": "partition_index"}, fixed=_NO_OFFSET)
 _FETCHED = Items("partitions", "partitions", {"partition": "partition_index"})
 
-#: Lists that `error_responses` need not know; they take the place of what it has for the API.
+#: Lists that `error_responses` does not need. They replace its lists for the API.
 MORE: Final[dict[int, tuple[Items, ...]]] = {
     ApiKey.FETCH: (Items("topics", "responses", {"topic": "topic", "topic_id": "topic_id"}, inner=_FETCHED),),
     ApiKey.OFFSET_FETCH: (
@@ -70,7 +70,7 @@ MORE: Final[dict[int, tuple[Items, ...]]] = {
     ),
 }
 
-#: Their lists lie where this walk does not go, or tell of no errors.
+#: APIs whose lists this module cannot walk, or whose responses have no errors.
 _LEFT_OUT: Final = frozenset(
     {ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.LEADER_AND_ISR, ApiKey.LIST_PARTITION_REASSIGNMENTS}
 )
@@ -99,7 +99,7 @@ SHAPES: Final[dict[int, tuple[Items, ...]]] = {
 
 
 def shapes_of(api_key: int, version: int) -> tuple[Items, ...]:
-    """The lists of an API's messages in this version; none where they name no topics."""
+    """Return the lists of an API's messages in this version; none if they name no topics."""
     return tuple(items for items in SHAPES.get(api_key, ()) if _includes(items.versions, version))
 
 
@@ -110,7 +110,7 @@ def can_name(api_key: int, *, partition: bool) -> bool:
 
 
 class Place(NamedTuple):
-    """What an element and those around it name; None where they name nothing of the kind."""
+    """The topic and partition that an element and the elements around it name; None if they do not."""
 
     topic: str | None = None
     topic_id: bytes | None = None
@@ -118,7 +118,7 @@ class Place(NamedTuple):
 
 
 def place_of(items: Items, element: Any, around: Place) -> Place:
-    """What an element of `items.source` names."""
+    """Return the place that an element of `items.source` names."""
     for source, target in items.copies.items():
         value = getattr(element, source) if source else element
         around = _with(around, target, value)
@@ -126,7 +126,7 @@ def place_of(items: Items, element: Any, around: Place) -> Place:
 
 
 def place_of_answer(items: Items, answer: Any, around: Place) -> Place:
-    """What an element of `items.target` names."""
+    """Return the place that an element of `items.target` names."""
     for target in items.copies.values():
         around = _with(around, target, getattr(answer, target))
     return around
@@ -143,7 +143,7 @@ def _with(place: Place, target: str, value: Any) -> Place:
 
 
 def places_asked(items: Items, parent: Any, around: Place | None = None) -> Iterator[Place]:
-    """What the innermost elements of a request's list name."""
+    """Yield the places that the innermost elements of a request's list name."""
     for element in getattr(parent, items.source) or ():
         place = place_of(items, element, around or Place())
         if items.inner is None:

@@ -1,8 +1,8 @@
-"""Which versions of its APIs each release of Apache Kafka answered: what "pretend to be Kafka 2.8" means.
+"""The API versions of each release of Apache Kafka, for faults that pretend to be one, such as Kafka 2.8.
 
-A row says since which release a broker lists which highest version: "2.4:8 2.8:9" is 8 from 2.4, 9 from 2.8 on, and
-not listed before. The facts are those of `validVersions` in the message definitions at each release's tag, but for
-versions that were marked unstable. Lowest versions are our own: 4.0 dropped what older releases also had.
+A row lists the highest versions with the first release of each: "2.4:8 2.8:9" is 8 since 2.4 and 9 since 2.8, and no
+such API before. The source is `validVersions` in the message definitions at each release's tag, without versions marked
+unstable. The lowest versions are those of this project: 4.0 dropped older ones.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ MAXIMA: Final[dict[int, str]] = {
 
 @cache
 def highest_version(api_key: int, release: str) -> int | None:
-    """The highest version of an API that a release lists; None if it does not list the API."""
+    """Return the highest version of an API that a release lists; None if it does not list the API."""
     rank, found = RELEASES.index(release), None
     for step in MAXIMA.get(api_key, "").split():
         since, _, version = step.partition(":")
@@ -83,6 +83,6 @@ FEATURES_SINCE: Final = {"metadata.version": "3.3", "group.version": "4.0", "tra
 
 
 def release_has_feature(release: str, feature: str) -> bool:
-    """Whether a release lists a feature; one that is not in the table is newer than all releases in it."""
+    """Whether a release lists a feature. A feature that is not in the table is newer than all these releases."""
     since = FEATURES_SINCE.get(feature)
     return since is not None and RELEASES.index(since) <= RELEASES.index(release)

@@ -1,17 +1,16 @@
-/* Codecs of messages, driven by tables. plans.py makes the plans; codec.py writes the twin of each in Python.
+/* Table-driven codecs of messages. plans.py builds the plans; codec.py generates a Python fallback for each.
 
-A plan here only knows the ordinary way. Whatever it meets besides (damage, a value of another type, a tag that nobody
-knows) it leaves to its twin, from the beginning: the twin then succeeds, or tells the error. So the two cannot differ
-in what they say, only in what they take, and of that this one takes less. The two are held to each other by
-tests/barnabas/protocol/test_codec_twins.py.
+A plan handles ordinary messages only. Anything else (damage, a value of another type, an unknown tag) goes to the
+Python fallback, which starts again from the first byte and either succeeds or raises the error. Both codecs therefore
+report the same errors. tests/barnabas/protocol/test_codec_fallback.py compares them.
 
-A message's fields are slots: they are read and written where they lie, without a lookup. A class may be given its
-constructor here, too (`Plan.construct`).
+A message's fields are slots. The codec reads and writes them at their offsets, without an attribute lookup. A class
+can also get its constructor from here (`Plan.construct`).
 
-Bounds: every read is checked against the end of the buffer before it is done; a count is compared with the bytes that
-remain, and with the elements that the message may still have, before a list of that size is made.
-Turns: a large message is read in turns, between which other threads may run.
-Threads: plans never change once made. A message is read by one thread at a time, or changes no more.
+Bounds: every read is checked against the end of the buffer first. A count is compared with the remaining bytes, and
+with the elements that the message may still have, before a list of that size is allocated.
+Turns: a large message is decoded in turns; other threads may run between them.
+Threads: plans never change once built. One thread decodes a message; a message that is encoded no longer changes.
 */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -48,8 +47,8 @@ typedef struct {
 struct Plan {
     PyObject_HEAD
     PyTypeObject *cls;
-    PyObject *twin_decode; /* what to call where this one is not sure; NULL for a structure inside a message */
-    PyObject *twin_encode;
+    PyObject *fallback_decode; /* the fallback; NULL for a structure inside a message */
+    PyObject *fallback_encode;
     Row *rows;
     Py_ssize_t size;
     Py_ssize_t unknown_slot;
@@ -82,7 +81,7 @@ static void set_number(uint8_t *at, int size, uint64_t value)
         at[index] = (uint8_t)value;
 }
 
-/* Reading. A function that fails returns NULL or -1, with or without an exception: the twin will tell. */
+/* Reading. A function that fails returns NULL or -1, with or without an exception: the fallback finds the error. */
 
 typedef struct {
     const uint8_t *start;
@@ -190,7 +189,7 @@ static PyObject *read_records(Reader *reader, int64_t length)
     return found;
 }
 
-/* What has a length, which is not null. */
+/* A value with a length, not null. */
 static PyObject *read_slice(Reader *reader, int kind, int64_t length)
 {
     const char *at = (const char *)reader->at;
@@ -205,7 +204,7 @@ static PyObject *read_slice(Reader *reader, int kind, int64_t length)
     return PyBytes_FromStringAndSize(at, (Py_ssize_t)length);
 }
 
-/* Nobody else has what is being made here, and the buffer is held: both stay as they are meanwhile. */
+/* Safe: no other thread can reach the unfinished message, and the buffer is held. */
 static void let_others_run(Reader *reader)
 {
     reader->turn_left = TURN_ELEMENTS;
@@ -354,7 +353,7 @@ static PyObject *read_struct(Reader *reader, const Plan *plan)
     return object;
 }
 
-/* Writing. A function that fails returns -1, with or without an exception: the twin will tell. */
+/* Writing. A function that fails returns -1, with or without an exception: the fallback finds the error. */
 
 typedef struct {
     uint8_t *data;
@@ -364,7 +363,7 @@ typedef struct {
     PyObject *marks;  /* which of the pieces are records */
     PyObject *records_size;
     int is_flexible;
-    uint8_t first[WRITER_BYTES]; /* where most messages have room */
+    uint8_t first[WRITER_BYTES]; /* most messages fit here */
 } Writer;
 
 static int write_struct(Writer *writer, const Plan *plan, PyObject *object);
@@ -468,7 +467,7 @@ static int write_fixed(Writer *writer, int kind, PyObject *value)
     return write_number(writer, SIZES[kind], (uint64_t)number);
 }
 
-/* Put what is written so far among the pieces. */
+/* Append the bytes written so far to the pieces. */
 static int flush(Writer *writer)
 {
     PyObject *piece = PyBytes_FromStringAndSize((const char *)writer->data, writer->size);
@@ -507,7 +506,7 @@ static int write_records(Writer *writer, PyObject *records)
     return failed ? -1 : 0;
 }
 
-/* What has a length and is no array. */
+/* A value with a length that is not an array. */
 static int write_slice(Writer *writer, int kind, PyObject *value)
 {
     const char *data;
@@ -567,7 +566,7 @@ static int write_field(Writer *writer, const Row *row, PyObject *value)
     return row->kind == ARRAY ? write_array(writer, row, value) : write_slice(writer, row->kind, value);
 }
 
-/* Whether a field differs from its default: 1 or 0; -1 where that is not plain. */
+/* 1 if a field differs from its default, 0 if not, -1 if the fallback must decide. */
 static int is_set(const Row *row, PyObject *value)
 {
     if (value == NULL)
@@ -662,7 +661,7 @@ static PyObject *plan_decode(PyObject *object, PyObject *const *args, Py_ssize_t
     Py_ssize_t position;
     PyObject *found = NULL;
 
-    if (nargs != 2 || self->twin_decode == NULL) {
+    if (nargs != 2 || self->fallback_decode == NULL) {
         PyErr_SetString(PyExc_TypeError, "decode(buffer, position), of a whole message");
         return NULL;
     }
@@ -688,7 +687,7 @@ static PyObject *plan_decode(PyObject *object, PyObject *const *args, Py_ssize_t
     if (found != NULL)
         return found;
     PyErr_Clear();
-    return PyObject_Vectorcall(self->twin_decode, args, 2, NULL);
+    return PyObject_Vectorcall(self->fallback_decode, args, 2, NULL);
 }
 
 static PyObject *plan_encode(PyObject *object, PyObject *message)
@@ -698,7 +697,7 @@ static PyObject *plan_encode(PyObject *object, PyObject *message)
     Writer writer;
     PyObject *result = NULL;
 
-    if (self->twin_encode == NULL || state == NULL) {
+    if (self->fallback_encode == NULL || state == NULL) {
         PyErr_SetString(PyExc_TypeError, "encode(message), of a whole message");
         return NULL;
     }
@@ -719,7 +718,7 @@ static PyObject *plan_encode(PyObject *object, PyObject *message)
     if (result != NULL)
         return result;
     PyErr_Clear();
-    return PyObject_CallOneArg(self->twin_encode, message);
+    return PyObject_CallOneArg(self->fallback_encode, message);
 }
 
 /* Constructing by keywords. */
@@ -727,14 +726,14 @@ static PyObject *plan_encode(PyObject *object, PyObject *message)
 /* Where a class keeps the plan that constructs it. */
 static PyObject *constructor_name;
 
-/* The row's place for a keyword, looking first where the one before it was found; NULL if there is none. */
+/* The slot of a keyword's row; the search starts after the previous hit. NULL if no row has the name. */
 static PyObject **place_of(const Plan *plan, PyObject *object, PyObject *keyword, Py_ssize_t *hint)
 {
     for (Py_ssize_t step = 0; step < plan->size; step++) {
         const Row *row = &plan->rows[*hint];
 
         *hint = *hint + 1 < plan->size ? *hint + 1 : 0;
-        if (row->name == keyword) /* both are interned, or it is left to the ordinary way */
+        if (row->name == keyword) /* interned names compare by address; others take the slow way */
             return &SLOT(object, row->slot);
     }
     return NULL;
@@ -772,7 +771,7 @@ static PyObject *construct(PyObject *callable, PyObject *const *args, size_t nar
     for (Py_ssize_t index = 0; index < count; index++) {
         PyObject **place = place_of(plan, object, PyTuple_GET_ITEM(keywords, index), &hint);
 
-        if (place == NULL) { /* the tagged fields that nobody knows, or a mistake */
+        if (place == NULL) { /* unknown tagged fields, or a wrong keyword */
             Py_DECREF(object);
             return construct_slowly(callable, args, nargs, keywords);
         }
@@ -807,7 +806,7 @@ static PyObject *plan_construct(PyObject *object, PyObject *ignored)
     Py_RETURN_NONE;
 }
 
-/* Making a plan. */
+/* Building a plan. */
 
 static Py_ssize_t slot_of(PyTypeObject *cls, PyObject *name)
 {
@@ -876,8 +875,8 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->cls = (PyTypeObject *)Py_NewRef(cls);
     self->is_flexible = is_flexible;
     self->elements_max = elements_max;
-    self->twin_decode = decode == Py_None ? NULL : Py_NewRef(decode);
-    self->twin_encode = encode == Py_None ? NULL : Py_NewRef(encode);
+    self->fallback_decode = decode == Py_None ? NULL : Py_NewRef(decode);
+    self->fallback_encode = encode == Py_None ? NULL : Py_NewRef(encode);
     unknown = PyUnicode_FromString("unknown_tagged_fields");
     self->unknown_slot = unknown == NULL ? -1 : slot_of(self->cls, unknown);
     Py_XDECREF(unknown);
@@ -907,8 +906,8 @@ static void plan_dealloc(PyObject *object)
     }
     PyMem_Free(self->rows);
     Py_XDECREF(self->cls);
-    Py_XDECREF(self->twin_decode);
-    Py_XDECREF(self->twin_encode);
+    Py_XDECREF(self->fallback_decode);
+    Py_XDECREF(self->fallback_encode);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -922,7 +921,7 @@ static PyMethodDef plan_methods[] = {
 };
 
 static PyType_Slot plan_slots[] = {
-    {Py_tp_doc, "Plan(class, is flexible, rows, twin's decode, twin's encode, most elements): the codec of a version. See plans.py."},
+    {Py_tp_doc, "Plan(class, is flexible, rows, fallback decode, fallback encode, elements max): the codec of a version. See plans.py."},
     {Py_tp_new, plan_new},
     {Py_tp_dealloc, plan_dealloc},
     {Py_tp_methods, plan_methods},

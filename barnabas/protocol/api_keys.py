@@ -1,7 +1,7 @@
 """The API keys: one row each, with the versions that our messages cover.
 
 The versions are those of Apache Kafka 4.3.1; LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA and CONTROLLED_SHUTDOWN,
-which 4.0 removed, have those of 3.9. What a process serves of them is said by its own TABLE.
+which 4.0 removed, have those of 3.9. The TABLE of a process lists the APIs that it serves.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ApiKey(IntEnum):
 
 
 class ApiRow(NamedTuple):
-    """What framing needs to know of an API; versions are inclusive."""
+    """The facts about an API that framing needs; versions are inclusive."""
 
     name: str  # Kafka's: "ListOffsets"
     min_version: int

@@ -4,16 +4,16 @@ Nested structures are inlined; neighbouring fixed-width fields, and the length t
 `struct.Struct` call; a one-byte varint is read and written without a call.
 
 A decoder is `decode(buffer, pos) -> (message, position behind it)`. In its source `o`, `e1`, `e2` ... are the objects
-being filled, `n` is the length or count at hand, `end` the end of the buffer. An encoder is
+that it fills, `n` is the current length or count, `end` the end of the buffer. An encoder is
 `encode(o) -> (pieces, marks)`: byte strings to join, and the indexes of those that are `records` values.
 
 Invariants of the generated decoders (see `primitives` for the rules)
-1. Before a slice is taken, its end is compared with `end`: a slice never comes out short.
-2. A count is compared with the bytes that remain before anything is built: memory stays proportional to the input.
-3. `left` is how many elements the arrays of the message may still have together (`limits`); unknown tagged fields
-   count too.
+1. The end of a slice is compared with `end` before it is taken, so a slice is never short.
+2. A count is compared with the remaining bytes before anything is allocated: memory stays proportional to the input.
+3. `left` is the number of elements that the arrays of the message may still have together (`limits`); unknown tagged
+   fields count too.
 
-`decoder_source` and `encoder_source` show the code, for reading and for tests.
+`decoder_source` and `encoder_source` return the code, for readers and for tests.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIXED: dict[str, tuple[str, str, int]] = {
     "uuid": ("16s", "16s", 16),
 }
 
-# How the length of a kind travels in versions that are not flexible.
+# The struct code of a kind's length in versions that are not flexible.
 LENGTH_CODE = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
 
 SCOPE: dict[str, Any] = {
@@ -105,7 +105,7 @@ def _compiled(source: str, scope: dict[str, Any], name: str, title: str) -> Any:
 
 
 class _CodeWriter:
-    """Lines of code with indentation, the objects they refer to, and fixed-width values not yet written down."""
+    """Collects indented lines of code, the objects that they refer to, and fixed-width values not yet written."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -117,6 +117,7 @@ class _CodeWriter:
         self._count = 0
 
     def line(self, text: str) -> None:
+        """Append a line at the current depth."""
         self._lines.append("    " * self._depth + text)
 
     @contextmanager
@@ -128,11 +129,12 @@ class _CodeWriter:
         self._depth -= 1
 
     def fresh_name(self, prefix: str) -> str:
+        """Return a name that the code does not use yet."""
         self._count += 1
         return f"{prefix}{self._count}"
 
     def known(self, prefix: str, value: Any) -> str:
-        """Return the name under which the code finds this object."""
+        """Return the name of an object in the scope of the code; the object is added if it is not there."""
         name = f"{prefix}_{getattr(value, '__name__', len(self.scope))}"
         while self.scope.setdefault(name, value) is not value:
             name += "_"
@@ -146,11 +148,12 @@ class _CodeWriter:
         return name
 
     def source(self, head: str) -> str:
+        """Return the function: its head and the lines."""
         return "\n".join([head, *self._lines, ""])
 
 
 def _has_records(cls: Any) -> bool:
-    """Tell whether a structure has a `records` field at any depth."""
+    """Return whether a structure has a `records` field at any depth."""
     return any(
         field.kind == "records" or (isinstance(field.element, type) and _has_records(field.element))
         for field in cls.FIELDS
@@ -160,8 +163,8 @@ def _has_records(cls: Any) -> bool:
 class _DecoderWriter(_CodeWriter):
     """Writes a decoder.
 
-    Without `records` the buffer is made `bytes` first: slices of bytes are cheaper than slices of views. With
-    them it stays what it is, and `view` is a view of it.
+    A message without `records` fields is copied to `bytes` first: slices of bytes are cheaper than slices of views. A
+    message with them is read in place, and `view` is a memoryview of it.
     """
 
     def __init__(self, version: int, flexible: bool) -> None:
@@ -237,7 +240,7 @@ class _DecoderWriter(_CodeWriter):
         self.line("n -= 1")
 
     def _variable(self, field: Field, place: str) -> None:
-        """Read what has a length, which is in `n`."""
+        """Read a value whose length is in `n`."""
         with self.block("if n < 0:"):
             if field.is_nullable(self.version):
                 self.line(f"{place} = None")
@@ -326,7 +329,7 @@ class _DecoderWriter(_CodeWriter):
         self._struct(cls, target)
 
     def _tags(self, cls: Any, target: str) -> None:
-        """Read the tagged section, which is empty nearly always."""
+        """Read the tagged section, which is nearly always empty."""
         tagged = [field for field in cls.FIELDS if field.is_present(self.version) and field.is_tagged(self.version)]
         self._flush(("B", "n"))
         if not tagged:
@@ -357,7 +360,7 @@ class _DecoderWriter(_CodeWriter):
 
     def _tagged_field(self, field: Field, place: str) -> None:
         if field.kind == "struct" and field.is_nullable(self.version):
-            # A nullable structure says as a varint, 0 or 1, whether it is there.
+            # A nullable structure starts with a varint: 0 for null, 1 for a value.
             self.line("n, pos = read_uvarint(buf, pos)")
             self._maybe_struct("n == 0", field.element, place)
             return

@@ -1,7 +1,7 @@
-"""Says why a message cannot be encoded.
+"""Finds the field because of which a message cannot be encoded.
 
-The encoders check nothing that Python refuses by itself (None has no length, 70000 is no int16), which keeps them
-fast; when they fail, this walk over the same rows finds the field.
+The encoders check nothing that Python refuses anyway (None has no length, 70000 is no int16), which keeps them fast.
+When an encoder fails, this walk over the same rows finds the field.
 """
 
 from __future__ import annotations

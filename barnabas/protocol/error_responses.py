@@ -1,4 +1,4 @@
-"""The answer to a request that failed as a whole, for any API.
+"""The response to a request that failed as a whole, for any API.
 
 Old versions have no error at the top of the response; there each topic, partition or group that the request named
 gets the code. ROWS says, per API key, where the error goes; an API without a row has the code at the top and
@@ -30,12 +30,12 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Text(Enum):
-    """What an API puts into `error_message`."""
+    """The text that an API puts into `error_message`."""
 
     NONE = "nothing"
     GENERIC = "the message of the code"
-    SPECIFIC = "what was said about this failure, unless that is the message of the code or might leak something"
-    ANY = "what was said about this failure"
+    SPECIFIC = "the message of this failure, unless it is the message of the code or might leak something"
+    ANY = "the message of this failure"
 
 
 class Items(NamedTuple):
@@ -71,7 +71,7 @@ class _Error(NamedTuple):
 def error_response(request: Message, version: int, code: ErrorCode | int, message: str | None = None) -> Response:
     """Build the answer to `request` that reports an error about all of it.
 
-    To a Produce request with acks=0 nothing may be answered: that is the caller's to see.
+    A Produce request with acks=0 gets no response; the caller checks that.
     """
     code = ErrorCode(code)
     row = ROWS.get(request.API_KEY, DEFAULT_ROW)
@@ -91,12 +91,12 @@ def error_response(request: Message, version: int, code: ErrorCode | int, messag
 
 
 def answer_items(items: Items, request: Message, response: Response, version: int, code: ErrorCode | int) -> None:
-    """Answer the elements of one list of a request with an error, whatever becomes of the rest of it."""
+    """Report an error for each element of one list of a request; the rest of the response stays as it is."""
     _items(items, [request], response, _Error(int(code), False, None, version))
 
 
 def failed_like(items: Items, answer: Struct, version: int, code: ErrorCode | int) -> Struct:
-    """An innermost element that says of the same thing as `answer` that it failed."""
+    """Return an innermost element that reports an error for the same topic, partition or group as `answer`."""
     failed = type(answer)()
     for name in items.copies.values():
         setattr(failed, name, getattr(answer, name))
@@ -113,7 +113,7 @@ def _text(kind: Text, code: ErrorCode, message: str | None) -> str | None:
         return code.message
     if kind is Text.ANY:
         return message or code.message
-    # UNKNOWN_SERVER_ERROR is a failure that nobody expected: its text may say what a client should not know.
+    # UNKNOWN_SERVER_ERROR is an unexpected failure: its text may hold what a client should not see.
     return None if code is ErrorCode.UNKNOWN_SERVER_ERROR or message == code.message else message
 
 
@@ -162,7 +162,7 @@ def _elements(source: str, parents: list[Any]) -> Iterator[Any]:
 
 
 def _api_versions(_: Any, response: Any, error: _Error) -> None:
-    """Tell a client that came with an unknown version which ones there are (KIP-511)."""
+    """Report the supported versions to a client that sent an unknown version (KIP-511)."""
     if error.code != ErrorCode.UNSUPPORTED_VERSION:
         return
     from barnabas.protocol.messages.k18_api_versions import ApiVersion

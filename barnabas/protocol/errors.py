@@ -1,7 +1,7 @@
 """Errors of the protocol: the codes that travel, and the exceptions of the code that reads and writes messages.
 
-`ErrorCode` has a row per code of Apache Kafka 4.3.1. A row's message is what a response carries when nobody said
-anything more precise.
+`ErrorCode` has a row per code of Apache Kafka 4.3.1. A response carries a row's message unless
+the failure has a more precise one.
 """
 
 from __future__ import annotations

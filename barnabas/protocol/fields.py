@@ -1,4 +1,4 @@
-"""The rows of a message table: one `Field` says how one field travels, in which versions.
+"""The rows of a message table: a `Field` gives the wire type of one field and the versions that have it.
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, "0+", nullable="1+")
 
@@ -58,17 +58,17 @@ class Field:
         self.element = element
 
     def is_present(self, version: int) -> bool:
-        """Tell whether this version has the field."""
+        """Return whether this version has the field."""
         low, high = parse_versions(self.versions)
         return low <= version <= high
 
     def is_nullable(self, version: int) -> bool:
-        """Tell whether the field may be null in this version."""
+        """Return whether the field may be null in this version."""
         low, high = parse_versions(self.nullable)
         return low <= version <= high
 
     def is_tagged(self, version: int) -> bool:
-        """Tell whether the field travels in the tagged section in this version."""
+        """Return whether the field is in the tagged section in this version."""
         low, high = parse_versions(self.tagged)
         return low <= version <= high
 

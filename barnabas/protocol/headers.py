@@ -18,7 +18,7 @@ from typing import Final
 from barnabas.protocol.api_keys import ROWS, ApiKey
 from barnabas.protocol.errors import EncodeError, MalformedMessageError
 from barnabas.protocol.primitives import TaggedFields, read_tag_spans, read_unknown_tags, tag_section
-from barnabas.protocol.schema import FileRegion, Message
+from barnabas.protocol.schema import Message, Part
 
 SIZE_BYTES: Final = 4
 
@@ -35,7 +35,7 @@ _FLEXIBLE_FROM: Final = {int(key): row.flexible_from for key, row in ROWS.items(
 
 
 class RequestHeader:
-    """What starts each request."""
+    """The header at the start of each request."""
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "unknown_tagged_fields")
 
@@ -78,8 +78,8 @@ def response_header_version(api_key: int, version: int) -> int:
 def decode_request_header(buffer: bytes | memoryview, offset: int = 0) -> tuple[RequestHeader, int]:
     """Read a request's header; return it and where the body starts.
 
-    An unknown version of a known key is read too (with the layout of the newest header that it may have). Raises
-    MalformedMessageError, also for an unknown key: nobody knows the layout of its header.
+    An unknown version of a known key is read too, with the layout of that key's newest header. Raises
+    MalformedMessageError, also for an unknown key, since the layout of its header is unknown.
     """
     try:
         return _decode_request_header(buffer, offset)
@@ -153,9 +153,7 @@ def decode_response_header(buffer: bytes | memoryview, api_key: int, version: in
     return correlation_id, position
 
 
-def response_parts(
-    header: RequestHeader, message: Message, encoded: bytes | None = None
-) -> list[bytes | memoryview | FileRegion]:
+def response_parts(header: RequestHeader, message: Message, encoded: bytes | None = None) -> list[Part]:
     """Write a whole response frame, size first, as parts to send one after another.
 
     The answer has the request's version, but an ApiVersions request of an unknown version is answered in version 0
@@ -169,7 +167,7 @@ def response_parts(
     else:
         layout = _SIZE_AND_CORRELATION_ID
     size = layout.size - SIZE_BYTES
-    parts: list[bytes | memoryview | FileRegion] = message.encode_parts(version) if encoded is None else [encoded]
+    parts: list[Part] = message.encode_parts(version) if encoded is None else [encoded]
     if len(parts) == 1 and isinstance(parts[0], bytes):  # nearly every response
         return [layout.pack(size + len(parts[0]), header.correlation_id) + parts[0]]
     for part in parts:
@@ -182,14 +180,14 @@ def response_parts(
     return parts
 
 
-def frame_size(parts: list[bytes | memoryview | FileRegion]) -> int:
+def frame_size(parts: list[Part]) -> int:
     """Return how many bytes a whole response frame has, by its own first four."""
     head = parts[0]
     assert isinstance(head, bytes), "a frame begins with its size"
     return SIZE_BYTES + int.from_bytes(head[:SIZE_BYTES], "big")
 
 
-def _part_size(part: memoryview | FileRegion | bytes) -> int:
+def _part_size(part: Part) -> int:
     if isinstance(part, (bytes, bytearray)):
         return len(part)
     return part.nbytes if isinstance(part, memoryview) else part.size

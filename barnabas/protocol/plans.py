@@ -1,8 +1,8 @@
-"""Codecs in C: a plan is the table of one (message class, version), which `_codec.c` walks to decode and to encode.
+"""Codecs in C: a plan is the table of one (message class, version); `_codec.c` walks it to decode and to encode.
 
-A plan does what is ordinary, in a tenth of the time that the generated code of `codec` takes. Everything else (damage,
-values of unusual types, unknown tagged fields) it hands to that code, which is compiled only then. Where there is no
-C compiler, that code is all there is.
+A plan handles ordinary messages in a tenth of the time that the generated code of `codec` needs. It hands everything
+else (damage, values of unusual types, unknown tagged fields) to the generated code, which is compiled on first use.
+Without a C compiler, the generated code does all the work.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ except ImportError:  # there was no C compiler
 Decoder = Callable[[Any, int], tuple[Any, int]]
 Encoder = Callable[[Any], tuple[list[Any], list[int]]]
 
-# What generated code may raise: what it noticed itself, a read past the end, text that is not UTF-8.
+# Generated code may raise its own error, the error of a read past the end, or that of text that is not UTF-8.
 _DECODE_FAILURES = (MalformedMessageError, IndexError, struct.error, UnicodeDecodeError, OverflowError)
 
-_NO_VERSION = -1  # of a constructor, which cares for the fields' defaults only
+_NO_VERSION = -1  # of a constructor, which needs only the fields' defaults
 
 # As `enum kind` of _codec.c.
 KINDS = {
@@ -42,7 +42,7 @@ KINDS = {
 
 
 class Flag(IntFlag):
-    """What holds for a field in one version, for `_codec.c`."""
+    """Properties of a field in one version, for `_codec.c`."""
 
     PRESENT = 1
     NULLABLE = 2
@@ -63,7 +63,7 @@ def make_decoder(cls: Any, version: int, flexible: bool) -> Decoder:
 
 
 def make_python_decoder(cls: Any, version: int, flexible: bool) -> Decoder:
-    """Return the same without C."""
+    """Return the decoder of a version that uses no C."""
     decode = codec.compile_decoder(cls, version, flexible)
 
     def decode_or_explain(buffer: Any, position: int) -> tuple[Any, int]:
@@ -84,13 +84,13 @@ def make_encoder(cls: Any, version: int, flexible: bool) -> Encoder:
 
 
 def make_constructor(cls: Any) -> None:
-    """Have objects of this class constructed in C, if there is a compiler; its `__init__` says how."""
+    """Replace a class's constructor by one in C, if the C codec is compiled."""
     if _Plan is not None:
         _plan(cls, _NO_VERSION, False, is_whole=False).construct()
 
 
 def _plan(cls: Any, version: int, flexible: bool, *, is_whole: bool) -> Any:
-    """The plan of a structure, with those of the structures inside it; only a whole message needs its twins."""
+    """Build the plan of a structure and of the structures inside it; only a whole message needs the fallbacks."""
     fields = [field for field in cls.FIELDS if not _is_tagged(field, version)]
     fields += sorted((field for field in cls.FIELDS if _is_tagged(field, version)), key=lambda field: field.tag or 0)
     rows = tuple(_row(field, version, flexible) for field in fields)
@@ -127,7 +127,7 @@ def _is_tagged(field: Field, version: int) -> bool:
 
 
 def _on_first_use(make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-    """A function that is made when it is first called."""
+    """Wrap a function that is built on its first call."""
     made: list[Callable[..., Any]] = []
 
     def call(*arguments: Any) -> Any:

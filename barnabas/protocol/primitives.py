@@ -1,9 +1,8 @@
-"""What the generated codecs call: varints, tagged sections, and the errors of a field.
+"""Functions that the generated codecs call: varints, tagged sections, and the errors of a field.
 
 Rules
-1. Reading trusts nothing: whatever is short, oversized or out of range raises `MalformedMessageError`. Two more
-   things may escape from here and from generated code, `IndexError` and `struct.error` (a fixed-width read past the
-   end); `codec` turns them into the same error.
+1. Reading trusts no input: a value that is short, oversized or out of range raises `MalformedMessageError`. A
+   fixed-width read past the end may raise `IndexError` or `struct.error`; `plans` turns both into the same error.
 2. A position never goes back and never passes the end of the buffer.
 
 Source: KIP-482 (compact lengths, tagged fields), Kafka's ByteUtils and Readable.
@@ -19,9 +18,9 @@ from barnabas.protocol.limits import ELEMENTS_MAX, TAGS_MAX
 
 TaggedFields: TypeAlias = tuple[tuple[int, bytes], ...]
 
-# What travels as `records`: a memoryview of the frame when decoded; to encode, bytes, a memoryview, or a file region
-# (anything with `size: int` in bytes, which the sender knows how to send). Typed as Any because the two directions
-# differ and every user knows which one it is in.
+# The value of a `records` field. Decoded, it is a memoryview of the frame. To encode, it is bytes, a memoryview, or a
+# file region (an object with `size: int` in bytes, which the sender can send). The type is Any because the two
+# directions differ, and each user handles only one of them.
 Records: TypeAlias = Any
 
 ZERO_UUID: Final = bytes(16)
@@ -107,7 +106,7 @@ def count_error() -> MalformedMessageError:
 
 
 def size_error(field: str) -> MalformedMessageError:
-    """Return the error of a tagged field whose content is not as long as it said."""
+    """Return the error of a tagged field whose content does not fill its size."""
     return MalformedMessageError(f"tagged field {field} does not fill its size")
 
 
@@ -134,7 +133,7 @@ def string_length(length_plus_one: int) -> bytes:
 
 
 def tag_section(known: Sequence[tuple[int, bytes]], unknown: TaggedFields) -> bytes:
-    """Encode a tagged section; the known fields ascend, the unknown ones are put among them."""
+    """Encode a tagged section; the known fields ascend, and the unknown ones are merged into them."""
     fields = sorted([*known, *unknown], key=lambda field: field[0])
     parts = [encode_uvarint(len(fields))]
     last = -1

@@ -1,49 +1,56 @@
-"""The tagged fields that we add to other people's messages: their numbers and their encoding, in one place.
+"""The wire facts of the controller's pushes: our tagged fields, and the constants of the three requests.
 
-On the controller's push (LeaderAndIsr, StopReplica, UpdateMetadata); a broker of Apache Kafka would skip them:
+Apache Kafka ignores tagged fields that it does not know, so its brokers would accept our messages.
 
-    10000   metadata records, each an unsigned varint length and the record in its frame (version 1, type, version,
-            payload). LeaderAndIsr, or else UpdateMetadata: ConfigRecord (value null = removed) and FeatureLevelRecord,
-            applied before the body; in a FULL push they are all there are. UpdateMetadata: RegisterBrokerRecords, of
-            all registered brokers or of none. StopReplica: what says that a replica's log is to be deleted, a
-            RemoveTopicRecord or a PartitionRecord without the receiver; nothing is deleted without.
-    10001   int64, big endian: the metadata offset, inclusive, of the image that the message was built from. On
-            UpdateMetadata: up to there the receiver is now complete, unless tag 10004 is there. On all three: what is
-            older than what the receiver has obeyed came too late
-    10002   whom it is for: uuid, incarnation id of the receiving process; int32, its broker id; cluster id in UTF-8, to
-            the end. The incarnation id is a capability: only that broker and the controllers know it. It is never
-            shown to clients, on pages or in logs.
-    10004   empty; on an UpdateMetadata that tells only a part of what changed up to its offset
+On the pushes (LeaderAndIsr, StopReplica, UpdateMetadata):
 
-On BrokerRegistration and BrokerHeartbeat:
+    10000   Metadata records. Each is an unsigned varint length and the framed record (version 1, type, version,
+            payload).
+            LeaderAndIsr (UpdateMetadata if there is no LeaderAndIsr): ConfigRecord (a null value removes the config)
+            and FeatureLevelRecord. The receiver applies them before the body. A FULL push carries all of them.
+            UpdateMetadata: RegisterBrokerRecord, either of all registered brokers or of none.
+            StopReplica: the reason to delete a replica's log, which is a RemoveTopicRecord or a PartitionRecord
+            without the receiver. Without such a record nothing is deleted.
+    10001   int64, big endian: the metadata offset, inclusive, of the image that the message was built from. A
+            push below the highest offset that the receiver has obeyed is late. An UpdateMetadata without tag 10004
+            completes the receiver's metadata up to this offset.
+    10002   The receiver: uuid, incarnation id of the receiving process; int32, its broker id; the rest is the cluster
+            id in UTF-8. The incarnation id is a capability: only that broker and the controllers know it. It never
+            appears in responses to clients, on pages or in logs.
+    10004   Empty. Marks an UpdateMetadata that carries only a part of the changes up to its offset.
 
-    10003   int64, big endian: the highest metadata offset that the broker has obeyed in this cluster, in any of its
-            lives; -1 if none
-    10005   int32, big endian: the controller epoch under which it was told of that offset
+On BrokerRegistration and BrokerHeartbeat requests:
 
-On the response to BrokerRegistration:
+    10003   int64, big endian: the highest metadata offset that the broker has ever obeyed in this cluster; -1 if none.
+    10005   int32, big endian: the controller epoch of the push with that offset.
 
-    10006   UTF-8: why the registration is refused, for a person
+On the BrokerRegistration response:
 
-(registration_tags.py reads and writes the three.)
+    10006   UTF-8: the reason for a refusal, for people.
 
-What cannot be read raises MalformedMessageError.
+A tag of a push that cannot be read raises MalformedMessageError.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from barnabas.protocol.errors import MalformedMessageError
-from barnabas.protocol.metadata_records import decode_record, encode_record
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
+from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
+from barnabas.protocol.metadata_records import MetadataRecord, decode_record, encode_record
 from barnabas.protocol.primitives import encode_uvarint, read_uvarint
 from barnabas.protocol.schema import Message
 
-# The type of a LeaderAndIsr or UpdateMetadata.
+# The `type` of a LeaderAndIsr or UpdateMetadata.
 INCREMENTAL: Final = 1
 FULL: Final = 2
+
+# In an UpdateMetadata this leader means that the partition was deleted (LeaderAndIsr.LeaderDuringDelete, Kafka 3.9).
+LEADER_DURING_DELETE: Final = -2
+EPOCH_DURING_DELETE: Final = -2
 
 TAG_RECORDS: Final = 10000
 TAG_OFFSET: Final = 10001
@@ -53,12 +60,15 @@ TAG_PARTIAL: Final = 10004
 TAG_OBEYED_EPOCH: Final = 10005
 TAG_REASON: Final = 10006
 
+UNKNOWN_EPOCH: Final = -1
+
+_INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _RECEIVER: Final = struct.Struct(">16si")
 
 
 class Receiver(NamedTuple):
-    """Whom a push is for: one process."""
+    """The one process that may obey a push."""
 
     cluster_id: str
     broker_id: int
@@ -69,26 +79,36 @@ class Receiver(NamedTuple):
         return f"broker {self.broker_id} of cluster {self.cluster_id}"
 
 
+class Applied(NamedTuple):
+    """How far a broker has come: it has obeyed the pushes up to `offset`, inclusive, of the controller of `epoch`."""
+
+    offset: int
+    epoch: int = UNKNOWN_EPOCH
+
+
 def tag_of(message: Message, number: int) -> bytes | None:
-    """Return the content of a tagged field that the message's schema does not know; None if it has none."""
+    """Return the content of a tagged field that the message's schema does not know; None if it is absent."""
     return next((raw for tag, raw in message.unknown_tagged_fields if tag == number), None)
 
 
 def set_tag(message: Message, number: int, raw: bytes) -> None:
-    """Give a message a tagged field, in place of one of this number."""
+    """Set a tagged field; an earlier value of the same number is replaced."""
     others = [(tag, data) for tag, data in message.unknown_tagged_fields if tag != number]
     message.unknown_tagged_fields = tuple(sorted([*others, (number, raw)]))
 
 
-def set_records(message: Message, records: Iterable[Any]) -> None:
-    """Have the message carry these metadata records; none: no tag."""
+# -- on pushes
+
+
+def set_records(message: Message, records: Iterable[MetadataRecord]) -> None:
+    """Add metadata records to a push; without records no tag is set."""
     frames = [encode_record(record) for record in records]
     if frames:
         set_tag(message, TAG_RECORDS, b"".join(encode_uvarint(len(frame)) + frame for frame in frames))
 
 
-def records_of(message: Message) -> list[Any]:
-    """Return the metadata records that a message carries."""
+def records_of(message: Message) -> list[MetadataRecord]:
+    """Return the metadata records of a push, in order."""
     raw = tag_of(message, TAG_RECORDS) or b""
     records = []
     position = 0
@@ -104,34 +124,34 @@ def records_of(message: Message) -> list[Any]:
     return records
 
 
-def set_offset(message: Message, offset: int, tag: int = TAG_OFFSET) -> None:
-    """Say up to which metadata offset."""
-    set_tag(message, tag, _INT64.pack(offset))
+def set_offset(message: Message, offset: int) -> None:
+    """Set the metadata offset that a push was built from."""
+    set_tag(message, TAG_OFFSET, _INT64.pack(offset))
 
 
-def offset_of(message: Message, tag: int = TAG_OFFSET) -> int | None:
-    """Return the metadata offset that a message names; None if it names none."""
-    raw = tag_of(message, tag)
+def offset_of(message: Message) -> int | None:
+    """Return the metadata offset of a push; None if it has none."""
+    raw = tag_of(message, TAG_OFFSET)
     if raw is None:
         return None
     if len(raw) != _INT64.size:
-        raise MalformedMessageError(f"tag {tag} has {len(raw)} bytes, not {_INT64.size}")
+        raise MalformedMessageError(f"tag {TAG_OFFSET} has {len(raw)} bytes, not {_INT64.size}")
     offset: int = _INT64.unpack(raw)[0]
     return offset
 
 
 def set_receiver(message: Message, receiver: Receiver) -> None:
-    """Say whom a push is for."""
+    """Set the process that a push is for."""
     set_tag(message, TAG_RECEIVER, receiver_bytes(receiver))
 
 
 def receiver_bytes(receiver: Receiver) -> bytes:
-    """Return the content of the tagged field that says whom a push is for."""
+    """Return the content of tag 10002."""
     return _RECEIVER.pack(receiver.incarnation_id, receiver.broker_id) + receiver.cluster_id.encode()
 
 
 def receiver_of(message: Message) -> Receiver | None:
-    """Return whom a push is for; None if it does not say."""
+    """Return the process that a push is for; None if it names none."""
     raw = tag_of(message, TAG_RECEIVER)
     if raw is None:
         return None
@@ -140,3 +160,39 @@ def receiver_of(message: Message) -> Receiver | None:
         return Receiver(raw[_RECEIVER.size :].decode(), broker_id, incarnation_id)
     except (struct.error, UnicodeDecodeError) as error:
         raise MalformedMessageError("the receiver of a push cannot be read") from error
+
+
+# -- on registrations and heartbeats
+
+
+def set_applied(request: BrokerRegistrationRequest | BrokerHeartbeatRequest, applied: Applied) -> None:
+    """Report in a request how far the broker has come."""
+    set_tag(request, TAG_OBEYED_OFFSET, _INT64.pack(applied.offset))
+    set_tag(request, TAG_OBEYED_EPOCH, _INT32.pack(applied.epoch))
+
+
+def applied_of(request: BrokerRegistrationRequest | BrokerHeartbeatRequest) -> Applied | None:
+    """Return how far the broker has come; None if it has obeyed nothing yet or does not report it.
+
+    Raises ApiError(INVALID_REGISTRATION) if a tag has the wrong size.
+    """
+    try:
+        offset_tag, epoch_tag = tag_of(request, TAG_OBEYED_OFFSET), tag_of(request, TAG_OBEYED_EPOCH)
+        if offset_tag is None:
+            return None
+        epoch = UNKNOWN_EPOCH if epoch_tag is None else _INT32.unpack(epoch_tag)[0]
+        applied = Applied(_INT64.unpack(offset_tag)[0], epoch)
+    except struct.error:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "A tagged field has a wrong size") from None
+    return applied if applied.offset >= 0 else None
+
+
+def set_reason(response: BrokerRegistrationResponse, reason: str) -> None:
+    """Set the reason for a refusal."""
+    set_tag(response, TAG_REASON, reason.encode())
+
+
+def reason_of(response: BrokerRegistrationResponse) -> str | None:
+    """Return the reason for a refusal, in one line; None if the controller gives none."""
+    tag = tag_of(response, TAG_REASON)
+    return None if tag is None else " ".join(tag.decode(errors="replace").split())

@@ -4,14 +4,14 @@
         group_id: str = string("0+")
         generation_id: int = int32("0+")
 
-One class serves every version: a field that a version lacks has its default there. The rows are data; a codec for
-(class, version) is made from them on first use (`plans`), the constructor of a class when the first one is made.
-So importing a message costs little, and a process pays for the versions that its peers speak.
+One class serves every version: a field that a version lacks has its default there. The rows are data. A codec for
+(class, version) is built from them on first use (`plans`), and a class's constructor with its first object. So
+importing a message costs little, and a process pays only for the versions that its peers speak.
 
 Rules
 1. A class has `__slots__` of its fields, a keyword-only constructor, `==` and `repr`. Messages are mutable and
    unhashable.
-2. `unknown_tagged_fields` keeps the tags that we do not know, as (tag, bytes), ascending; they are written back.
+2. `unknown_tagged_fields` keeps unknown tags as (tag, bytes), ascending; encoding writes them back.
 
 Threads: classes are shared; compiling twice in two threads yields equal functions, and one assignment publishes one.
 
@@ -21,7 +21,7 @@ Source: Kafka's generated message classes, KIP-482.
 from __future__ import annotations
 
 import struct as _struct
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, dataclass_transform
 
 from barnabas.protocol.errors import EncodeError, MalformedMessageError, UnsupportedVersionError
 from barnabas.protocol.fields import (
@@ -53,6 +53,7 @@ __all__ = [
     "Field",
     "FileRegion",
     "Message",
+    "Part",
     "Records",
     "Request",
     "Response",
@@ -78,11 +79,25 @@ _REPR_BYTES = 64
 
 
 class FileRegion(Protocol):
-    """Bytes of a file, sent without being read into user space."""
+    """Part of an open file (storage's FileSlice), sent without being read into user space."""
 
     @property
     def size(self) -> int:
         """Return how many bytes the region has."""
+
+    @property
+    def position(self) -> int:
+        """Return where the region starts in the file."""
+
+    def fileno(self) -> int:
+        """Return the descriptor of the open file."""
+
+    def read(self) -> bytes:
+        """Return the bytes, for callers that cannot send from a file."""
+
+
+#: Part of an encoded message, sent after the parts before it.
+Part: TypeAlias = bytes | memoryview | FileRegion
 
 
 @dataclass_transform(kw_only_default=True, eq_default=True)
@@ -135,7 +150,7 @@ class Struct(metaclass=StructMeta):
     else:
 
         def __init__(self, **values: Any) -> None:
-            """Compile the constructor of this class, put it in the place of this one, and call it."""
+            """Compile the constructor of this class, replace this one with it, and call it."""
             from barnabas.protocol.plans import make_constructor
 
             cls = type(self)
@@ -160,7 +175,7 @@ class Struct(metaclass=StructMeta):
 
 
 class Message(Struct):
-    """A structure that travels alone: a request, a response, a record of a log, a piece of a protocol.
+    """A structure with versions of its own: a request, a response, a record of a log, a value of an embedded protocol.
 
     Versions are inclusive. FLEXIBLE_FROM is the first version with compact lengths and tagged fields.
     """
@@ -172,7 +187,7 @@ class Message(Struct):
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = -1
     FLEXIBLE_FROM: ClassVar[int] = INFINITY
-    # Made on first use, published by one assignment (see Threads).
+    # Built on first use, published by one assignment (see Threads).
     _decoders: ClassVar[dict[int, Callable[[Any, int], tuple[Any, int]]]] = {}
     _encoders: ClassVar[dict[int, Callable[[Any], tuple[list[Any], list[int]]]]] = {}
 
@@ -191,7 +206,7 @@ class Message(Struct):
 
     @classmethod
     def decoder(cls, version: int) -> Callable[[Any, int], tuple[Self, int]]:
-        """Return what decodes this version: for who reads many. Raises as `decode` does."""
+        """Return the decoder of this version, for callers that decode many messages. Raises as `decode` does."""
         return cls._decoders.get(version) or cls._make_decoder(version)
 
     @classmethod
@@ -215,9 +230,9 @@ class Message(Struct):
         except _ENCODE_FAILURES as error:
             raise self._encode_error(version, error) from error
 
-    def encode_parts(self, version: int) -> list[bytes | memoryview | FileRegion]:
-        """Write the message as parts to send one after another; each non-empty `records` value is a part, uncopied."""
-        parts: list[bytes | memoryview | FileRegion] = []
+    def encode_parts(self, version: int) -> list[Part]:
+        """Write the message as parts to send in order; each non-empty `records` value is a part, not copied."""
+        parts: list[Part] = []
         try:
             pieces, marks = (self._encoders.get(version) or self._make_encoder(version))(self)
             if not marks:
@@ -234,7 +249,7 @@ class Message(Struct):
         return parts
 
     def _encode_error(self, version: int, error: Exception) -> EncodeError:
-        """Return an error that names the field that an encoder stumbled over."""
+        """Return an error that names the field that cannot be encoded."""
         from barnabas.protocol.diagnosis import diagnose
 
         cls = type(self)
@@ -266,14 +281,14 @@ class Message(Struct):
 
 
 class Request(Message):
-    """What a client sends."""
+    """A message that a client sends."""
 
     __slots__ = ()
     IS_REQUEST = True
 
 
 class Response(Message):
-    """What a server answers."""
+    """A message that a server returns."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Kafka for tests: a pytest plugin, the same as a context manager, and what a test wants to know of a cluster.
+"""Kafka for tests: a pytest plugin, a context manager, and checks of a cluster's topics and groups.
 
     def test_orders_are_announced(barnabas_cluster, barnabas_topic):        # pytest: fixtures, no import
         announce(order, barnabas_cluster.bootstrap, barnabas_topic)
@@ -7,8 +7,8 @@
     with barnabas.testing.cluster(brokers=3) as kafka:                      # unittest, scripts
         announce(order, kafka.bootstrap, "orders")
 
-docs/testing.md tells the whole story. Nothing is imported before it is used: a test run that has this package installed
-and does not use it pays for one small module.
+docs/testing.md is the guide. Names are imported when they are first used, so a test run that does not use this package
+loads one small module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The pytest plugin: fixtures `barnabas_cluster` and `barnabas_topic`, their markers and ini options.
 
-It is loaded with every pytest run where Barnabas is installed, so it imports nothing but pytest until a test asks for
-one of the fixtures. Clusters live as long as the session, one for all tests that want the same settings; xdist's
-workers are sessions of their own. A test whose report is a failure gets what the processes printed meanwhile.
+pytest loads it in every run where Barnabas is installed, so it imports only pytest until a test uses one of the
+fixtures. Clusters live until the session ends; all tests with equal settings share one. Each worker of xdist is a
+session. The report of a failed test contains the processes' output during the test.
 """
 
 from __future__ import annotations
@@ -20,54 +20,54 @@ ReportHook: TypeAlias = Generator[None, pytest.TestReport, pytest.TestReport]
 CLUSTER_MARKER = "barnabas"
 TOPIC_MARKER = "barnabas_topic"
 MARKERS = (
-    f"{CLUSTER_MARKER}(brokers=1, config={{}}, fresh=False): the cluster that this test wants; "
-    "`fresh`: one that no other test has touched",
-    f"{TOPIC_MARKER}(partitions=1, replication_factor=None, config={{}}): what barnabas_topic is to be like",
+    f"{CLUSTER_MARKER}(brokers=1, config={{}}, fresh=False): the cluster that this test needs; "
+    "`fresh`: one that no other test has used",
+    f"{TOPIC_MARKER}(partitions=1, replication_factor=None, config={{}}): properties of barnabas_topic",
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The ini options."""
+    """Add the ini options."""
     parser.addini("barnabas_brokers", "brokers of the barnabas_cluster fixture (default 1)", default="1")
     parser.addini("barnabas_config", "key=value lines: server properties of its processes", type="linelist")
-    parser.addini("barnabas_port", "port of broker 0 (default 0: free ones, which runs in parallel need)", default="0")
+    parser.addini("barnabas_port", "port of broker 0 (default 0: free ports, as parallel runs need)", default="0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known."""
+    """Register the markers."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
 
 
 class Clusters:
-    """The clusters of a session by their settings; each is started when a test first wants it."""
+    """The clusters of a session, by their settings; each starts when a test first needs it."""
 
     def __init__(self, ini: Settings) -> None:
         self.ini = ini
         self._running: dict[object, Cluster] = {}
 
-    def get(self, wish: Wish) -> Cluster:
-        """The cluster for a test with this wish. Raises StartError."""
+    def get(self, request: ClusterRequest) -> Cluster:
+        """The cluster for a test, started if there is none with its settings. Raises StartError."""
         from barnabas.testing.running import Cluster
 
-        key = wish if wish.fresh else wish.settings(self.ini)
+        key = request if request.fresh else request.settings(self.ini)
         if key not in self._running:
-            self._running[key] = Cluster(wish.settings(self.ini))
+            self._running[key] = Cluster(request.settings(self.ini))
         return self._running[key]
 
-    def end(self, wish: Wish) -> None:
-        """End a cluster that is no other test's."""
-        if wish.fresh:
-            self._running.pop(wish).close()
+    def end(self, request: ClusterRequest) -> None:
+        """End a fresh cluster, which no other test uses."""
+        if request.fresh:
+            self._running.pop(request).close()
 
     def close(self) -> None:
-        """End all."""
+        """End all clusters."""
         while self._running:
             self._running.popitem()[1].close()
 
 
-class Wish:
-    """What a marker says. Equal only to itself: one that is `fresh` is for one test."""
+class ClusterRequest:
+    """The arguments of a marker. Equal only to itself, since a `fresh` cluster is for one test."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Wish:
         self.fresh = fresh
 
     def settings(self, ini: Settings) -> Settings:
-        """With what the ini file says where the marker says nothing."""
+        """The settings, with defaults from the ini file."""
         from barnabas.testing.running import Settings
 
         brokers = ini.brokers if self.brokers is None else self.brokers
@@ -89,22 +89,22 @@ class Wish:
         return Settings.of(brokers, {**dict(ini.config), **self.config}, port)
 
     def __str__(self) -> str:
-        said = [f"brokers={self.brokers}"] if self.brokers is not None else []
-        said += [f"{key}={value}" for key, value in self.config.items()]
-        return ",".join(said + ["fresh"] * self.fresh) or "as usual"
+        given = [f"brokers={self.brokers}"] if self.brokers is not None else []
+        given += [f"{key}={value}" for key, value in self.config.items()]
+        return ",".join(given + ["fresh"] * self.fresh) or "default"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Hand the marker's wish to the session's fixture, as its parameter: tests with equal wishes stay together."""
+    """Pass a marker's arguments to the session's fixture as its parameter, so that pytest groups equal ones."""
     marker = metafunc.definition.get_closest_marker(CLUSTER_MARKER)
     if marker is None or "barnabas_cluster" not in metafunc.fixturenames:
         return
     try:
-        wish = Wish(*marker.args, **marker.kwargs)
+        wanted = ClusterRequest(*marker.args, **marker.kwargs)
     except TypeError as error:
         raise pytest.UsageError(f"{metafunc.definition.nodeid}: @pytest.mark.{CLUSTER_MARKER}: {error}") from error
-    scope: Literal["function", "session"] = "function" if wish.fresh else "session"
-    metafunc.parametrize("barnabas_cluster", [wish], indirect=True, ids=[str(wish)], scope=scope)
+    scope: Literal["function", "session"] = "function" if wanted.fresh else "session"
+    metafunc.parametrize("barnabas_cluster", [wanted], indirect=True, ids=[str(wanted)], scope=scope)
 
 
 @pytest.fixture(scope="session")
@@ -133,32 +133,32 @@ def _ini_settings(config: pytest.Config) -> Settings:
 
 @pytest.fixture(scope="session")
 def barnabas_cluster(request: pytest.FixtureRequest, _barnabas_clusters: Clusters) -> Iterator[Cluster]:
-    """A running Kafka cluster: `.bootstrap` for clients, and all that `barnabas.testing.Cluster` has.
+    """A running Kafka cluster (`barnabas.testing.Cluster`): `.bootstrap` for clients, and methods for tests.
 
-    One for the session, as the ini options say; a test with `@pytest.mark.barnabas(...)` has another.
+    The ini options describe the session's cluster; a test with `@pytest.mark.barnabas(...)` gets another.
     """
     from barnabas.testing.running import StartError
 
-    wish: Wish = getattr(request, "param", None) or Wish()
+    wanted: ClusterRequest = getattr(request, "param", None) or ClusterRequest()
     try:
-        found = _barnabas_clusters.get(wish)
+        found = _barnabas_clusters.get(wanted)
     except StartError as error:
         pytest.fail(f"the cluster could not be started:\n{error}", pytrace=False)
     yield found
-    _barnabas_clusters.end(wish)
+    _barnabas_clusters.end(wanted)
 
 
 @pytest.fixture
 def barnabas_topic(request: pytest.FixtureRequest, barnabas_cluster: Cluster) -> str:
-    """The name of a topic that no other test uses; `@pytest.mark.barnabas_topic(partitions=3)` says what it is like."""
+    """The name of a topic that no other test uses; `@pytest.mark.barnabas_topic(partitions=3)` sets its properties."""
     marker = request.node.get_closest_marker(TOPIC_MARKER)
-    wishes: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
-    return barnabas_cluster.create_topic(request.node.name, **wishes)
+    properties: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
+    return barnabas_cluster.create_topic(request.node.name, **properties)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> ReportHook:
-    """Put what the brokers printed during a test into the report of its failure."""
+    """Add the processes' output during a failed test to its report."""
     report = yield
     for cluster in _clusters_of(item):
         if report.failed:
@@ -171,7 +171,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def _clusters_of(item: pytest.Item) -> list[Cluster]:
-    """The clusters among the values of a test's fixtures, each once."""
+    """The clusters in a test's fixtures, each once."""
     import sys
 
     if "barnabas.testing.running" not in sys.modules:

@@ -1,7 +1,7 @@
-"""What a cluster holds: records of topics (`topic_reader`), committed offsets and states of groups (librdkafka).
+"""Reads a cluster's content: records of topics (`topic_reader`), committed offsets and states of groups (librdkafka).
 
-Whatever waits does so until a time is over, then raises AssertionError with what it last saw: for a test that is the
-answer, not an accident. Nothing here commits, joins a group or creates a topic.
+A method that waits raises AssertionError after its timeout, with the state it saw last. Reading commits no offset and
+joins no group.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Assignments = dict[str, list[tuple[str, int]]]
 
 
 class Reader:
-    """Asks one cluster. Any thread may use it; each call has a client of its own but for administration."""
+    """Reads and administers one cluster. Any thread may use it: the admin client is shared, each read has its own."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap  # fixed before start
@@ -40,7 +40,7 @@ class Reader:
     # Topics
 
     def create_topic(self, name: str, partitions: int, replication_factor: int, config: dict[str, str]) -> None:
-        """Create a topic and return when clients find all of it. Raises KafkaException."""
+        """Create a topic and return when all its partitions have leaders. Raises KafkaException."""
         topic = NewTopic(name, partitions, replication_factor, config=config)
         self._admin.create_topics([topic], operation_timeout=REQUEST_TIMEOUT_S)[name].result(REQUEST_TIMEOUT_S)
 
@@ -54,7 +54,7 @@ class Reader:
         self._admin.delete_topics([name], operation_timeout=REQUEST_TIMEOUT_S)[name].result(REQUEST_TIMEOUT_S)
 
     def partitions(self, topic: str) -> list[int]:
-        """The partitions that have a leader; empty if there is no such topic."""
+        """The partitions that have a leader; empty if the topic does not exist."""
         found = self._admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
         return sorted(number for number, partition in found.partitions.items() if partition.leader >= 0)
 
@@ -66,25 +66,26 @@ class Reader:
         changes = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in entries.items()
         ]
-        asked = ConfigResource(ResourceType[kind.upper()], name, incremental_configs=changes)
-        self._admin.incremental_alter_configs([asked])[asked].result(REQUEST_TIMEOUT_S)
+        altered = ConfigResource(ResourceType[kind.upper()], name, incremental_configs=changes)
+        self._admin.incremental_alter_configs([altered])[altered].result(REQUEST_TIMEOUT_S)
 
     # Records
 
     def records(self, topic: str, *, count: int, timeout_s: float, committed_only: bool) -> list[Record]:
-        """Everything that lies in a topic now, by partition and offset; waits until there are `count` records."""
+        """All records of a topic, by partition and offset, once there are at least `count`. Raises AssertionError."""
         found: list[Record] = []
         for found in self._readings(topic, timeout_s, committed_only):
             if len(found) >= count:
                 return found
-        raise AssertionError(
-            f"{count} records were expected within {timeout_s:g} s. {difference(topic, (), (), found)}"
-        )
+        raise AssertionError(f"expected {count} records within {timeout_s:g} s. {difference(topic, (), (), found)}")
 
     def assert_produced(
         self, topic: str, matchers: Sequence[Matcher], *, exactly: bool, timeout_s: float, committed_only: bool
     ) -> list[Record]:
-        """Wait until each matcher has a record of its own; with `exactly`, find no other. Return all records."""
+        """Wait until each matcher matches a record of its own; with `exactly`, no others may exist.
+
+        Returns all records; raises AssertionError.
+        """
         found: list[Record] = []
         missing: list[Matcher] = list(matchers)
         left: list[Record] = []
@@ -97,7 +98,7 @@ class Reader:
         return found
 
     def _readings(self, topic: str, timeout_s: float, committed_only: bool) -> Iterator[list[Record]]:
-        """What lies in the topic, again and again until time is up; once all the same, if it can be read at all."""
+        """Yield the topic's records repeatedly until time is up, at least once."""
         deadline = Deadline(self._clock, timeout_s * 1000)
         with TopicReader(self._bootstrap, topic, committed_only=committed_only) as reader:
             while True:
@@ -112,7 +113,7 @@ class Reader:
     # Groups
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """The offsets that a group has committed, by topic and partition; empty if it has, or is, none."""
+        """The committed offsets of a group, by topic and partition; empty if there are none."""
         request = ConsumerGroupTopicPartitions(group)
         found = self._admin.list_consumer_group_offsets([request])[group].result(REQUEST_TIMEOUT_S)
         return {
@@ -122,7 +123,10 @@ class Reader:
         }
 
     def wait_stable(self, group: str, *, members: int | None, timeout_s: float) -> Assignments:
-        """Wait until a group is stable, with that many members; return the partitions of each member by its id."""
+        """Wait until a group is stable with that many members (None: any); return their partitions by member id.
+
+        Raises AssertionError.
+        """
         state, assignments = "unknown", Assignments()
 
         def is_stable() -> bool:
@@ -133,7 +137,8 @@ class Reader:
 
         def complaint() -> str:
             wanted = "members" if members is None else f"{members} members"
-            return f"group {group} was to be STABLE with {wanted}: it is {state} with {len(assignments)}: {assignments}"
+            found = f"{state} with {len(assignments)}: {assignments}"
+            return f"group {group} is not STABLE with {wanted}, but {found}"
 
         self._until(timeout_s, is_stable, complaint)
         return assignments
@@ -152,7 +157,7 @@ class Reader:
         deadline = Deadline(self._clock, timeout_s * 1000)
         while not is_true():
             if deadline.is_expired():
-                raise AssertionError(f"not within {timeout_s:g} s: {complaint()}")
+                raise AssertionError(f"timeout after {timeout_s:g} s: {complaint()}")
             _pause()
 
     def _settings(self, **extra: object) -> dict[str, Any]:

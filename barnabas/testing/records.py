@@ -1,6 +1,6 @@
-"""Records as tests see them: what was produced, what was expected, and where the two differ.
+"""Records in tests: consumed ones, expected ones, and the difference between the two.
 
-All of it is plain data; `barnabas.testing.reading` gets the records.
+Plain data only; `barnabas.testing.reading` reads the records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHOWN_CHARACTERS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record that lies in a topic."""
+    """A record of a topic."""
 
     topic: str
     partition: int
@@ -31,11 +31,11 @@ class Record:
     def text(self) -> str:
         """The value as UTF-8 text; raises UnicodeDecodeError or, for a tombstone, ValueError."""
         if self.value is None:
-            raise ValueError(f"{self} is a tombstone: it has no value")
+            raise ValueError(f"{self} is a tombstone and has no value")
         return self.value.decode()
 
     def json(self) -> Any:
-        """The value read as JSON; raises ValueError."""
+        """The value, parsed as JSON; raises ValueError."""
         return json.loads(self.text)
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Record:
 
 
 class _Any:
-    """Stands for whatever there is."""
+    """Matches any content."""
 
     def __repr__(self) -> str:
         return "ANY"
@@ -56,10 +56,10 @@ Content: TypeAlias = bytes | str | Mapping[str, Any] | Sequence[Any] | _Any | No
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a record must look like; what is not said may be anything.
+    """The properties that a record must have; a property that is not given may be anything.
 
-    `key`, `value` and the values of `headers` are bytes, text (UTF-8), None (absent; a tombstone), or a mapping or
-    list, which is compared with what the bytes mean as JSON. Of `headers` those that are named must be there.
+    `key`, `value` and the values of `headers` are bytes, text (UTF-8), None (no key; a tombstone), or a mapping or list
+    that is compared with the bytes parsed as JSON. A record may have more `headers` than these.
     """
 
     value: Content = ANY
@@ -68,7 +68,7 @@ class Expected:
     partition: int | None = None
 
     def matches(self, record: Record) -> bool:
-        """Whether a record looks like this."""
+        """Whether a record has these properties."""
         return (
             self.partition in (None, record.partition)
             and is_content(self.key, record.key)
@@ -83,15 +83,16 @@ class Expected:
         )
 
     def __str__(self) -> str:
-        said = {"key": self.key, "value": self.value, "headers": self.headers, "partition": self.partition}
-        return " ".join(f"{name}={_short(what)}" for name, what in said.items() if not _is_unsaid(name, what)) or "any"
+        fields = {"key": self.key, "value": self.value, "headers": self.headers, "partition": self.partition}
+        given = {name: value for name, value in fields.items() if _is_given(name, value)}
+        return " ".join(f"{name}={_short(value)}" for name, value in given.items()) or "any"
 
 
 Matcher: TypeAlias = Expected | Callable[[Record], bool] | Content
 
 
 def is_content(expected: Content, found: bytes | None) -> bool:
-    """Whether bytes are what was expected of them."""
+    """Whether bytes have the expected content."""
     if isinstance(expected, _Any):
         return True
     if expected is None or found is None:
@@ -107,9 +108,10 @@ def is_content(expected: Content, found: bytes | None) -> bool:
 
 
 def unmatched(matchers: Sequence[Matcher], records: Sequence[Record]) -> tuple[list[Matcher], list[Record]]:
-    """The matchers that no record is left for, and the records that none of the matchers took.
+    """The matchers without a record, and the records without a matcher.
 
-    Each matcher takes one record, the earliest that is left: give the strict ones first where several fit.
+    Each matcher takes one record: the earliest remaining one that matches. If several matchers fit a record, put the
+    stricter ones first.
     """
     left = list(records)
     missing = []
@@ -131,8 +133,8 @@ def _matches(matcher: Matcher, record: Record) -> bool:
 
 
 def difference(topic: str, missing: Sequence[Matcher], left: Sequence[Record], records: Sequence[Record]) -> str:
-    """What a failed assertion tells: what is missing or too much, and what there is."""
-    lines = [f"{topic}: no record is {_named(matcher)}" for matcher in missing]
+    """The message of a failed assertion: missing and unexpected records, then all records."""
+    lines = [f"{topic}: no record matches {_named(matcher)}" for matcher in missing]
     lines += [f"{topic}: unexpected: {record}" for record in left]
     lines.append(f"{topic} has {len(records)} records{':' if records else ''}")
     lines += [f"  {record}" for record in records[:SHOWN_RECORDS]]
@@ -145,18 +147,18 @@ def _named(matcher: Matcher) -> str:
     if isinstance(matcher, Expected):
         return str(matcher)
     if callable(matcher):
-        return f"one for which {getattr(matcher, '__name__', matcher)} is true"
+        return f"{getattr(matcher, '__name__', matcher)}()"
     return f"value={_short(matcher)}"
 
 
-def _is_unsaid(name: str, what: object) -> bool:
-    return isinstance(what, _Any) or (what is None and name in ("headers", "partition"))
+def _is_given(name: str, value: object) -> bool:
+    return not isinstance(value, _Any) and (value is not None or name not in ("headers", "partition"))
 
 
-def _short(what: object) -> str:
-    """As Python would write it, the bytes of text as text, and not too long."""
-    if isinstance(what, bytes):
+def _short(value: object) -> str:
+    """The repr of a value, cut to SHOWN_CHARACTERS; bytes of UTF-8 are shown as text."""
+    if isinstance(value, bytes):
         with contextlib.suppress(UnicodeDecodeError):
-            what = what.decode()
-    shown = repr(what)
+            value = value.decode()
+    shown = repr(value)
     return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[:SHOWN_CHARACTERS]}... ({len(shown)} characters)"

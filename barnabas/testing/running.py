@@ -1,11 +1,10 @@
-"""`cluster()`: a cluster of real processes for as long as a block, or a test run, lasts.
+"""`cluster()`: a cluster of real processes for the duration of a block or a test run.
 
-It is `barnabas up --ephemeral` as a child process, which ends when this process does, however that happens: the child
-sees the end of the pipe that it has as standard input (barnabas/cli/ephemeral.py). Why a child: brokers that a pytest
-process started itself would have to be its children to die with it, and on Linux they do so with the *thread* that
-started them.
+It runs `barnabas up --ephemeral` as a child process. The child ends when this process does, in whatever way, because it
+sees the end of the pipe that is its standard input (cli/local/ephemeral.py). Why a child: if pytest started the brokers
+itself, the kernel would end them together with the *thread* that started them.
 
-*Threads*: a Cluster may be used by any thread; `close` is called once, by its owner.
+*Threads*: any thread may use a Cluster; its owner calls `close` once.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from barnabas.common import interpreter
-from barnabas.common.cluster_file import read_cluster_file
+from barnabas.common.processes import interpreter
+from barnabas.common.processes.cluster_file import read_cluster_file
 
 if TYPE_CHECKING:
     from barnabas.faults import Faults
@@ -39,12 +38,12 @@ _numbers = itertools.count(1)
 
 
 class StartError(Exception):
-    """The cluster did not become ready; the message is what its processes said."""
+    """The cluster did not become ready; the message is the output of its processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What makes one cluster differ from another. `port` 0 takes free ports."""
+    """The settings of a cluster. `port` 0 takes free ports."""
 
     brokers: int = 1
     config: tuple[tuple[str, str], ...] = ()
@@ -52,24 +51,24 @@ class Settings:
 
     @classmethod
     def of(cls, brokers: int = 1, config: Mapping[str, object] | None = None, port: int = 0) -> Settings:
-        """From what a person writes: any keys of Kafka's server properties, with values of any type."""
+        """Settings from any keys of Kafka's server properties, with values of any type."""
         return cls(brokers, tuple(sorted((key, _property(value)) for key, value in (config or {}).items())), port)
 
 
 def _property(value: object) -> str:
-    """A value as server.properties spells it."""
+    """A value as written in server.properties."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(slots=True)
 class _Log:
-    """The log of one process, and how far it has been shown."""
+    """The log of one process, and how many of its bytes were shown."""
 
     path: Path
     shown_bytes: int = field(default=0)
 
     def news(self) -> str:
-        """The last lines of what is not shown yet."""
+        """The last lines that were not shown yet."""
         try:
             with self.path.open("rb") as log:
                 log.seek(self.shown_bytes)
@@ -78,7 +77,7 @@ class _Log:
             return ""
 
     def forget(self) -> None:
-        """All that is there now counts as shown."""
+        """Count all present content as shown."""
         with contextlib.suppress(OSError):
             self.shown_bytes = self.path.stat().st_size
 
@@ -86,13 +85,13 @@ class _Log:
 class Cluster:
     """A running cluster: a controller (id 100) and brokers (ids 0, 1, ...) on 127.0.0.1.
 
-    All times are seconds. What does not come true in time is an AssertionError that says what there was instead.
+    All times are seconds. An expectation that is not met in time raises AssertionError with the actual state.
     """
 
     def __init__(self, settings: Settings = Settings()) -> None:
-        """Start it and return when clients can use every broker. Raises StartError."""
+        """Start a cluster and return when clients can use every broker. Raises StartError."""
         self.settings = settings  # fixed before start
-        self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close(); what the supervisor prints on stderr
+        self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close(); the supervisor's stderr
         try:
             self._supervisor = self._start()
             self.environment = self._await_ready()  # fixed before start
@@ -126,11 +125,11 @@ class Cluster:
             command += ["--config", f"{key}={value}"]
         return subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,  # the lifeline
+            stdin=subprocess.PIPE,  # its end of file ends the child
             stdout=subprocess.PIPE,
             stderr=self._complaints,
             text=True,
-            start_new_session=True,  # a Ctrl-C is for this process, which then closes the cluster
+            start_new_session=True,  # a Ctrl-C reaches only this process, which then closes the cluster
         )
 
     def _await_ready(self) -> dict[str, str]:
@@ -162,51 +161,51 @@ class Cluster:
     # Nodes
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL a broker or the controller (100)."""
+        """Kill (SIGKILL) a broker or the controller (100)."""
         self._act("kill", node_id)
 
     def stop(self, node_id: int) -> None:
-        """Have a node shut down in order, and wait until it is gone."""
+        """Stop a node by a controlled shutdown and wait until it has ended."""
         self._act("stop", node_id)
 
     def start(self, node_id: int) -> None:
-        """Start a node that was killed or stopped, on the same data and port, and wait until clients can use it."""
+        """Start a killed or stopped node on the same data and ports, and wait until clients can use it."""
         self._act("start", node_id)
 
     def pause(self, node_id: int) -> None:
-        """SIGSTOP a node: it keeps its connections and answers nothing."""
+        """Pause (SIGSTOP) a node: it keeps its connections but answers nothing."""
         self._act("pause", node_id)
 
     def resume(self, node_id: int) -> None:
-        """Let a paused node go on."""
+        """Resume (SIGCONT) a paused node."""
         self._act("resume", node_id)
 
     def _act(self, action: str, node_id: int) -> None:
-        """Have the supervisor act; raises ClusterError with its reason."""
-        from barnabas.cli.supervisor import ask
+        """Have the supervisor act on a node; raises ClusterError with its reason."""
+        from barnabas.control import ask
 
         ask(self.directory, action, node_id)
 
     @property
     def pids(self) -> dict[int, int]:
-        """The process of each node id."""
+        """The process id of each node, by node id."""
         content = read_cluster_file(self.directory)
         return {} if content is None else {process["id"]: process["pid"] for process in content["processes"]}
 
     # Logs
 
     def logs(self) -> dict[str, str]:
-        """The last lines that each process printed since `forget_logs`, by its name; those that printed some."""
+        """The last lines of each process since `forget_logs`, by its name; without processes that printed none."""
         found = {name: log.news() for name, log in self._logs.items()}
         return {name: text for name, text in found.items() if text}
 
     def forget_logs(self) -> None:
-        """Have `logs` tell only what comes from now on."""
+        """Let `logs` return only later lines."""
         for log in self._logs.values():
             log.forget()
 
     def complaints(self) -> str:
-        """What the supervisor said: which process died, or why none could start."""
+        """The supervisor's error output: processes that died, or why the start failed."""
         self._complaints.seek(0)
         return self._complaints.read().decode(errors="replace").strip()
 
@@ -214,8 +213,9 @@ class Cluster:
 
     @cached_property
     def faults(self) -> Faults:
-        """Makes things go wrong on purpose: `with kafka.faults.add(Fault(api="Produce", error="..."))`. Its `recorder`
-        tells which requests came. See docs/faults.md.
+        """Injects faults: `with kafka.faults.add(Fault(api="Produce", error="..."))`.
+
+        Its `recorder` records requests. See docs/faults.md.
         """
         from barnabas.faults import Faults
 
@@ -236,10 +236,10 @@ class Cluster:
         config: Mapping[str, object] | None = None,
         fresh: bool = True,
     ) -> str:
-        """Create a topic and return its name; it can be used at once.
+        """Create a topic and return its name. Clients can use it at once.
 
-        With `fresh` a number is put behind the name, so that there is no other of that name. As many replicas as there
-        are brokers, at most three, unless said otherwise. Raises confluent_kafka.KafkaException.
+        `fresh` appends a number that makes the name unique. By default, there are as many replicas as brokers, at most
+        three. Raises confluent_kafka.KafkaException.
         """
         allowed = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:TOPIC_NAME_MAX] or "topic"
         name = f"{allowed}-{next(_numbers)}" if fresh else name
@@ -261,9 +261,9 @@ class Cluster:
     def records(
         self, topic: str, *, count: int = 0, timeout: float = TIMEOUT_S, isolation: str = "read_committed"
     ) -> list[Record]:
-        """Everything that lies in a topic now, by partition and offset; first waits until there are `count` records.
+        """All records of a topic, by partition and offset, once there are at least `count`.
 
-        What open and aborted transactions wrote is there with `isolation="read_uncommitted"` only.
+        Records of open and aborted transactions are included only with `isolation="read_uncommitted"`.
         """
         return self._reader.records(topic, count=count, timeout_s=timeout, committed_only=isolation == "read_committed")
 
@@ -275,30 +275,31 @@ class Cluster:
         timeout: float = TIMEOUT_S,
         isolation: str = "read_committed",
     ) -> list[Record]:
-        """Wait until the topic has a record for each of what is expected, and return all its records.
+        """Wait until the topic has a record for each expectation, and return all its records.
 
-        Expected is a value (text, bytes, None for a tombstone, or a mapping or list that is compared as JSON), an
-        `Expected(value=, key=, headers=, partition=)`, or a function of a Record. Each must find a record of its own;
-        with `exactly` there may be no other.
+        An expectation is a value (text, bytes, None for a tombstone, or a mapping or list that is compared as JSON), an
+        `Expected(value=, key=, headers=, partition=)`, or a function of a Record. Each must match a record of its own;
+        with `exactly`, there may be no others.
         """
         return self._reader.assert_produced(
             topic, expected, exactly=exactly, timeout_s=timeout, committed_only=isolation == "read_committed"
         )
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """The offsets that a group has committed, by topic and partition; empty if there is no such group."""
+        """The committed offsets of a group, by topic and partition; empty if the group does not exist."""
         return self._reader.committed(group)
 
     def wait_stable(self, group: str, *, members: int | None = None, timeout: float = 30.0) -> Assignments:
-        """Wait until a group is stable and has `members` (at least one); return each member's partitions by its id."""
+        """Wait until a group is stable with `members` (None: at least one); return their partitions by member id."""
         return self._reader.wait_stable(group, members=members, timeout_s=timeout)
 
 
 @contextlib.contextmanager
 def cluster(brokers: int = 1, *, config: Mapping[str, object] | None = None, port: int = 0) -> Iterator[Cluster]:
-    """A cluster for as long as the block runs. Raises StartError.
+    """A cluster that runs during the block. Raises StartError.
 
-    `config` has any of Kafka's server properties; `port` is broker 0's, the others' count up (0: free ones).
+    `config` has any of Kafka's server properties. `port` is broker 0's; the next brokers get the next ports (0: free
+    ports).
     """
     running = Cluster(Settings.of(brokers, config, port))
     try:

@@ -1,7 +1,7 @@
-"""Reads whole topics, as a consumer of either isolation level would, over connections of its own.
+"""Reads whole topics, at either isolation level, over its own connections.
 
-Why no client library: a consumer looks for its group's coordinator before it fetches anything, which takes half a
-second and makes the cluster create its internal topic. A test reads often, and shall find what it made itself.
+Why no client library: a consumer finds its group's coordinator before it fetches. That takes half a second and creates
+__consumer_offsets. A test reads often, and must see only the topics that it created.
 
 *Threads*: a TopicReader belongs to the thread that uses it.
 """
@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from barnabas.client.connection import NodeConnection
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from barnabas.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.records.batch import (
@@ -26,9 +26,10 @@ from barnabas.protocol.records.batch import (
     parse_control_type,
     verify_crc,
 )
+from barnabas.protocol.records.batch import Record as StoredRecord
 from barnabas.testing.records import Record
 
-CLIENT_ID: Final = "barnabas-testing"  # so that a fault can leave these requests alone
+CLIENT_ID: Final = "barnabas-testing"  # lets a fault exclude these requests
 FETCH_VERSION: Final = 12  # the last one that names topics
 METADATA_VERSION: Final = 12
 LIST_OFFSETS_VERSION: Final = 6
@@ -42,16 +43,16 @@ NO_SESSION_EPOCH: Final = -1
 
 @dataclass(slots=True)
 class _Partition:
-    """How far one partition has been read."""
+    """The progress in one partition."""
 
     address: tuple[str, int] | None = None
     position: int = 0
-    is_read: bool = False  # up to the end that the leader told last
+    is_read: bool = False  # up to the end in the leader's last response
     records: list[Record] = field(default_factory=list)
 
 
 class TopicReader:
-    """Reads one topic from its start, again and again only what is new."""
+    """Reads one topic from its start; each further call of `read` fetches only new records."""
 
     def __init__(self, bootstrap: str, topic: str, *, committed_only: bool) -> None:
         self._bootstrap = [_host_port(address) for address in bootstrap.split(",")]
@@ -69,12 +70,13 @@ class TopicReader:
 
     @property
     def records(self) -> list[Record]:
-        """All that was read so far, by partition and offset."""
+        """All records read so far, by partition and offset."""
         return [record for _, partition in sorted(self._partitions.items()) for record in partition.records]
 
     def read(self) -> bool:
-        """Read on. Whether every partition is read to its end now: not so while one has no leader that answers, or the
-        topic is not there.
+        """Fetch new records; return whether every partition was read to its end.
+
+        That is false while the topic does not exist, or while a partition has no leader that answers.
         """
         if any(partition.address is None for partition in self._partitions.values()) or not self._partitions:
             self._find_leaders()
@@ -85,7 +87,7 @@ class TopicReader:
         return bool(self._partitions) and all(partition.is_read for partition in self._partitions.values())
 
     def _find_leaders(self) -> None:
-        """Ask any broker that answers which broker leads which partition."""
+        """Get the leaders from the first broker that answers."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False)
         for address in self._bootstrap:
             with contextlib.suppress(OSError):
@@ -97,7 +99,7 @@ class TopicReader:
                 return
 
     def _fetch(self, number: int, partition: _Partition, address: tuple[str, int]) -> None:
-        """Fetch once; a leader that does not answer as one is looked for again."""
+        """Send one fetch. After an error, the next call of `read` finds the leader again."""
         wanted = FetchPartition(partition=number, fetch_offset=partition.position, partition_max_bytes=MAX_BYTES)
         request = FetchRequest(
             max_wait_ms=MAX_WAIT_MS,
@@ -120,8 +122,8 @@ class TopicReader:
         else:
             self._take(number, partition, found)
 
-    def _take(self, number: int, partition: _Partition, found: Any) -> None:
-        """Keep what a fetch brought."""
+    def _take(self, number: int, partition: _Partition, found: PartitionData) -> None:
+        """Keep the records of a fetch response, without those of aborted transactions and control batches."""
         aborted = Aborted((each.first_offset, each.producer_id) for each in found.aborted_transactions or ())
         data = memoryview(found.records or b"")
         for position, header in iter_headers(data):
@@ -135,7 +137,7 @@ class TopicReader:
         partition.is_read = partition.position >= end
 
     def _find_start(self, number: int, partition: _Partition, address: tuple[str, int]) -> None:
-        """The log does not begin at 0 any more."""
+        """Move to the log start offset, which is past this position."""
         wanted = ListOffsetsPartition(partition_index=number, timestamp=EARLIEST)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=self._topic, partitions=[wanted])])
         partition.address = None
@@ -153,10 +155,10 @@ class TopicReader:
 
 
 class Aborted:
-    """Which batches of a fetch belong to transactions that were aborted, as consumers work it out.
+    """Finds the batches of aborted transactions in a fetch response, by the same rules as Kafka's consumers.
 
-    The leader names those that overlap with what it sends, by their first offset and their producer; the marker that
-    ends one is a control batch of that producer. Control batches themselves are nobody's records.
+    The response lists the aborted transactions that overlap with it, by first offset and producer id. A control batch
+    (marker) of that producer ends one. Control batches contain no records for applications.
     """
 
     def __init__(self, transactions: Iterable[tuple[int, int]]) -> None:
@@ -164,7 +166,7 @@ class Aborted:
         self._open: set[int] = set()
 
     def hides(self, header: BatchHeader, data: memoryview, position: int) -> bool:
-        """Whether the records of the next batch are not to be seen."""
+        """Whether the next batch is aborted or a control batch."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._open.add(self._coming.pop()[1])
         if header.is_control:
@@ -174,7 +176,7 @@ class Aborted:
         return header.is_transactional and header.producer_id in self._open
 
 
-def _record(topic: str, partition: int, found: Any) -> Record:
+def _record(topic: str, partition: int, found: StoredRecord) -> Record:
     return Record(topic, partition, found.offset, found.timestamp, found.key, found.value, found.headers)
 
 

@@ -1,7 +1,7 @@
-"""The measurements: a row each, in the order in which they run.
+"""The table of measurements, in the order in which they run.
 
-Starts, and the load right after one, have nothing to warm up; of groups of consumers it is the client that has, and it
-does so by itself.
+Starts, and the load right after a start, are measured cold. In the measurements of consumer groups, only the client
+needs a warm-up, and it does that itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a cluster does in its first minute: the load of whoever starts one for a test, or to try it out.
+"""The load of a cluster's first minute, as in a test that starts a cluster.
 
-Nothing is warmed up, neither brokers nor clients, and all that the clients send counts.
+Neither brokers nor clients are warmed up, and all records count.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ TOPIC = "first"
 
 @contextmanager
 def one_broker(bench: Bench, system: System) -> Iterator[Round]:
-    """A start on empty storage, 1 KiB records with acks=1 into 6 partitions, and one consumer reads all of them; the
-    memory then in use.
+    """Start on empty storage, produce 1 KiB records with acks=1 into 6 partitions, and read all with one consumer.
+    Then measure the memory in use.
     """
 
     def load() -> Samples:
@@ -34,7 +34,7 @@ def one_broker(bench: Bench, system: System) -> Iterator[Round]:
 
 @contextmanager
 def three_brokers(bench: Bench, system: System) -> Iterator[Round]:
-    """A start on empty storage, then 1 KiB records as `throughput.produce_to_all` sends them."""
+    """Start on empty storage, then produce 1 KiB records as `throughput.produce_to_all` does."""
 
     def load() -> Samples:
         create_topic(admin_of(system), TOPIC, PARTITIONS, REPLICAS)
@@ -45,7 +45,7 @@ def three_brokers(bench: Bench, system: System) -> Iterator[Round]:
 
 
 def _from_nothing(system: System, load: Callable[[], Samples]) -> Samples:
-    """Start the system, load it, stop it."""
+    """Start the system on empty storage, load it and stop it."""
     remove(system)
     with running(system):
         return load()

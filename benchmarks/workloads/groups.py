@@ -1,23 +1,23 @@
-"""Many consumers in groups."""
+"""Many consumers in several groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks import clients
 from benchmarks.bench import Bench, Measure, Round, Samples
+from benchmarks.load import clients
 from benchmarks.systems import System
 
 MEMBERS = 5
 RECORD_BYTES = 1024
 PASSES = 2  # the first one warms the client up
-SHARE = 3  # a group reads this part of what each of four readers reads
+SHARE = 3  # a group reads a third of the records that each of four readers reads
 
 
 def groups(suffix: str, protocol: str) -> Measure:
-    """Ten groups of five members subscribe to the same topic at once: how long until all have dealt out its six
-    partitions, and how fast they then read it.
+    """Measure ten groups of five members that subscribe to the same topic at once: the time until all groups have
+    assigned its six partitions, and the rate at which they then read.
     """
 
     @contextmanager
@@ -29,10 +29,10 @@ def groups(suffix: str, protocol: str) -> Measure:
             clients.produce(bench.runtime, system.bootstrap, topic, count, RECORD_BYTES)
 
             def once() -> Samples:
-                told = clients.read_in_groups(
+                result = clients.read_in_groups(
                     bench.runtime, system.bootstrap, topic, bench.size.groups, MEMBERS, count, PASSES, settings
                 )
-                return {f"{name}, assigned": told.assigned_s, f"{name}, consume": told.mb_per_s}
+                return {f"{name}, assigned": result.assigned_s, f"{name}, consume": result.mb_per_s}
 
             yield once
 

@@ -1,4 +1,4 @@
-"""A topic of very many partitions."""
+"""A topic with a thousand partitions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from confluent_kafka import Producer
 
-from benchmarks import clients
 from benchmarks.bench import Bench, Round, Samples
+from benchmarks.load import clients
 from benchmarks.systems import System
 
 FLUSH_TIMEOUT_S = 120
@@ -17,8 +17,8 @@ KIB = 1024
 
 @contextmanager
 def many_partitions(bench: Bench, system: System) -> Iterator[Round]:
-    """1,000 partitions: created, until all are led; one record into each; then 1 KiB records into all of them,
-    acks=1.
+    """Create 1,000 partitions and wait for their leaders; write one record to each; then produce 1 KiB records to all
+    of them with acks=1.
     """
 
     def once() -> Samples:
@@ -40,7 +40,7 @@ def many_partitions(bench: Bench, system: System) -> Iterator[Round]:
 
 
 def write_to_each(system: System, topic: str, partitions: int) -> None:
-    """One record into each partition, by librdkafka. Raises AssertionError unless all are acknowledged."""
+    """Write one record to each partition with librdkafka. Raises AssertionError unless all are acknowledged."""
     producer = Producer({"bootstrap.servers": system.bootstrap, "linger.ms": 50})
     failed: list[object] = []
     for number in range(partitions):

@@ -1,4 +1,4 @@
-"""Small requests in closed loops, by the load generator in C; alone, and beside connections that do nothing."""
+"""Small requests in closed loops, sent by the load generator in C: alone, and beside idle connections."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 
 from benchmarks.bench import MANY, PARTITIONS, Bench, Measure, Measurement, OwnLimit, Round, Samples
-from benchmarks.load_generator import Loop
+from benchmarks.load.load_generator import Loop
 from benchmarks.systems import System, memory_mb, port_of, used_cpu_seconds
 
-CONNECTIONS_PER_ADDRESS = 2000  # far below the ports of one, of which some still lie in TIME_WAIT
-DESCRIPTORS_KEPT = 1000  # of those that a process may have: for logs, and for connections that do something
+CONNECTIONS_PER_ADDRESS = 2000  # far below the ports of an address, since some are still in TIME_WAIT
+DESCRIPTORS_KEPT = 1000  # of a process's limit: for logs and for busy connections
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)  # as a frame, without a client id
 HOST = "127.0.0.1"
 LIMIT_MS = 1000
-ANSWER_BYTES = {"produce": 60, "metadata": 300}  # about; of a topic with six partitions
+ANSWER_BYTES = {"produce": 60, "metadata": 300}  # approximate, for a topic with six partitions
 IDLE = ("5,000 idle connections", "20,000 idle connections")
 _addresses = (f"127.1.{high}.{low}" for high in count() for low in range(1, 255))
 
 
-def small(what: str, loop: Loop) -> Measure:
-    """Requests of one 100 B record, acks=1 ("produce"), or for the metadata of one topic ("metadata")."""
+def small(api: str, loop: Loop) -> Measure:
+    """Measure requests of one 100 B record, acks=1 ("produce"), or for one topic's metadata ("metadata")."""
 
     @contextmanager
     def measure(bench: Bench, system: System) -> Iterator[Round]:
-        name = f"small {what} {loop.connections}x{loop.in_flight}"
+        name = f"small {api} {loop.connections}x{loop.in_flight}"
         port, size = port_of(system), bench.size
         with bench.topic(system) as topic:
             generator = bench.generator
-            if what == "produce":
+            if api == "produce":
                 work = generator.produce_work(port, topic, PARTITIONS)
             else:
                 work = generator.metadata_work(port, topic)
 
             def once() -> Samples:
                 before = used_cpu_seconds(system)
-                told = generator.run(port, work, loop, size.loop_warm_up_ms, size.loop_ms)
+                result = generator.run(port, work, loop, size.loop_warm_up_ms, size.loop_ms)
                 return {
-                    name: told.requests_per_second,
-                    f"{name}, CPU": (used_cpu_seconds(system) - before) / told.answers * 1e6,
-                    f"{name}, p50": told.p50_ms,
-                    f"{name}, p99": told.p99_ms,
-                    f"{name}, p99.9": told.p999_ms,
+                    name: result.requests_per_second,
+                    f"{name}, CPU": (used_cpu_seconds(system) - before) / result.answers * 1e6,
+                    f"{name}, p50": result.p50_ms,
+                    f"{name}, p99": result.p99_ms,
+                    f"{name}, p99.9": result.p999_ms,
                 }
 
             yield once
@@ -53,26 +53,26 @@ def small(what: str, loop: Loop) -> Measure:
     return measure
 
 
-def own_limit(what: str, loop: Loop) -> Callable[[Bench], OwnLimit]:
-    """Of the load generator: its rate against a server that answers at once, as long answers."""
+def own_limit(api: str, loop: Loop) -> Callable[[Bench], OwnLimit]:
+    """Measure the load generator's rate against the null responder, with responses of about the same size."""
 
     def measure(bench: Bench) -> OwnLimit:
-        told = bench.generator.own_limit(loop, LIMIT_MS, ANSWER_BYTES[what])
-        return OwnLimit(told.requests_per_second, "requests/s")
+        result = bench.generator.own_limit(loop, LIMIT_MS, ANSWER_BYTES[api])
+        return OwnLimit(result.requests_per_second, "requests/s")
 
     return measure
 
 
-def small_row(what: str, loop: Loop) -> Measurement:
-    """The row of such a measurement."""
-    warm_by = f"small {what} {loop.connections}x{loop.in_flight}"
-    return Measurement(small(what, loop), warm_by, own_limit=own_limit(what, loop))
+def small_row(api: str, loop: Loop) -> Measurement:
+    """Return the table's row of a `small` measurement."""
+    warm_by = f"small {api} {loop.connections}x{loop.in_flight}"
+    return Measurement(small(api, loop), warm_by, own_limit=own_limit(api, loop))
 
 
 @contextmanager
 def beside_idle_connections(bench: Bench, system: System) -> Iterator[Round]:
-    """Small produce requests, 32 x 2: alone, beside 5,000 idle connections, beside 20,000; what is kept of the rate,
-    and the memory of all processes meanwhile. Each of these connections has asked for ApiVersions once.
+    """Measure small produce requests, 32 x 2: alone, beside 5,000 idle connections, and beside 20,000. Reports the
+    share of the rate that is kept, and the memory of all processes. Each idle connection has sent one ApiVersions.
     """
     port, size = port_of(system), bench.size
     with bench.topic(system) as topic:
@@ -96,20 +96,20 @@ def beside_idle_connections(bench: Bench, system: System) -> Iterator[Round]:
 
 
 def held(bench: Bench) -> OwnLimit:
-    """How many connections stand for 20,000."""
+    """Return the number of connections that stand for 20,000 on this machine."""
     return OwnLimit(possible(bench.size.idle[-1]), "connections")
 
 
 def possible(connections: int) -> int:
-    """So many connections, or as many as one process may have on this machine."""
+    """Return this number of connections, or the process's limit if that is lower."""
     return min(connections, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - DESCRIPTORS_KEPT)
 
 
 class IdleConnections:
-    """Connections that do nothing. A context manager: they end with it. Used by one thread.
+    """Idle connections. The context manager closes them. Used by one thread.
 
-    They come from many loopback addresses, new ones each time: an address has only some 28,000 ports for connections
-    to the same place, and those of closed connections stay taken for a minute.
+    They come from many loopback addresses, new ones each time. An address has only about 28,000 ports for connections
+    to one server port, and the ports of closed connections stay in TIME_WAIT for a minute.
     """
 
     def __init__(self, port: int) -> None:
@@ -126,14 +126,14 @@ class IdleConnections:
         self._closing.close()
 
     def hold(self, wanted: int) -> None:
-        """Open connections until there are so many."""
+        """Open connections until `wanted` are open."""
         while len(self._connections) < wanted:
             source = next(_addresses)
             for _ in range(min(CONNECTIONS_PER_ADDRESS, wanted - len(self._connections))):
                 self._open(source)
 
     def check(self) -> None:
-        """See that the broker has closed none. Raises AssertionError."""
+        """Check that the broker has closed none. Raises AssertionError."""
         closed = sum(1 for connection in self._connections if not _is_silent(connection))
         assert closed == 0, f"{closed} of {len(self._connections)} idle connections were closed"
 
@@ -142,14 +142,14 @@ class IdleConnections:
         self._closing.callback(connection.close)
         connection.sendall(API_VERSIONS)
         answer = connection.recv(4096)
-        assert len(answer) >= 4, "the broker hung up"
+        assert len(answer) >= 4, "the broker closed the connection"
         while len(answer) < 4 + int.from_bytes(answer[:4]):
             answer += connection.recv(4096)
         self._connections.append(connection)
 
 
 def _is_silent(connection: socket.socket) -> bool:
-    """Whether a connection is open, and nothing has come over it."""
+    """Check whether a connection is open and has no unread bytes."""
     connection.setblocking(False)
     try:
         connection.recv(1)

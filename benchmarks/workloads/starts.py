@@ -1,4 +1,4 @@
-"""From nothing, or from data, to a cluster that clients can use; what it then has in memory."""
+"""Starts, on empty storage and with data, and the memory in use afterwards."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ONE_BROKER = "1 broker"
 
 
 def fresh(name: str) -> Measure:
-    """A start on empty storage, until each broker lists all of them to a client; then the memory of all processes
-    when nothing happens. Formatting storage is not counted.
+    """Measure a start on empty storage, until each broker lists all brokers to a client. Then measure the idle memory
+    of all processes. Formatting storage is not counted.
     """
 
     @contextmanager
@@ -46,8 +46,8 @@ start_one, start_three = fresh(ONE_BROKER), fresh("3 brokers")
 
 @contextmanager
 def restart(bench: Bench, system: System) -> Iterator[Round]:
-    """A broker with 1,000 partitions of one record each stops, with its controller, and starts again, until a client
-    is told that all are led.
+    """Stop a broker with 1,000 partitions of one record each, and its controller. Start them again, until a client
+    sees a leader for each partition.
     """
 
     def once() -> Samples:

@@ -1,4 +1,4 @@
-"""How much is moved, and at what price in CPU time: producing and consuming large amounts by Java clients."""
+"""Throughput and CPU time: Java clients that produce and consume large amounts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from benchmarks import clients
 from benchmarks.bench import PARTITIONS, Bench, Round, Samples
+from benchmarks.load import clients
 from benchmarks.systems import System, memory_mb, used_cpu_seconds
 
 KIB = 1024
 READERS = 4
 REPLICAS = 3
-WARM_UP_SHARE = 3 / 8  # of what a producer sends: its JVM has compiled it by then
-PASSES = 4  # of consumers: their rate stops rising after about three
+WARM_UP_SHARE = 3 / 8  # of a producer's records; its JVM has compiled the hot code by then
+PASSES = 4  # of consumers; their rate stops rising after about three
 Moved = TypeVar("Moved", clients.Throughput, clients.Groups)
 
 
 @contextmanager
 def produce_and_consume_1k(bench: Bench, system: System) -> Iterator[Round]:
-    """1 KiB records with acks=1 into 6 partitions, then one consumer reads half of them; the memory then in use."""
+    """Produce 1 KiB records with acks=1 into 6 partitions. One consumer reads half of them; then measure the memory."""
 
     def once() -> Samples:
         count = bench.size.records_1k
@@ -34,7 +34,7 @@ def produce_and_consume_1k(bench: Bench, system: System) -> Iterator[Round]:
 
 @contextmanager
 def produce_100(bench: Bench, system: System) -> Iterator[Round]:
-    """100 B records with acks=1 into 6 partitions."""
+    """Produce 100 B records with acks=1 into 6 partitions."""
 
     def once() -> Samples:
         with bench.topic(system) as topic:
@@ -45,7 +45,7 @@ def produce_100(bench: Bench, system: System) -> Iterator[Round]:
 
 @contextmanager
 def consume_by_four(bench: Bench, system: System) -> Iterator[Round]:
-    """Four consumers, each in a group of its own, read the same 1 KiB records at once."""
+    """Read the same 1 KiB records with four consumers at once, each in a separate group."""
     count = bench.size.records_read
     with bench.topic(system) as topic:
         clients.produce(bench.runtime, system.bootstrap, topic, count, KIB)
@@ -54,8 +54,8 @@ def consume_by_four(bench: Bench, system: System) -> Iterator[Round]:
 
 @contextmanager
 def produce_to_all(bench: Bench, system: System) -> Iterator[Round]:
-    """1 KiB records with the Java client's defaults (acks=all, idempotent, five requests in flight) into 6 partitions,
-    each in three replicas, of which two must be in sync.
+    """Produce 1 KiB records with the Java client's defaults (acks=all, idempotent, five requests in flight) into 6
+    partitions with three replicas each. Two of them must be in sync.
     """
 
     def once() -> Samples:
@@ -75,7 +75,7 @@ def produce(
     *settings: str,
     warm_up_share: float = WARM_UP_SHARE,
 ) -> Samples:
-    """So many records from one producer, of which the first ones do not count."""
+    """Produce `count` records with one producer. The first `warm_up_share` of them is not counted."""
     warm_up = int(count * warm_up_share)
     return _moved(
         system,
@@ -90,7 +90,7 @@ def produce(
 def consume(
     bench: Bench, system: System, name: str, topic: str, readers: int, count: int, passes: int = PASSES
 ) -> Samples:
-    """Each reader reads so many records of 1 KiB, all at once; the last pass counts."""
+    """Read `count` records of 1 KiB with each reader, all readers at once. The last pass counts."""
     return _moved(
         system,
         name,
@@ -101,7 +101,7 @@ def consume(
 
 
 def _moved(system: System, name: str, size_bytes: int, move: Callable[[], Moved], times: int = 1) -> Samples:
-    """Move these bytes, so many times; the throughput, and the CPU time of both sides."""
+    """Run a client that moves `size_bytes`, `times` times. Returns the throughput and both sides' CPU time."""
     before = used_cpu_seconds(system)
     moved = move()
     used = (used_cpu_seconds(system) - before) / times

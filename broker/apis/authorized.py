@@ -1,6 +1,6 @@
 """The *authorized operations* fields: bit sets of AclOperation codes (KIP-430).
 
-Nothing can be denied yet, so each resource allows all the operations that make sense on it.
+Without an authorizer nothing is denied, so each resource allows every operation that applies to it.
 Source: AclEntry.supportedOperations, Utils.to32BitField (Kafka 4.3).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-NOT_ASKED: Final = -(1 << 31)
+NOT_REQUESTED: Final = -(1 << 31)
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12

@@ -1,17 +1,19 @@
 """Produce: v3-v13
 
 Behaviour
-- Each partition gets exactly one record batch (magic 2), which its leader validates, deduplicates and appends whole.
-- acks=0: no answer; after an error the connection is closed, which is all such a client can be told. acks=1: answered
-  once the leader has written. acks=-1: answered when all in-sync replicas have it (`DelayedProduce`), at once where
-  they do already (a partition with one replica), and with REQUEST_TIMED_OUT after timeout_ms (negative: at once).
+- Each partition gets exactly one record batch (magic 2). Its leader validates, deduplicates and appends it whole.
+- acks=0: no response; an error closes the connection, the only signal such a client can get.
+- acks=1: the response is sent once the leader has written.
+- acks=-1: the response is sent when all in-sync replicas have the batch (`DelayedProduce`). That is at once for a
+  partition with one replica. After timeout_ms the partition gets REQUEST_TIMED_OUT; a negative value times out at once.
 - Only Kafka's own admin client id may write to internal topics.
-- Before the first batch of a transaction in a partition the transaction's coordinator is asked whether it is part of
-  it (KIP-890); from v12 on it is added there and then, since the client no longer does so (`verified.py`).
+- Before the first batch of a transaction in a partition, the transaction's coordinator is asked whether the partition
+  is part of the transaction (KIP-890). From v12 on it adds the partition, since the client no longer does
+  (`verified.py`).
 
 Version notes
-- v7: zstd. v8 (KIP-467): record_errors, error_message. v10 (KIP-951): current_leader, node_endpoints.
-  v11 (KIP-890): TRANSACTION_ABORTABLE is known. v12 (KIP-890): the broker adds partitions. v13 (KIP-516): topic ids.
+- v7: zstd. v8 (KIP-467): record_errors, error_message. v10 (KIP-951): current_leader, node_endpoints. v11 (KIP-890):
+  the client knows TRANSACTION_ABORTABLE. v12 (KIP-890): the broker adds partitions. v13 (KIP-516): topic ids.
 
 Errors: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, INVALID_RECORD,
 CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP,
@@ -27,15 +29,16 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.answers import NO_REPLY, Answer, Close, Park, Reply
-from barnabas.broker.apis.api import Api
 from barnabas.broker.apis.redirect import current_leader
 from barnabas.broker.apis.verified import NOTHING_TO_VERIFY, Verdict, draw_guards, produce_error, producer_of, verify
-from barnabas.broker.coordinators.transaction_verification import Operation
-from barnabas.broker.metadata_cache import INTERNAL_TOPICS
-from barnabas.broker.replication.delayed_produce import DelayedProduce, Errors
-from barnabas.broker.replication.replica_manager import AppendResult
-from barnabas.broker.storage.log_types import AppendOrigin
+from barnabas.broker.coordinators.transactions.verification import Operation
+from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.replication.delayed.delayed_produce import DelayedProduce, Errors
+from barnabas.broker.replication.replica_manager import FailedAppend
+from barnabas.broker.requests.answers import NO_REPLY, Close, Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer, Park
+from barnabas.broker.storage.log.log_types import AppendOrigin
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k00_produce import (
@@ -46,12 +49,24 @@ from barnabas.protocol.messages.k00_produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from barnabas.protocol.records.batch import (
+    COMPRESSION_MASK,
+    LEGACY_BATCH_SIZE_MIN,
+    LOG_OVERHEAD,
+    MAGIC_END,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+    peek_attributes,
+    peek_magic,
+    peek_size,
+)
+from barnabas.protocol.records.compression import CompressionType
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
     from barnabas.broker.replication.partition import Partition
-    from barnabas.broker.request_channel import Request
-    from barnabas.broker.storage.log_types import LogAppendInfo
+    from barnabas.broker.requests.request import Request
+    from barnabas.broker.storage.log.log_types import LogAppendInfo
     from barnabas.protocol.schema import Message
 
 log = logging.getLogger("barnabas.apis.produce")
@@ -63,16 +78,14 @@ ZSTD_FROM: Final = 7
 ABORTABLE_FROM: Final = 11
 ADDS_FROM: Final = 12
 
-# Where a batch says what must be known before it is parsed (the batch format is in protocol/records/batch.py).
-_LENGTH_END, _MAGIC_AT, _ATTRIBUTES_LOW_AT, _OVERHEAD = 12, 16, 22, 17
-_MIN_BATCH_SIZE: Final = 26  # the smallest that any format ever had
-_COMPRESSION_MASK, _ZSTD, _TRANSACTIONAL = 0x07, 4, 0x10
+_MIN_BATCH_SIZE: Final = LOG_OVERHEAD + LEGACY_BATCH_SIZE_MIN  # the smallest that any format ever had
+_ZSTD: Final = int(CompressionType.ZSTD)
 
 Awaited = tuple[TopicPartition, "PartitionProduceResponse", "Partition", "LogAppendInfo"]
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Append each partition's batch, then answer or wait as `acks` says."""
+    """Append each partition's batch, then answer, or wait for the replicas, as `acks` demands."""
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
         return Reply(_refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS))
@@ -82,7 +95,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 
 def _produce_verified(services: Services, request: Request, message: ProduceRequest, transactional_id: str) -> Answer:
-    """Produce once it is sure that the partitions are part of the transaction."""
+    """Produce once the coordinator has confirmed that the partitions are part of the transaction."""
     names = services.metadata_cache.snapshot.topic_names if request.version >= TOPIC_IDS_FROM else None
     batches = {
         TopicPartition(topic.name if names is None else names.get(topic.topic_id, ""), data.index): producer
@@ -101,11 +114,11 @@ def _produce_verified(services: Services, request: Request, message: ProduceRequ
     if not guards:
         return _produce(services, request, NOTHING_TO_VERIFY)
     carry_out = partial(_produce, services, request)
-    return verify(services, request, transactional_id, producers.pop(), guards, draw, operation, carry_out)
+    return verify(services, transactional_id, producers.pop(), guards, draw, operation, carry_out)
 
 
 def operation_of(version: int) -> Operation:
-    """What a client of this version has its brokers do about the partitions of its transaction."""
+    """How a broker ensures, for a client of this version, that a partition is part of the transaction."""
     if version >= ADDS_FROM:
         return Operation.ADD
     return Operation.VERIFY if version >= ABORTABLE_FROM else Operation.VERIFY_OLD
@@ -144,7 +157,7 @@ def _produce(services: Services, request: Request, verdict: Verdict) -> Answer:
 
 
 def _all_safe(awaited: list[Awaited]) -> bool:
-    """Whether every batch is on all in-sync replicas already; if so, notes an ISR that has become too small."""
+    """Whether every batch is on all in-sync replicas already. Notes an ISR that became too small."""
     for _, response, partition, info in awaited:
         is_reached, error = partition.has_reached(info.last_offset + 1)
         if not is_reached:
@@ -170,7 +183,7 @@ def _append(
         if tp in verdict.errors:
             raise produce_error(verdict.errors[tp], operation_of(request.version))
     except ApiError as error:
-        return _failed(tp, AppendResult(error.code, error_message=error.message))
+        return _failed(tp, FailedAppend(error.code, error_message=error.message))
     try:
         info, partition = manager.append_one(
             tp, checked, required_acks=acks, origin=AppendOrigin.CLIENT, guard=verdict.guards.get(tp)
@@ -193,28 +206,29 @@ def _append(
 def _check_batch(records: memoryview | None, version: int, transactional_id: str | None) -> memoryview:
     """Require exactly one whole batch of magic 2, in a compression this version may use."""
     size = 0 if records is None else len(records)
-    if records is None or size < _OVERHEAD:
+    if records is None or size < MAGIC_END:
         raise ApiError(ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition")
-    batch_size = _LENGTH_END + int.from_bytes(records[8:_LENGTH_END], "big", signed=True)
+    batch_size = peek_size(records)
     if batch_size < _MIN_BATCH_SIZE:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE)
     if batch_size > size:
         raise ApiError(ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition")
-    if records[_MAGIC_AT] > 2:
+    magic = peek_magic(records)
+    if magic > MAGIC_V2:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE)
-    if records[_MAGIC_AT] < 2:
+    if magic < MAGIC_V2:
         raise ApiError(ErrorCode.INVALID_RECORD, "only record batches of magic 2 are allowed")
-    if size - batch_size >= _OVERHEAD:
+    if size - batch_size >= MAGIC_END:
         raise ApiError(ErrorCode.INVALID_RECORD, "there must be exactly one record batch per partition")
-    attributes = records[_ATTRIBUTES_LOW_AT]
-    if version < ZSTD_FROM and attributes & _COMPRESSION_MASK >= _ZSTD:
+    attributes = peek_attributes(records)
+    if version < ZSTD_FROM and attributes & COMPRESSION_MASK >= _ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if attributes & _TRANSACTIONAL and transactional_id is None:
+    if attributes & TRANSACTIONAL_BIT and transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return records[:batch_size]
 
 
-def _failed(tp: TopicPartition, result: AppendResult) -> PartitionProduceResponse:
+def _failed(tp: TopicPartition, result: FailedAppend) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=tp.partition,
         error_code=result.error,
@@ -277,8 +291,9 @@ def _park(
         return _finish(services, request, reply, answered)
 
     pending = [(tp, info.last_offset + 1) for tp, _, _, info in awaited]
-    operation = DelayedProduce(services.replica_manager, pending, message.timeout_ms, respond)
-    request.buffer = None  # the log has the records: let the frame go while the request waits
+    manager = services.replica_manager
+    operation = DelayedProduce(manager.hosted, manager.expirations, pending, message.timeout_ms, respond)
+    request.buffer = None  # the log has the records: free the frame while the request waits
     for topic in message.topic_data:
         for data in topic.partition_data:
             data.records = None
@@ -291,7 +306,7 @@ def _finish(
     reply: ProduceResponse,
     answered: list[tuple[TopicPartition, PartitionProduceResponse]],
 ) -> ProduceResponse:
-    """Note the error codes; add who leads instead to partitions that are led elsewhere."""
+    """Record the error codes; add the current leader to partitions that are led elsewhere."""
     codes = request.error_codes = [p.error_code for topic in reply.responses for p in topic.partition_responses]
     if request.version < REDIRECTS_FROM or not any(codes):
         return reply

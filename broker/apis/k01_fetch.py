@@ -1,12 +1,12 @@
 """Fetch: v4-v18
 
 Behaviour
-- The request (with its session, if any) becomes a list of partitions; each is read up to the offset its isolation
-  allows
-  (followers: LEO; read_uncommitted: HW; read_committed: LSO), as slices of files that are never copied.
-- Answered at once when min_bytes are there, when max_wait_ms is 0, or when a partition has an error, a diverging epoch
-  or a preferred replica; else parked (`DelayedFetch`).
-- A follower's fetch tells how far its log reaches: its leader moves the high watermark, and may let it join the ISR.
+- The request, completed by its session, becomes a list of partitions. Each is read up to the offset that its isolation
+  allows (followers: LEO; read_uncommitted: HW; read_committed: LSO), as slices of files that are never copied.
+- The response is sent at once when min_bytes are there, when max_wait_ms is 0, or when a partition has an error, a
+  diverging epoch or a preferred replica. Otherwise the request is parked (`DelayedFetch`).
+- A follower's fetch is noted before its partition is read: it shows how far the follower's log reaches. The leader
+  then moves the high watermark, and may propose the follower for the ISR.
 
 Version notes
 - v5: log_start_offset. v7 (KIP-227): sessions. v9 (KIP-320): current_leader_epoch. v11 (KIP-392): preferred replica.
@@ -15,7 +15,7 @@ Version notes
 
 Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
 FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR;
-of the whole: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+of the whole request: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
 
 Different from Apache Kafka: nothing is stored in old formats, so nothing is ever converted down.
 """
@@ -24,13 +24,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Park, Reply
-from barnabas.broker.apis.api import Api
 from barnabas.broker.apis.redirect import current_leader
 from barnabas.broker.fetch_sessions import FetchContext, has_records, item_of
-from barnabas.broker.replication.delayed_fetch import DelayedFetch
-from barnabas.broker.replication.reading import CONSUMER_ID, FetchItem, FetchParams, Read, ReadResult, read_all
-from barnabas.broker.storage.log_types import FetchIsolation
+from barnabas.broker.replication.delayed.delayed_fetch import DelayedFetch
+from barnabas.broker.replication.reading import CONSUMER_ID, FetchItem, FetchParams, Read, ReadResult
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer, Park
+from barnabas.broker.storage.log.log_types import FetchIsolation
 from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k01_fetch import (
@@ -44,7 +45,7 @@ from barnabas.protocol.messages.k01_fetch import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
     from barnabas.protocol.schema import Message
 
 TOPIC_IDS_FROM = 13
@@ -57,7 +58,7 @@ REDIRECTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADE
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Read what the session asks for; answer, or wait for more."""
+    """Read the partitions of the session; answer, or wait for more bytes."""
     message: FetchRequest = request.message
     params = _params(services, request, message)
     request.is_follower = params.is_from_follower
@@ -70,9 +71,8 @@ def handle(services: Services, request: Request) -> Answer:
     def respond(reads: list[Read]) -> Message:
         return _respond(services, request, params, context, reads, errors)
 
-    reads = read_all(services.replica_manager, params, items)
-    if params.is_from_follower:
-        _note_follower(services, request, params, reads)
+    manager = services.replica_manager
+    reads = manager.reader.read_all(params, items, request.moved)
     if (
         params.max_wait_ms <= 0
         or not items
@@ -81,7 +81,7 @@ def handle(services: Services, request: Request) -> Answer:
         or any(result.is_final for _, result in reads)
     ):
         return Reply(respond(reads))
-    operation = DelayedFetch(services.replica_manager, params, items, respond)
+    operation = DelayedFetch(manager.reader, manager.expirations, params, items, respond)
     return Park(operation, services.purgatories.fetch, [item.tp for item in items])
 
 
@@ -140,7 +140,7 @@ def _context(services: Services, version: int, message: FetchRequest, *, is_foll
 def _known_items(
     services: Services, context: FetchContext, errors: list[tuple[FetchItem, ErrorCode]]
 ) -> list[FetchItem]:
-    """The partitions that exist; the others go to `errors`."""
+    """The partitions that exist; the others are added to `errors`."""
     topics = services.metadata_cache.snapshot.topics
     known = []
     for item in context.items:
@@ -155,27 +155,6 @@ def _known_items(
     return known
 
 
-def _note_follower(services: Services, request: Request, params: FetchParams, reads: list[Read]) -> None:
-    manager = services.replica_manager
-    for item, result in reads:
-        partition = manager.find(item.tp)
-        data = result.data
-        if partition is None or data is None:
-            continue
-        moved = manager.update_follower(
-            partition,
-            params.replica_id,
-            fetch_offset=item.fetch_offset,
-            log_start_offset=item.log_start_offset,
-            leader_log_end_offset=data.log_end_offset,
-            broker_epoch=params.replica_epoch,
-        )
-        if moved:
-            request.moved.append(item.tp)
-            if partition.log is not None:
-                result.high_watermark = partition.log.high_watermark
-
-
 def _respond(
     services: Services,
     request: Request,
@@ -188,11 +167,11 @@ def _respond(
     answered = [(item, _partition_data(services, request, item, result, nodes)) for item, result in reads]
     for item, error in errors:
         answered.append((item, _error_data(item, error)))
-    error, session_id, told = context.finish(answered)
-    response = FetchResponse(error_code=error, session_id=session_id, responses=_group(told, request.version))
+    error, session_id, named = context.finish(answered)
+    response = FetchResponse(error_code=error, session_id=session_id, responses=_group(named, request.version))
     if nodes:
         response.node_endpoints = list(nodes.values())
-    _count_bytes(services, params, told)
+    _count_bytes(services, params, named)
     return response
 
 
@@ -205,7 +184,7 @@ def _partition_data(
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         data = _error_data(item, error)
         if error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            data.aborted_transactions = None  # Why: Kafka's list is empty only where it asked no partition
+            data.aborted_transactions = None  # Why: Kafka's list is empty only where it did not read a partition
         if request.version >= REDIRECTS_FROM and error in REDIRECTED:
             leader_id, leader_epoch, node = current_leader(services, request, item.tp)
             data.current_leader.leader_id = leader_id
@@ -248,12 +227,12 @@ def _error_data(item: FetchItem, error: ErrorCode) -> PartitionData:
     )
 
 
-def _group(told: list[tuple[FetchItem, PartitionData]], version: int) -> list[FetchableTopicResponse]:
-    """Gather neighbours of the same topic."""
+def _group(named: list[tuple[FetchItem, PartitionData]], version: int) -> list[FetchableTopicResponse]:
+    """Group neighbours of the same topic."""
     uses_ids = version >= TOPIC_IDS_FROM
     topics: list[FetchableTopicResponse] = []
     last: object = None
-    for item, data in told:
+    for item, data in named:
         name = item.topic_id if uses_ids else item.tp.topic
         if name != last:
             last = name
@@ -264,9 +243,9 @@ def _group(told: list[tuple[FetchItem, PartitionData]], version: int) -> list[Fe
     return topics
 
 
-def _count_bytes(services: Services, params: FetchParams, told: list[tuple[FetchItem, PartitionData]]) -> None:
+def _count_bytes(services: Services, params: FetchParams, named: list[tuple[FetchItem, PartitionData]]) -> None:
     stats = services.replica_manager.stats
-    for item, data in told:
+    for item, data in named:
         if not has_records(data):
             continue
         size = data.records.size

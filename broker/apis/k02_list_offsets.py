@@ -1,10 +1,10 @@
 """ListOffsets: v1-v11
 
 Behaviour
-- Each partition asks for the offset at a timestamp (the first record at or after it) or at a special place:
-  -1 the end its isolation may see, -2 the log's start, -3 the record with the largest timestamp, -4 the start of what
-  is on this broker's disk, -5 and -6 the bounds of tiered storage (none here: offset -1).
-- Consumers (replica_id -1) see up to HW or LSO, brokers up to LEO; replica_id -2 may ask a follower.
+- Each partition requests the first offset at or after a timestamp, or a special one: -1 the end that the isolation
+  allows, -2 the log's start, -3 the record with the largest timestamp, -4 the start of the records on this broker's
+  disk, -5 and -6 the bounds of tiered storage (not built: offset -1).
+- Consumers (replica_id -1) see up to HW or LSO, brokers up to LEO; replica_id -2 may query a follower.
 
 Version notes
 - v2: isolation_level. v4 (KIP-320): current_leader_epoch. v7 (KIP-734): -3. v8 (KIP-405): -4. v9 (KIP-1005): -5.
@@ -20,10 +20,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
+from barnabas.broker.replication.offset_queries import offset_for_timestamp
 from barnabas.broker.replication.reading import visible_end
-from barnabas.broker.storage.log_types import NO_EPOCH, FetchIsolation
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.storage.log.log_types import NO_EPOCH, FetchIsolation
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k02_list_offsets import (
@@ -36,7 +38,7 @@ from barnabas.protocol.messages.k02_list_offsets import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 CONSUMER_ID = -1
 DEBUGGING_ID = -2
@@ -47,7 +49,7 @@ SPECIAL_FROM = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Answer each partition from its log."""
+    """Look up each partition's offset in its log."""
     message: ListOffsetsRequest = request.message
     counts = Counter((topic.name, p.partition_index) for topic in message.topics for p in topic.partitions)
     refused: set[TopicPartition] = set()
@@ -57,12 +59,12 @@ def handle(services: Services, request: Request) -> Answer:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
             if counts[tp] > 1:
-                if tp not in refused:  # Why: Kafka keeps its answers in a map, so a partition gets one
+                if tp not in refused:  # Why: Kafka keeps its results in a map, so a partition gets one
                     refused.add(tp)
                     partitions.append(_failed(partition, ErrorCode.INVALID_REQUEST))
                 continue
             try:
-                partitions.append(_answer(services, request.version, message, tp, partition))
+                partitions.append(_look_up(services, request.version, message, tp, partition))
             except ApiError as error:
                 partitions.append(_failed(partition, _downgraded(error.code, request.version)))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
@@ -75,26 +77,27 @@ def _downgraded(error: ErrorCode, version: int) -> ErrorCode:
     return error
 
 
-def _answer(
-    services: Services, version: int, message: ListOffsetsRequest, tp: TopicPartition, asked: ListOffsetsPartition
+def _look_up(
+    services: Services, version: int, message: ListOffsetsRequest, tp: TopicPartition, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    if asked.timestamp < 0 and version < SPECIAL_FROM.get(asked.timestamp, 1 << 15):
+    if wanted.timestamp < 0 and version < SPECIAL_FROM.get(wanted.timestamp, 1 << 15):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     is_client = message.replica_id == CONSUMER_ID
     isolation = FetchIsolation.LOG_END
     if is_client:
         isolation = FetchIsolation.TXN_COMMITTED if message.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
-    found = services.replica_manager.partition(tp).offset_for_timestamp(
-        asked.timestamp,
+    found = offset_for_timestamp(
+        services.replica_manager.partition(tp),
+        wanted.timestamp,
         lambda log: visible_end(log, isolation),
-        current_leader_epoch=asked.current_leader_epoch,
+        current_leader_epoch=wanted.current_leader_epoch,
         leader_only=message.replica_id != DEBUGGING_ID,
         is_client=is_client,
     )
     if found is None:
-        return _failed(asked, ErrorCode.NONE)
+        return _failed(wanted, ErrorCode.NONE)
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=wanted.partition_index,
         error_code=0,
         timestamp=found.timestamp,
         offset=found.offset,
@@ -102,9 +105,9 @@ def _answer(
     )
 
 
-def _failed(asked: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+def _failed(wanted: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, error_code=error, timestamp=-1, offset=-1
+        partition_index=wanted.partition_index, error_code=error, timestamp=-1, offset=-1
     )
 
 

@@ -1,19 +1,19 @@
 """Metadata: v0-v13
 
 Behaviour
-- Live brokers, with the address they advertise for the listener the request came in on; the topics asked for, by name
-  or by id; every field from one snapshot of the cache.
-- Clients ask the same again and again: an answer is kept, encoded, with the snapshot that it was given from, unless it
-  names a topic that is not there, which may have to be created.
-- A topic that does not exist is created if client and broker (auto.create.topics.enable) agree; until it is there the
-  client is told UNKNOWN_TOPIC_OR_PARTITION and asks again.
-- The controller's id is this broker's own while it is alive, else some live broker's: clients may send admin requests
-  to any broker, which forwards them.
+- Lists the live brokers, with the address that they advertise for the request's listener, and the requested topics, by
+  name or by id. Every field comes from one snapshot of the cache.
+- Clients repeat the same query often. So a response is cached, encoded, with the snapshot that it was made from. The
+  exception is a response that names a missing topic, which may have to be created.
+- A missing topic is created if client and broker (auto.create.topics.enable) allow it. Until it exists the client gets
+  UNKNOWN_TOPIC_OR_PARTITION and retries.
+- The controller's id is this broker's own while it is alive, else that of some live broker: clients may send admin
+  requests to any broker, which forwards them.
 
 Version notes
-- v0: an empty topic list means all topics; a broker of a partition that is gone makes it REPLICA_NOT_AVAILABLE.
+- v0: an empty topic list means all topics; a missing broker of a partition makes it REPLICA_NOT_AVAILABLE.
   v1: null means all, empty none. v4: allow_auto_topic_creation. v6: LISTENER_NOT_FOUND. v8 (KIP-430): authorized
-  operations (the cluster's until v10). v10: topic ids in answers. v12: topics by id. v13: top-level error.
+  operations (the cluster's until v10). v10: topic ids in responses. v12: topics by id. v13: top-level error.
 
 Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND,
 REPLICA_NOT_AVAILABLE; INVALID_REQUEST for a null name or an id before v12.
@@ -24,11 +24,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from barnabas.broker.known_answers import KEY_BYTES_MAX
-from barnabas.broker.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.cached_responses import KEY_BYTES_MAX
+from barnabas.broker.requests.parking import Answer
 from barnabas.common.ids import ZERO_UUID
 from barnabas.common.topic_names import invalid_reason
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -42,8 +43,8 @@ from barnabas.protocol.messages.k03_metadata import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.metadata_cache import MetadataSnapshot, PartitionInfo, TopicInfo
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.metadata.metadata_cache import MetadataSnapshot, PartitionInfo, TopicInfo
+    from barnabas.broker.requests.request import Request
 
 IDS_FROM = 12
 LISTENER_NOT_FOUND_FROM = 6
@@ -55,18 +56,18 @@ def handle(services: Services, request: Request) -> Answer:
     snapshot = services.metadata_cache.snapshot
     controller_id = snapshot.controller_for_clients(services.broker_id)
     key = _key(request, controller_id)
-    known = snapshot.answers.get(key) if key is not None else None
-    if known is None:
+    cached = snapshot.responses.get(key) if key is not None else None
+    if cached is None:
         answer = _answer(services, request, snapshot, controller_id)
         if key is None or any(topic.error_code for topic in answer.topics):
             return Reply(answer)
-        known = snapshot.answers.keep(key, answer, request.version)
-    request.error_codes = known.error_codes
-    return Reply(known.message, encoded=known.encoded)
+        cached = snapshot.responses.put(key, answer, request.version)
+    request.error_codes = cached.error_codes
+    return Reply(cached.message, encoded=cached.encoded)
 
 
 def _key(request: Request, controller_id: int) -> Hashable | None:
-    """All that an answer depends on, beside the snapshot; None if it is too long to be kept, or was not received."""
+    """Return all that the response depends on besides the snapshot; None if it is too long or not from a frame."""
     if request.buffer is None or request.header_bytes == 0:
         return None
     body = request.buffer[request.header_bytes :]
@@ -84,7 +85,7 @@ def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, co
         for topic in topics:
             if topic.error_code == ErrorCode.NONE:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
-    asks_cluster = version in CLUSTER_OPERATIONS_VERSIONS and message.include_cluster_authorized_operations
+    includes_cluster = version in CLUSTER_OPERATIONS_VERSIONS and message.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
@@ -93,7 +94,7 @@ def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, co
         cluster_id=services.cluster_id,
         controller_id=controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if includes_cluster else NOT_REQUESTED,
     )
 
 
@@ -111,15 +112,15 @@ def _topics(
     services: Services, request: Request, message: MetadataRequest, snapshot: MetadataSnapshot
 ) -> list[MetadataResponseTopic]:
     version = request.version
-    asked = message.topics
-    if asked is None or (version == 0 and not asked):
+    requested = message.topics
+    if requested is None or (version == 0 and not requested):
         return [_known_topic(snapshot, topic, request) for topic in snapshot.topics.values()]
-    ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+    ids = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
     if ids:
         return [_topic_by_id(snapshot, topic_id, request) for topic_id in ids]
     found = []
     missing = []
-    for name in dict.fromkeys(topic.name or "" for topic in asked):
+    for name in dict.fromkeys(topic.name or "" for topic in requested):
         topic = snapshot.topics.get(name)
         if topic is None:
             missing.append(name)
@@ -161,7 +162,7 @@ def _known_topic(snapshot: MetadataSnapshot, topic: TopicInfo, request: Request)
 def _partition(
     snapshot: MetadataSnapshot, p: PartitionInfo, alive: set[int], version: int
 ) -> MetadataResponsePartition:
-    """One partition as a client of the listener sees it; `alive` are the brokers it can reach."""
+    """Describe a partition to a client of the listener; `alive` are the ids of the brokers it can reach."""
     replicas, isr = list(p.replicas), list(p.isr)
     if version == 0:
         replicas, isr = [r for r in replicas if r in alive], [r for r in isr if r in alive]

@@ -1,23 +1,21 @@
 """LeaderAndIsr: v7, accepted from the controller, not advertised
 
-Behaviour: the controller says which partitions this broker leads and follows (`replication/leadership.py`). FULL is the
-first push after a registration and names everything; INCREMENTAL only what changed. Configs that the new state depends
-on come along as metadata records in tag 10000 and are applied first (see `push_tags.py`).
+Behaviour: the controller assigns the partitions that this broker leads and follows (`replication/leadership.py`). The
+first push after a registration is FULL and names all of them. Later pushes are INCREMENTAL and name only the changed
+ones. Configs that the new state depends on are metadata records in tag 10000 (see `push_tags.py`), applied first.
 
-Errors: those of every push (`push_gate.py`) for the whole; UNKNOWN_TOPIC_OR_PARTITION, STALE_CONTROLLER_EPOCH,
+Errors: those of every push (`push_gate.py`) for the request; UNKNOWN_TOPIC_OR_PARTITION, STALE_CONTROLLER_EPOCH,
 KAFKA_STORAGE_ERROR for a partition.
 
-Different from Apache Kafka: 4.x removed this request; it is the push of 3.9, with tagged fields of our own, without
-which it is refused.
+Different from Apache Kafka: 4.x removed this request. This is the request of 3.9 with our own tagged fields, and it is
+refused without them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api, nodes_only
-from barnabas.broker.apis.push import admits, apply_records
+from barnabas.broker.apis.push import apply_records, push_api
 from barnabas.broker.replication.leadership import PartitionErrors, TopicState
 from barnabas.protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -29,16 +27,10 @@ from barnabas.protocol.push_tags import FULL, offset_of
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
 
 
-def handle(services: Services, request: Request) -> Answer:
-    """Apply configs, then the partitions' states."""
-    message: LeaderAndIsrRequest = request.message
-    return Reply(services.push_gate.obey(message, lambda: _carry_out(services, message), LeaderAndIsrResponse))
-
-
-def _carry_out(services: Services, message: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+def carry_out(services: Services, message: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    """Apply the configs, then the state of each partition."""
     apply_records(services, message)
     offset = offset_of(message)
     if offset is not None:
@@ -60,14 +52,4 @@ def _response(topics: list[TopicState], errors: PartitionErrors) -> LeaderAndIsr
     )
 
 
-API = Api(
-    4,
-    "LeaderAndIsr",
-    (7, 7),
-    handle,
-    operation="CLUSTER_ACTION",
-    resource="CLUSTER",
-    advertised=False,
-    nodes_only=nodes_only,
-    admits=admits,
-)
+API = push_api(LeaderAndIsrRequest, LeaderAndIsrResponse, carry_out)

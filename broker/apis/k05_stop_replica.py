@@ -1,22 +1,20 @@
 """StopReplica: v4, accepted from the controller, not advertised
 
-Behaviour: this broker gives up replicas, and deletes their logs where told so. A log is deleted only if a record in tag
-10000 (see `push_tags.py`) names its topic id: a RemoveTopicRecord, the topic was deleted; or a PartitionRecord without
-this broker, the replica was reassigned. A replica of another topic id than those named is left alone.
+Behaviour: this broker stops the named replicas, and deletes their logs where the request says so. A log is deleted only
+if a record in tag 10000 (see `push_tags.py`) names its topic id. A RemoveTopicRecord means that the topic was deleted.
+A PartitionRecord without this broker means that the replica was reassigned. Replicas of other topic ids stay untouched.
 
-Errors: those of every push (`push_gate.py`) for the whole; FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR for a partition.
+Errors: those of every push (`push_gate.py`) for the request; FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR for a partition.
 
-Different from Apache Kafka: 4.x removed this request; it is the push of 3.9, with tagged fields of our own, without
-which it is refused.
+Different from Apache Kafka: 4.x removed this request. This is the request of 3.9 with our own tagged fields, and it is
+refused without them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api, nodes_only
-from barnabas.broker.apis.push import admits
+from barnabas.broker.apis.push import push_api
 from barnabas.broker.replication.leadership import Deletions
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages.k05_stop_replica import (
@@ -29,16 +27,10 @@ from barnabas.protocol.push_tags import records_of
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
 
 
-def handle(services: Services, request: Request) -> Answer:
+def carry_out(services: Services, message: StopReplicaRequest) -> StopReplicaResponse:
     """Stop each replica."""
-    message: StopReplicaRequest = request.message
-    return Reply(services.push_gate.obey(message, lambda: _carry_out(services, message), StopReplicaResponse))
-
-
-def _carry_out(services: Services, message: StopReplicaRequest) -> StopReplicaResponse:
     stops = [
         (TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition)
         for topic in message.topic_states
@@ -54,7 +46,7 @@ def _carry_out(services: Services, message: StopReplicaRequest) -> StopReplicaRe
 
 
 def _deletions(message: StopReplicaRequest, broker_id: int) -> Deletions:
-    """What the records of the push name as deleted."""
+    """Return the topics and replicas that the push deletes."""
     records = records_of(message)
     return Deletions(
         topics=frozenset(r.topic_id for r in records if isinstance(r, RemoveTopicRecord)),
@@ -66,14 +58,4 @@ def _deletions(message: StopReplicaRequest, broker_id: int) -> Deletions:
     )
 
 
-API = Api(
-    5,
-    "StopReplica",
-    (4, 4),
-    handle,
-    operation="CLUSTER_ACTION",
-    resource="CLUSTER",
-    advertised=False,
-    nodes_only=nodes_only,
-    admits=admits,
-)
+API = push_api(StopReplicaRequest, StopReplicaResponse, carry_out)

@@ -1,31 +1,34 @@
 """OffsetFetch: v1-v10
 
-Behaviour: tells the committed positions of a group's partitions, or of all that have one. What has none is -1.
+Behaviour: returns the committed offsets of a group's partitions, or of all partitions that have one. A partition
+without an offset gets -1.
 
-Version notes: v2 null topics ask for all, and the group's error is the answer's; v3 throttle time; v5 leader epoch
+Version notes: v2 null topics mean all, and the group's error is the response's; v3 throttle time; v5 leader epoch
 (KIP-320); v6 flexible; v7 require_stable (KIP-447); v8 many groups; v9 member id and epoch (of KIP-848 groups); v10
 topics by id.
 
-Errors: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS (until all that a new coordinator has read is committed, too), and
-for members of consumer groups (v9) UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION, for a group (in v1 on
-each of its partitions); UNKNOWN_TOPIC_ID (v10) and UNSTABLE_OFFSET_COMMIT (an open transaction will change it, only
-with require_stable) for a partition. A group that does not exist has no positions; that is not an error.
+Errors of a group (in v1 on each of its partitions): NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS (also until
+everything that a new coordinator has read is committed); for members of consumer groups (v9) UNKNOWN_MEMBER_ID,
+STALE_MEMBER_EPOCH, ILLEGAL_GENERATION. Errors of a partition: UNKNOWN_TOPIC_ID (v10), UNSTABLE_OFFSET_COMMIT (an open
+transaction has an offset for it; only with require_stable). A group that does not exist has no offsets; that is not an
+error.
 
-Different from Apache Kafka: a group that is asked for all its positions again and again is answered ten times.
+Different from Apache Kafka: one request gets all offsets of the same group at most ten times.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Park
-from barnabas.broker.apis.api import Api
-from barnabas.broker.coordinators.offsets import FetchedPartition, FetchedTopic, TopicWanted
+from barnabas.broker.coordinators.groups.group_offsets import FetchedOffsets, OffsetQuery
+from barnabas.broker.coordinators.offsets.store import FetchedPartition, FetchedTopic, TopicQuery
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.gathering import Gathering
+from barnabas.broker.requests.parking import Park
 from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k09_offset_fetch import (
@@ -41,29 +44,24 @@ from barnabas.protocol.messages.k09_offset_fetch import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.metadata_cache import MetadataSnapshot
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.metadata.metadata_cache import MetadataSnapshot
+    from barnabas.broker.requests.request import Request
 
 GROUP_ERROR_FROM = 2
 MANY_GROUPS_FROM = 8
 TOPIC_IDS_FROM = 10
-REPEATS_MAX = 10  # of one group's whole positions in a request
+REPEATS_MAX = 10  # answers with all offsets of one group in a request
 
 
 class GroupAnswer:
-    """One group's part: its id, error and topics, filled in when the coordinator has answered."""
+    """One group's query, and its error and topics once the coordinator has answered."""
 
-    __slots__ = ("error", "group_id", "member_epoch", "member_id", "topics", "wanted")
+    __slots__ = ("error", "query", "topics")
 
-    def __init__(
-        self, group_id: str, wanted: list[TopicWanted] | None, member_id: str | None = None, member_epoch: int = -1
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id  # of a consumer group; None: does not say that it is one
-        self.member_epoch = member_epoch
-        self.wanted = wanted  # None: all
+    def __init__(self, query: OffsetQuery) -> None:
+        self.query = query
         self.error = ErrorCode.NONE
-        self.topics: list[FetchedTopic] = []
+        self.topics: Sequence[FetchedTopic] = ()
 
 
 def handle(services: Services, request: Request) -> Park:
@@ -71,82 +69,79 @@ def handle(services: Services, request: Request) -> Park:
     message: OffsetFetchRequest = request.message
     version = request.version
     snapshot = services.metadata_cache.snapshot
-    groups = _groups(message, snapshot, version)
+    groups = [GroupAnswer(query) for query in _queries(message, snapshot, version)]
     deferred = Deferred()
-    lock = threading.Lock()  # guards `waiting`: groups may be answered on different threads
-    waiting = len(groups)
 
-    def answered(group: GroupAnswer, error: ErrorCode, topics: list[FetchedTopic]) -> None:
-        nonlocal waiting
-        with lock:
-            group.error = error
-            group.topics = [] if error else _complete(group.wanted, topics, snapshot, version)
-            waiting -= 1
-            is_last = waiting == 0
-        if is_last:
-            deferred.complete(response(groups, version))
-
-    if not groups:
+    def finish(results: dict[int, FetchedOffsets]) -> None:
+        for index, group in enumerate(groups):
+            group.error = results[index].error
+            if not group.error:
+                group.topics = _complete(group.query.topics, results[index].topics, snapshot, version)
         deferred.complete(response(groups, version))
-    for group in groups:
-        known = None if group.wanted is None else [topic for topic in group.wanted if topic.name]
-        services.group_coordinator.fetch_offsets(
-            group.group_id, known, message.require_stable, partial(answered, group), member_id=group.member_id,
-            member_epoch=group.member_epoch,
-        )  # fmt: skip
+
+    gathering: Gathering[int, FetchedOffsets] = Gathering(len(groups), finish)
+    for index, group in enumerate(groups):
+        query = group.query
+        if query.topics is not None:
+            query = query._replace(topics=[topic for topic in query.topics if topic.name])
+        services.group_coordinator.fetch_offsets(query, partial(gathering.add, index))
     return Park(deferred)
 
 
-def _groups(message: OffsetFetchRequest, snapshot: MetadataSnapshot, version: int) -> list[GroupAnswer]:
+def _queries(message: OffsetFetchRequest, snapshot: MetadataSnapshot, version: int) -> list[OffsetQuery]:
+    is_stable = message.require_stable
     if version < MANY_GROUPS_FROM:
         topics = message.topics
-        wanted = None if topics is None else [TopicWanted(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
-        return [GroupAnswer(message.group_id, wanted)]
-    # Why bounded: few bytes ask for everything that a group has.
+        queries = None if topics is None else [TopicQuery(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
+        return [OffsetQuery(message.group_id, queries, is_stable)]
+    # Why bounded: a request of few bytes can ask for everything that a group has.
     whole = Counter[str]()
-    asked = []
+    groups = []
     for group in message.groups:
         whole[group.group_id] += group.topics is None
         if group.topics is not None or whole[group.group_id] <= REPEATS_MAX:
-            asked.append(group)
+            groups.append(group)
     return [
-        GroupAnswer(group.group_id, _wanted(group.topics, snapshot, version), group.member_id, group.member_epoch)
-        for group in asked
-    ]
+        OffsetQuery(
+            group.group_id, _topic_queries(group.topics, snapshot, version), is_stable, group.member_id,
+            group.member_epoch,
+        )
+        for group in groups
+    ]  # fmt: skip
 
 
-def _wanted(
+def _topic_queries(
     topics: Sequence[OffsetFetchRequestTopics] | None, snapshot: MetadataSnapshot, version: int
-) -> list[TopicWanted] | None:
-    """The topics by name; one whose id is unknown has the name ""."""
+) -> list[TopicQuery] | None:
+    """Return the topics with their names; the name for an unknown id is ""."""
     if topics is None:
         return None
     if version < TOPIC_IDS_FROM:
-        return [TopicWanted(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
-    return [TopicWanted(t.topic_id, snapshot.topic_name(t.topic_id) or "", t.partition_indexes) for t in topics]
+        return [TopicQuery(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
+    return [TopicQuery(t.topic_id, snapshot.topic_name(t.topic_id) or "", t.partition_indexes) for t in topics]
 
 
 def _complete(
-    wanted: list[TopicWanted] | None, topics: list[FetchedTopic], snapshot: MetadataSnapshot, version: int
-) -> list[FetchedTopic]:
-    """Add the topics that nobody knows; give ids to those that are told by id, leaving out what has none."""
+    queries: Sequence[TopicQuery] | None, topics: Sequence[FetchedTopic], snapshot: MetadataSnapshot, version: int
+) -> Sequence[FetchedTopic]:
+    """Add an error for unknown topic ids; for a query of all topics, add ids and drop topics without one."""
     if version < TOPIC_IDS_FROM:
         return topics
-    if wanted is None:
+    if queries is None:
         identified = (topic._replace(topic_id=snapshot.topic_id(topic.name)) for topic in topics)
         return [topic for topic in identified if topic.topic_id != ZERO_UUID]
     unknown = [
         FetchedTopic(
             topic.topic_id, "", [FetchedPartition(p, error=ErrorCode.UNKNOWN_TOPIC_ID) for p in topic.partitions]
         )
-        for topic in wanted
+        for topic in queries
         if not topic.name
     ]
-    return topics + unknown
+    return [*topics, *unknown]
 
 
 def response(groups: list[GroupAnswer], version: int) -> OffsetFetchResponse:
-    """Build the answer as this version says it."""
+    """Build the response of this version."""
     if version >= MANY_GROUPS_FROM:
         return OffsetFetchResponse(groups=[_group(group, version) for group in groups])
     group = groups[0]
@@ -154,7 +149,7 @@ def response(groups: list[GroupAnswer], version: int) -> OffsetFetchResponse:
     if group.error and version < GROUP_ERROR_FROM:
         topics = [
             FetchedTopic(ZERO_UUID, t.name, [FetchedPartition(p, error=group.error) for p in t.partitions])
-            for t in group.wanted or ()
+            for t in group.query.topics or ()
         ]
     message = OffsetFetchResponse(topics=[_old_topic(topic) for topic in topics])
     if version >= GROUP_ERROR_FROM:
@@ -177,7 +172,7 @@ def _old_topic(topic: FetchedTopic) -> OffsetFetchResponseTopic:
 
 def _group(group: GroupAnswer, version: int) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(
-        group_id=group.group_id,
+        group_id=group.query.group_id,
         error_code=group.error,
         topics=[_topic(topic, version) for topic in group.topics],
     )

@@ -1,26 +1,26 @@
 """FindCoordinator: v0-v6
 
-Behaviour: tells which broker coordinates a group or a transactional id: the leader of its partition of
-__consumer_offsets or __transaction_state, at the address of the listener asked on. The topic is created when it is
-first asked for.
+Behaviour: returns the broker that coordinates a group or a transactional id: the leader of its partition of
+__consumer_offsets or __transaction_state, with its address on the request's listener. The first request creates the
+topic.
 
-Version notes: v1 key type, throttle time, error message; v3 flexible; v4 many keys (KIP-699); v5
-TRANSACTION_ABORTABLE is known; v6 share groups (KIP-932).
+Version notes: v1 key type, throttle time, error message; v3 flexible; v4 many keys (KIP-699); v5 adds
+TRANSACTION_ABORTABLE; v6 share groups (KIP-932).
 
 Errors: COORDINATOR_NOT_AVAILABLE (the topic does not exist yet, or the partition has no live leader),
 INVALID_REQUEST (a key type that this broker does not coordinate).
 
-Different from Apache Kafka: share groups (type 2) have no coordinator here yet; asking for one is INVALID_REQUEST,
-which clients report at once instead of trying again until their time is up.
+Different from Apache Kafka: share groups (type 2) have no coordinator yet. A request for one gets INVALID_REQUEST,
+which clients report at once, instead of retrying until they time out.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.answers import Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Node
+from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Node
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k10_find_coordinator import (
@@ -31,7 +31,7 @@ from barnabas.protocol.messages.k10_find_coordinator import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 MESSAGE_FROM = 1
 MANY_KEYS_FROM = 4
@@ -43,7 +43,7 @@ TOPICS = {GROUP_KEY_TYPE: GROUP_METADATA_TOPIC, TRANSACTION_KEY_TYPE: TRANSACTIO
 
 
 class Found(NamedTuple):
-    """The coordinator of a key, or why there is none."""
+    """The coordinator of a key, or the reason why there is none."""
 
     error: ErrorCode
     node: Node = NO_NODE
@@ -51,7 +51,7 @@ class Found(NamedTuple):
 
 
 def handle(services: Services, request: Request) -> Reply:
-    """Answer at once; the client asks again while the topic is being created."""
+    """Reply at once; the client retries while the topic is being created."""
     message: FindCoordinatorRequest = request.message
     version = request.version
     if version >= MANY_KEYS_FROM:
@@ -65,8 +65,8 @@ def _find(services: Services, listener_name: str, key_type: int, key: str) -> Fo
     topic = TOPICS.get(key_type)
     if topic is None:
         name = KEY_TYPE_NAMES.get(key_type)
-        why = f"{name} coordinators are not built yet." if name else f"Unknown coordinator type {key_type}."
-        return Found(ErrorCode.INVALID_REQUEST, message=why)
+        reason = f"{name} coordinators are not implemented." if name else f"Unknown coordinator type {key_type}."
+        return Found(ErrorCode.INVALID_REQUEST, message=reason)
     snapshot = services.metadata_cache.snapshot
     if snapshot.partition_count(topic) is None:
         services.auto_topic_creation.create_internal(topic)
@@ -81,17 +81,17 @@ def _find(services: Services, listener_name: str, key_type: int, key: str) -> Fo
 
 
 def one(found: Found, version: int) -> FindCoordinatorResponse:
-    """Build the answer of v0-v3."""
+    """Build the response of v0-v3."""
     error, node = found.error, found.node
     response = FindCoordinatorResponse(error_code=error, node_id=node.id, host=node.host, port=node.port)
     if version >= MESSAGE_FROM:
-        # "NONE" is what Kafka says of success here.
+        # "NONE" is Kafka's message for success here.
         response.error_message = (found.message or error.message) if error else "NONE"
     return response
 
 
 def many(keys: list[str], found: list[Found]) -> FindCoordinatorResponse:
-    """Build the answer since v4."""
+    """Build the response since v4."""
     return FindCoordinatorResponse(
         coordinators=[
             Coordinator(

@@ -1,12 +1,12 @@
 """JoinGroup: v0-v9
 
-Behaviour: a member asks to be part of the next generation and waits until the group has gathered. The answer names the
-generation, the leader and the protocol; the leader's answer also lists the members it is to assign to.
+Behaviour: a member joins the next generation, and waits until all members have joined. The response has the generation,
+the leader and the protocol. The leader's response also lists the members, for the assignment.
 
-Version notes: v0 has no rebalance timeout, the session timeout stands in; v4 new members are named first
-(MEMBER_ID_REQUIRED, KIP-394); v5 group.instance.id (KIP-345); v6 flexible; v7 protocol type in the answer, and the
-protocol name is null, not "", when there is none (KIP-559); v8 reason (KIP-800); v9 skip_assignment: a static leader
-that came back must not assign anew (KIP-814).
+Version notes: v0 has no rebalance timeout, so the session timeout is used; v4 new members first get an id
+(MEMBER_ID_REQUIRED, KIP-394); v5 group.instance.id (KIP-345); v6 flexible; v7 protocol type in the response, and a
+missing protocol name is null instead of "" (KIP-559); v8 reason (KIP-800); v9 skip_assignment: a static leader that
+returns must not assign again (KIP-814).
 
 Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT (outside group.min/max.session.timeout.ms), NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
@@ -18,21 +18,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Park
-from barnabas.broker.apis.api import Api
-from barnabas.broker.coordinators.group_events import UNKNOWN_MEMBER_ID, Join, JoinResult
+from barnabas.broker.coordinators.classic.events import UNKNOWN_MEMBER_ID, Join, JoinResult
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Park
 from barnabas.common.ids import uuid4_text
 from barnabas.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 NULL_PROTOCOL_FROM = 7
 SKIP_ASSIGNMENT_FROM = 9
 REASON_LENGTH_MAX = 255
-NAME_CHARS_MAX = 1000  # of a name that a member id begins with: a longer id would fit neither the answer nor the record
+NAME_CHARS_MAX = 1000  # of the name at the start of a member id: a longer id fits neither the response nor the record
 
 
 def handle(services: Services, request: Request) -> Park:
@@ -66,7 +66,7 @@ def _event(message: JoinGroupRequest, request: Request, deferred: Deferred) -> J
 
 
 def response(result: JoinResult, version: int) -> JoinGroupResponse:
-    """Build the answer as this version says it."""
+    """Build the response of this version."""
     protocol_name = result.protocol_name or (None if version >= NULL_PROTOCOL_FROM else "")
     message = JoinGroupResponse(
         error_code=result.error,

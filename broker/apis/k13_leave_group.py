@@ -1,9 +1,9 @@
 """LeaveGroup: v0-v5
 
-Behaviour: members leave, so that the others need not wait for their sessions to end. An administrator may remove static
-members by instance id.
+Behaviour: members leave, so that the others need not wait until their sessions expire. An administrator may remove
+static members by instance id.
 
-Version notes: v0-v2 one member, whose error is the answer's; v1 throttle time; v3 many members, each with its error
+Version notes: v0-v2 one member, whose error is the response's; v1 throttle time; v3 many members, each with its error
 (KIP-345); v4 flexible; v5 reason (KIP-800).
 
 Errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; per member UNKNOWN_MEMBER_ID,
@@ -14,21 +14,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Park
-from barnabas.broker.apis.api import Api
-from barnabas.broker.coordinators.group_events import Leave, LeaveResult, LeavingMember
+from barnabas.broker.coordinators.classic.events import Leave, LeaveResult, LeavingMember
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Park
 from barnabas.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 MANY_MEMBERS_FROM = 3
 
 
 def handle(services: Services, request: Request) -> Park:
-    """Park until what the leaving changes is written (mostly: not at all)."""
+    """Park until the change is written, if it must be written at all."""
     message: LeaveGroupRequest = request.message
     version = request.version
     deferred = Deferred()
@@ -44,7 +44,7 @@ def _members(message: LeaveGroupRequest, version: int) -> tuple[LeavingMember, .
 
 
 def response(result: LeaveResult, version: int) -> LeaveGroupResponse:
-    """Build the answer as this version says it."""
+    """Build the response of this version."""
     if version < MANY_MEMBERS_FROM:
         error = result.error or (result.members[0].error if result.members else result.error)
         return LeaveGroupResponse(error_code=error)

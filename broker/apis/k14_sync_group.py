@@ -1,10 +1,10 @@
 """SyncGroup: v0-v5
 
-Behaviour: a member that joined asks for its assignment; the leader brings everybody's. Members wait until the
-leader's is written; then all are answered.
+Behaviour: a member that joined fetches its assignment; the leader sends the assignments of all members. They wait until
+the leader's request is written, and are then answered together.
 
-Version notes: v1 throttle time; v3 group.instance.id (KIP-345); v4 flexible; v5 protocol type and name, in the request
-mandatory, in the answer for the client to check (KIP-559).
+Version notes: v1 throttle time; v3 group.instance.id (KIP-345); v4 flexible; v5 protocol type and name, mandatory in
+the request, for the client to check in the response (KIP-559).
 
 Errors: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
 ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (missing in v5, or not the group's), REBALANCE_IN_PROGRESS (the
@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Park, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.coordinators.group_events import Sync, SyncResult
+from barnabas.broker.coordinators.classic.events import Sync, SyncResult
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Park
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 PROTOCOL_FROM = 5
 
@@ -50,7 +51,7 @@ def handle(services: Services, request: Request) -> Reply | Park:
 
 
 def response(result: SyncResult, version: int) -> SyncGroupResponse:
-    """Build the answer as this version says it."""
+    """Build the response of this version."""
     message = SyncGroupResponse(error_code=result.error, assignment=result.assignment)
     if version >= PROTOCOL_FROM:
         message.protocol_type = result.protocol_type

@@ -1,11 +1,11 @@
 """DescribeGroups: v0-v6
 
-Behaviour: tells the state, protocol and members of groups; subscriptions only of a Stable group, since those of
-others are about to change.
+Behaviour: returns the state, protocol and members of groups. Subscriptions are included for Stable groups only, since
+those of other groups are about to change.
 
 Version notes: v1 throttle time; v3 authorized operations (KIP-430); v4 group.instance.id (KIP-345); v5 flexible; v6
-GROUP_ID_NOT_FOUND with a message for a group that does not exist or is of another kind, which before looked like a Dead
-one without error.
+GROUP_ID_NOT_FOUND with a message for a group that does not exist or is of another kind; earlier versions return a Dead
+group without an error.
 
 Errors per group: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND (v6).
 
@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Reply
-from barnabas.broker.apis.api import Api
 from barnabas.broker.apis.authorized import GROUP_OPERATIONS
-from barnabas.broker.coordinators.group import Group
-from barnabas.broker.coordinators.group_events import GroupState
-from barnabas.broker.coordinators.members import Member
+from barnabas.broker.coordinators.classic.events import GroupState
+from barnabas.broker.coordinators.classic.group import Group
+from barnabas.broker.coordinators.classic.members import Member
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k15_describe_groups import (
     DescribedGroup,
@@ -32,7 +32,7 @@ from barnabas.protocol.messages.k15_describe_groups import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 AUTHORIZED_OPERATIONS_FROM = 3
 INSTANCE_ID_FROM = 4
@@ -40,7 +40,7 @@ NOT_FOUND_FROM = 6
 
 
 def handle(services: Services, request: Request) -> Reply:
-    """Answer at once."""
+    """Reply at once."""
     message: DescribeGroupsRequest = request.message
     version = request.version
     groups = [_describe(services, group_id, version) for group_id in dict.fromkeys(message.groups)]
@@ -60,8 +60,8 @@ def _describe(services: Services, group_id: str, version: int) -> DescribedGroup
     dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= NOT_FOUND_FROM:
         dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        is_other = services.group_coordinator.is_consumer_group(group_id)
-        dead.error_message = f"Group {group_id} {'is not a classic group' if is_other else 'not found'}."
+        is_consumer = services.group_coordinator.is_consumer_group(group_id)
+        dead.error_message = f"Group {group_id} {'is not a classic group' if is_consumer else 'not found'}."
     return dead
 
 

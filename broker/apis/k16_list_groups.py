@@ -2,8 +2,8 @@
 
 Behaviour: lists the groups that this broker coordinates.
 
-Version notes: v1 throttle time; v3 flexible; v4 filter by state, the state in the answer (KIP-518); v5 filter by
-type, classic or consumer, the type in the answer (KIP-848).
+Version notes: v1 throttle time; v3 flexible; v4 filter by state, and the state in the response (KIP-518); v5 filter by
+type (classic or consumer), and the type in the response (KIP-848).
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS while any of its partitions is being loaded.
 """
@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Reply
-from barnabas.broker.apis.api import Api
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
 from barnabas.protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 STATE_FROM = 4
 TYPE_FROM = 5
 
 
 def handle(services: Services, request: Request) -> Reply:
-    """Answer at once."""
+    """Reply at once."""
     message: ListGroupsRequest = request.message
     version = request.version
     states = message.states_filter if version >= STATE_FROM else []

@@ -1,17 +1,17 @@
 """ApiVersions: v0-v4
 
 Behaviour
-- Lists every row of the process' API table that is advertised, with its versions, in order of keys: that is how a
-  client learns what it may send. The table is the only source.
-- Lists the features this software supports and those the cluster has finalized (v3+).
-- From v3 the client tells its software's name and version, which its connection remembers.
+- Lists every advertised row of the process's API table, with its versions, in order of keys. The client learns from it
+  what it may send. The table is the only source.
+- Lists the features that this software supports and those that the cluster has finalized (v3+).
+- From v3 the client sends its software's name and version, which its connection remembers.
 
 Version notes
 - v3 is flexible, but every response has header version 0, since a client does not know the versions yet (KIP-511).
-- A version that is too new is answered in v0 with UNSUPPORTED_VERSION and the same list, so that the client can step
-  down (KIP-511). Its body is not read.
-- Produce is listed from v0, though v0-v2 are not served: else older librdkafka does not compress (KAFKA-18659).
-- v4 may list supported features whose least version is 0; before, those are left out (KIP-1022).
+- Too new a version is answered in v0 with UNSUPPORTED_VERSION and the same list, so that the client can step down
+  (KIP-511). Its body is not read.
+- Produce is listed from v0, though v0-v2 are not served: otherwise older librdkafka does not compress (KAFKA-18659).
+- v4 may list supported features with minimum version 0; earlier versions omit them (KIP-1022).
 
 Errors
 - UNSUPPORTED_VERSION: see above.
@@ -24,32 +24,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api, Table
-from barnabas.broker.features import SUPPORTED_FEATURES, FinalizedFeatures
+from barnabas.broker.metadata.features import SUPPORTED_FEATURES, FinalizedFeatures
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api, Table
+from barnabas.broker.requests.parking import Answer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import k18_api_versions as wire
 
 if TYPE_CHECKING:
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.requests.request import Request
 
 KEY: Final = 18
 VERSIONS: Final = (0, 4)
 
-# API key -> the least version to list where it is not the least one that is served.
+# API key -> the lowest version to list, where it differs from the lowest one served.
 LISTED_FROM: Final = {0: 0}
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def make_api(table: Callable[[], Table], finalized: Callable[[Any], FinalizedFeatures]) -> Api:
-    """Make the row for a process whose API table is `table()`; `finalized(services)` tells the cluster's features."""
+class ServesTable(Protocol):
+    """What this API needs of a process's services."""
 
-    def handle(services: Any, request: Request) -> Answer:
-        return answer(request, table(), finalized(services))
+    table: Table  # every API of the process
+
+
+def make_api(finalized: Callable[[Any], FinalizedFeatures]) -> Api:
+    """Make the row for a process; `finalized(services)` returns the cluster's finalized features."""
+
+    def handle(services: ServesTable, request: Request) -> Answer:
+        return answer(request, services.table, finalized(services))
 
     return Api(KEY, "ApiVersions", VERSIONS, handle)
 
@@ -59,7 +67,7 @@ def answer(request: Request, table: Table, finalized: FinalizedFeatures) -> Answ
     header = request.header
     version = header.api_version
     if not VERSIONS[0] <= version <= VERSIONS[1]:
-        # The answer shall be encoded, and be counted, in the one version that every client reads.
+        # Why: the response must be encoded, and counted, in the one version that every client reads.
         request.header = RequestHeader(header.api_key, 0, header.correlation_id, header.client_id)
         response = wire.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=api_keys(table))
         return Reply(response)
@@ -73,7 +81,7 @@ def answer(request: Request, table: Table, finalized: FinalizedFeatures) -> Answ
 
 
 def response_for(version: int, table: Table, finalized: FinalizedFeatures) -> wire.ApiVersionsResponse:
-    """Build the answer that lists everything."""
+    """Build the response that lists everything."""
     response = wire.ApiVersionsResponse(api_keys=api_keys(table))
     if version >= 3:
         response.supported_features = [
@@ -100,15 +108,8 @@ def api_keys(table: Table) -> list[wire.ApiVersion]:
     ]
 
 
-def _broker_table() -> Table:
-    from barnabas.broker.apis.table import TABLE  # Why here: the table imports this module.
-
-    return TABLE
+def _finalized_features(services: Services) -> FinalizedFeatures:
+    return services.metadata_cache.finalized_features
 
 
-def _broker_features(services: Any) -> FinalizedFeatures:
-    features: FinalizedFeatures = services.metadata_cache.finalized_features
-    return features
-
-
-API = make_api(_broker_table, _broker_features)
+API = make_api(_finalized_features)

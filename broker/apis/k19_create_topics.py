@@ -1,32 +1,31 @@
 """CreateTopics: v2-v7
 
-Behaviour: forwarded to the controller, which places the replicas; answered when this broker's metadata cache shows the
-new topics, or after timeout_ms.
+Behaviour: forwarded to the controller, which places the replicas. The response is sent when this broker's metadata
+cache shows the new topics, or after timeout_ms.
 
-Version notes: v4 (KIP-464): defaults by -1. v5 (KIP-525): the created topic's configs. v7: topic ids.
+Version notes: v4 (KIP-464): -1 for defaults. v5 (KIP-525): the created topic's configs. v7: topic ids.
 
 Errors: those of the controller (TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS,
 INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, ...); REQUEST_TIMED_OUT.
 
-Different from Apache Kafka: a KRaft broker answers before its own cache knows of the topic.
+Different from Apache Kafka: a KRaft broker answers before its own cache has the topic.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.forwarding import forward
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 from barnabas.protocol.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Forward, then wait to see the topics."""
+    """Forward, then wait until the topics are visible."""
     message: CreateTopicsRequest = request.message
 
     def is_visible(answer: CreateTopicsResponse) -> bool:
@@ -39,7 +38,7 @@ def handle(services: Services, request: Request) -> Answer:
 
     names = [topic.name for topic in message.topics]
     timeout_ms = 0 if message.validate_only else message.timeout_ms
-    return forward(services, request, topics=names, is_visible=is_visible, timeout_ms=timeout_ms)
+    return services.forwarding.forward(request, topics=names, is_visible=is_visible, timeout_ms=timeout_ms)
 
 
 API = Api(19, "CreateTopics", (2, 7), handle, operation="CREATE", resource="CLUSTER")

@@ -1,29 +1,28 @@
 """DeleteTopics: v1-v6
 
-Behaviour: forwarded to the controller; answered when this broker's metadata cache no longer has the topics, or after
-timeout_ms.
+Behaviour: forwarded to the controller. The response is sent when this broker's metadata cache no longer has the topics,
+or after timeout_ms.
 
 Version notes: v5: error messages. v6 (KIP-516): by topic id.
 
 Errors: those of the controller (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED, ...);
 REQUEST_TIMED_OUT.
 
-Different from Apache Kafka: a KRaft broker answers before its own cache has forgotten the topic.
+Different from Apache Kafka: a KRaft broker answers before its own cache has dropped the topic.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.forwarding import forward
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 TOPICS_FROM = 6
 
@@ -42,7 +41,7 @@ def handle(services: Services, request: Request) -> Answer:
         deleted = [result.name or "" for result in answer.responses if not result.error_code]
         return all(ids.get(name, ZERO_UUID) == ZERO_UUID or now.topic_id(name) != ids[name] for name in deleted)
 
-    return forward(services, request, topics=names, is_visible=is_visible, timeout_ms=message.timeout_ms)
+    return services.forwarding.forward(request, topics=names, is_visible=is_visible, timeout_ms=message.timeout_ms)
 
 
 API = Api(20, "DeleteTopics", (1, 6), handle, operation="DELETE", resource="TOPIC")

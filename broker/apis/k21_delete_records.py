@@ -1,7 +1,7 @@
 """DeleteRecords: v0-v2
 
-Behaviour: moves the log's start of each partition up to an offset (-1: the high watermark), on the leader; answers with
-the low watermark once every live replica has followed (`DelayedDeleteRecords`).
+Behaviour: the leader moves the log's start of each partition up to an offset (-1: the high watermark). The response
+names the low watermark once every live replica has followed (`DelayedDeleteRecords`).
 
 Version notes: v1: throttling. v2: flexible.
 
@@ -13,10 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Park, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.metadata_cache import INTERNAL_TOPICS
-from barnabas.broker.replication.delayed_delete_records import NO_LOW_WATERMARK, DelayedDeleteRecords, LowWatermarks
+from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.replication.delayed.delayed_delete_records import (
+    NO_LOW_WATERMARK,
+    DelayedDeleteRecords,
+    LowWatermarks,
+)
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer, Park
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k21_delete_records import (
@@ -28,7 +33,7 @@ from barnabas.protocol.messages.k21_delete_records import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Answer:
@@ -37,10 +42,10 @@ def handle(services: Services, request: Request) -> Answer:
     results: LowWatermarks = {}
     pending: dict[TopicPartition, int] = {}
     for topic in message.topics:
-        for asked in topic.partitions:
-            tp = TopicPartition(topic.name, asked.partition_index)
+        for wanted in topic.partitions:
+            tp = TopicPartition(topic.name, wanted.partition_index)
             try:
-                low_watermark, requested = _delete(services, tp, asked.offset)
+                low_watermark, requested = _delete(services, tp, wanted.offset)
             except ApiError as error:
                 results[tp] = (error.code, NO_LOW_WATERMARK)
                 continue
@@ -55,11 +60,12 @@ def handle(services: Services, request: Request) -> Answer:
 
     if not pending:
         return Reply(respond({}))
-    operation = DelayedDeleteRecords(services.replica_manager, pending, message.timeout_ms, respond)
+    operation = DelayedDeleteRecords(services.replica_manager.hosted, pending, message.timeout_ms, respond)
     return Park(operation, services.purgatories.delete_records, list(pending))
 
 
 def _delete(services: Services, tp: TopicPartition, offset: int) -> tuple[int, int]:
+    """Delete on the leader; returns the low watermark, and the offset that it must reach. Raises ApiError."""
     if tp.topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     deleted = services.replica_manager.partition(tp).delete_records_on_leader(offset)
@@ -70,11 +76,11 @@ def _response(message: DeleteRecordsRequest, results: LowWatermarks) -> DeleteRe
     topics = []
     for topic in message.topics:
         partitions = []
-        for asked in topic.partitions:
-            error, low_watermark = results[TopicPartition(topic.name, asked.partition_index)]
+        for wanted in topic.partitions:
+            error, low_watermark = results[TopicPartition(topic.name, wanted.partition_index)]
             partitions.append(
                 DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index, low_watermark=low_watermark, error_code=error
+                    partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=error
                 )
             )
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))

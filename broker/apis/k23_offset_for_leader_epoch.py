@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch: v2-v4
 
-Behaviour: for each partition, the greatest epoch not above the one asked for, and the offset (exclusive) where it ends;
-both -1 when the log knows no such epoch. Followers truncate by it, consumers find out that their log was truncated.
+Behaviour: for each partition, the greatest epoch not above the requested one, and the offset (exclusive) where it ends;
+both -1 when the log has no such epoch. Followers truncate by it. Consumers detect with it that a log was truncated.
 
 Version notes: v3: replica_id. v4: flexible.
 
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.k23_offset_for_leader_epoch import (
@@ -26,18 +27,18 @@ from barnabas.protocol.messages.k23_offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Answer each partition from its leader epoch history."""
+    """Look up each partition's epoch in its leader epoch history."""
     message: OffsetForLeaderEpochRequest = request.message
     return Reply(
         OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=[_answer(services, topic.topic, asked) for asked in topic.partitions],
+                    partitions=[_look_up(services, topic.topic, wanted) for wanted in topic.partitions],
                 )
                 for topic in message.topics
             ]
@@ -45,15 +46,14 @@ def handle(services: Services, request: Request) -> Answer:
     )
 
 
-def _answer(services: Services, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _look_up(services: Services, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = services.replica_manager.partition(TopicPartition(topic, asked.partition))
-        epoch, end_offset = partition.last_offset_for_leader_epoch(
-            asked.leader_epoch, asked.current_leader_epoch, leader_only=True
-        )
+        partition = services.replica_manager.partition(TopicPartition(topic, wanted.partition))
+        log = partition.log_for(wanted.current_leader_epoch, leader_only=True)
+        epoch, end_offset = log.end_offset_for_epoch(wanted.leader_epoch)
     except ApiError as error:
-        return EpochEndOffset(partition=asked.partition, error_code=error.code)
-    return EpochEndOffset(partition=asked.partition, error_code=0, leader_epoch=epoch, end_offset=end_offset)
+        return EpochEndOffset(partition=wanted.partition, error_code=error.code)
+    return EpochEndOffset(partition=wanted.partition, error_code=0, leader_epoch=epoch, end_offset=end_offset)
 
 
 API = Api(23, "OffsetForLeaderEpoch", (2, 4), handle, operation="DESCRIBE", resource="TOPIC")

@@ -1,12 +1,12 @@
 """AddPartitionsToTxn: v0-v5
 
-Behaviour: adds partitions to a transaction, which begins with the first ones. v4 and later come from brokers, for
-several transactions at once: before a leader appends the first records of a transaction it asks whether the partition
-is part of it (`verify_only`), or adds it for a client of transaction.version 2. If one partition is unknown none is
-added. A transaction that begins while the one before is being concluded waits for it, as in EndTxn (k26).
+Behaviour: adds partitions to a transaction; the first ones begin it. Brokers send v4 and later, for several
+transactions at once. Before a leader appends the first records of a transaction, it checks that the partition is part
+of it (`verify_only`), or adds the partition for a client of transaction.version 2. If one partition is unknown, none is
+added. A transaction that begins while the previous one is being completed waits for it, as in EndTxn (k26).
 
 Version notes: v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v4 (KIP-890) many transactions; v5
-TRANSACTION_ABORTABLE is known.
+adds TRANSACTION_ABORTABLE.
 
 Errors (each on the partitions): UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED (another one is unknown),
 INVALID_REQUEST (no transactional id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
@@ -20,11 +20,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.answers import Park, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.coordinators.transaction import Producer
-from barnabas.broker.gathering import Gathering
+from barnabas.broker.coordinators.transactions.transaction import Producer
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.gathering import Gathering
+from barnabas.broker.requests.parking import Park
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k24_add_partitions_to_txn import (
@@ -38,7 +39,8 @@ from barnabas.protocol.messages.k24_add_partitions_to_txn import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.coordinators.runtime.completion import Completion
+    from barnabas.broker.requests.request import Request
 
 FENCED_FROM: Final = 2
 FROM_BROKERS_FROM: Final = 4
@@ -70,7 +72,7 @@ def handle(services: Services, request: Request) -> Park | Reply:
 
 
 def _handle_one(
-    services: Services, transaction: AddPartitionsToTxnTransaction, version: int, done: partial[None]
+    services: Services, transaction: AddPartitionsToTxnTransaction, version: int, done: Completion[Errors]
 ) -> None:
     snapshot = services.metadata_cache.snapshot
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
@@ -117,7 +119,8 @@ def _topics(
             name=topic.name,
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=told(errors[TopicPartition(topic.name, index)], version)
+                    partition_index=index,
+                    partition_error_code=error_for(errors[TopicPartition(topic.name, index)], version),
                 )
                 for index in topic.partitions
             ],
@@ -126,8 +129,8 @@ def _topics(
     ]
 
 
-def told(error: ErrorCode, version: int) -> ErrorCode:
-    """Say an error in words that a client of this version knows."""
+def error_for(error: ErrorCode, version: int) -> ErrorCode:
+    """Return the error as a client of this version knows it."""
     is_old = version < FENCED_FROM and error == ErrorCode.PRODUCER_FENCED
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_old else error
 

@@ -1,10 +1,10 @@
 """AddOffsetsToTxn: v0-v4
 
 Behaviour: adds the partition of __consumer_offsets that holds a group's offsets to a transaction, so that offsets can
-be committed in it (KIP-98). Clients of transaction.version 2 leave it out: TxnOffsetCommit adds the partition.
+be committed in it (KIP-98). Clients of transaction.version 2 do not send it: TxnOffsetCommit adds the partition.
 
-Version notes: v1 throttle time; v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v4
-TRANSACTION_ABORTABLE is known.
+Version notes: v1 throttle time; v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v4 adds
+TRANSACTION_ABORTABLE.
 
 Errors: as AddPartitionsToTxn.
 """
@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Park
-from barnabas.broker.apis.api import Api
-from barnabas.broker.apis.k24_add_partitions_to_txn import told
-from barnabas.broker.coordinators.transaction import Producer
-from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.broker.apis.k24_add_partitions_to_txn import error_for
+from barnabas.broker.coordinators.transactions.transaction import Producer
+from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Park
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Park:
@@ -37,7 +37,7 @@ def handle(services: Services, request: Request) -> Park:
         Producer(message.producer_id, message.producer_epoch),
         [TopicPartition(GROUP_METADATA_TOPIC, services.group_coordinator.partition_for(message.group_id))],
         0,
-        lambda error: deferred.complete(AddOffsetsToTxnResponse(error_code=told(error, version))),
+        lambda error: deferred.complete(AddOffsetsToTxnResponse(error_code=error_for(error, version))),
     )
     return Park(deferred)
 

@@ -1,17 +1,17 @@
 """EndTxn: v0-v5
 
-Behaviour: commits or aborts a transaction. Answered when it is in the log how it ends, which nothing can change any
-more; the markers follow. From v5 on the epoch is raised with it, and the answer tells the producer (KIP-890).
+Behaviour: commits or aborts a transaction. The request is answered when the decision is committed and can no longer
+change; the markers follow. Since v5 each end raises the epoch, and the response has the new one (KIP-890).
 
-While the transaction before is being concluded nobody is fenced: an end waits for it, at most for
-add.partitions.to.txn.retry.backoff.max.ms, and is then told CONCURRENT_TRANSACTIONS, which every client repeats. That
-holds for any producer id and epoch, since v5 has already told the producer the epoch (or id) that comes next. Once the
-transaction is concluded, older epochs are fenced, as always.
+While the previous transaction is being completed, no producer is fenced. The request waits for the completion, at most
+for add.partitions.to.txn.retry.backoff.max.ms, and then gets CONCURRENT_TRANSACTIONS, which every client retries. That
+holds for any producer id and epoch, since v5 has already given the producer its next epoch (or id). Once the
+transaction is complete, older epochs are fenced as usual.
 
-Different from Apache Kafka, which says CONCURRENT_TRANSACTIONS at once instead of waiting first.
+Different from Apache Kafka, which answers CONCURRENT_TRANSACTIONS at once.
 
-Version notes: v1 throttle time; v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v4
-TRANSACTION_ABORTABLE is known; v5 producer id and epoch to go on with.
+Version notes: v1 throttle time; v2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v3 flexible; v4 adds
+TRANSACTION_ABORTABLE; v5 the producer id and epoch for the next transaction.
 
 Errors: INVALID_REQUEST (no transactional id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE,
 CONCURRENT_TRANSACTIONS, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
@@ -21,17 +21,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.answers import Park
-from barnabas.broker.apis.api import Api
-from barnabas.broker.apis.k24_add_partitions_to_txn import told
-from barnabas.broker.coordinators.transaction import Producer
+from barnabas.broker.apis.k24_add_partitions_to_txn import error_for
+from barnabas.broker.coordinators.transactions.transaction import Producer
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Park
 from barnabas.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.coordinators.transaction_shard import Given
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.coordinators.transactions.shard import ProducerResult
+    from barnabas.broker.requests.request import Request
 
 VERSION_2_FROM: Final = 5
 
@@ -46,15 +46,15 @@ def handle(services: Services, request: Request) -> Park:
         Producer(message.producer_id, message.producer_epoch),
         message.committed,
         2 if version >= VERSION_2_FROM else 0,
-        lambda given: deferred.complete(_response(given, version)),
+        lambda result: deferred.complete(_response(result, version)),
     )
     return Park(deferred)
 
 
-def _response(given: Given, version: int) -> EndTxnResponse:
-    response = EndTxnResponse(error_code=told(given.error, version))
+def _response(result: ProducerResult, version: int) -> EndTxnResponse:
+    response = EndTxnResponse(error_code=error_for(result.error, version))
     if version >= VERSION_2_FROM:
-        response.producer_id, response.producer_epoch = given.producer_id, given.epoch
+        response.producer_id, response.producer_epoch = result.producer_id, result.epoch
     return response
 
 

@@ -1,16 +1,17 @@
 """WriteTxnMarkers: v1-v2
 
-Behaviour: a transaction's coordinator (or an administrator who aborts what hangs) has the markers written that end it
-in partitions led here. Each partition answers for itself, once its marker is on all in-sync replicas.
+Behaviour: writes the markers that end a transaction in partitions led here, for the transaction's coordinator or for an
+administrator that aborts a hanging transaction. Each partition has its own result, once its marker is on all in-sync
+replicas.
 
-On a listener for clients only an administrator's abort is taken: of a producer that the partition knows, with the
-epochs that it knows. The rest is answered with CLUSTER_AUTHORIZATION_FAILED, as a whole.
+On a listener for clients, only an administrator's abort is allowed: of a producer that the partition knows, with epochs
+that are not above the known ones. Any other request as a whole gets CLUSTER_AUTHORIZATION_FAILED.
 
 Version notes: v1 flexible; v2 (KIP-1228) transaction version: a marker of version 2 must raise the epoch.
 
 Errors (each on a partition): UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR; INVALID_PRODUCER_EPOCH,
-TRANSACTION_COORDINATOR_FENCED: somebody newer ends this transaction.
+TRANSACTION_COORDINATOR_FENCED (a newer producer or coordinator ends this transaction).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Park
-from barnabas.broker.apis.api import Api
-from barnabas.broker.coordinators.transaction_marker import Marker
-from barnabas.broker.gathering import Gathering
+from barnabas.broker.coordinators.transactions.marker import Marker
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.gathering import Gathering
+from barnabas.broker.requests.parking import Park
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k27_write_txn_markers import (
@@ -36,15 +37,15 @@ from barnabas.protocol.messages.k27_write_txn_markers import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 Errors = dict[TopicPartition, ErrorCode]
 
 
 def handle(services: Services, request: Request) -> Park:
-    """Park until every marker is replicated, or failed."""
+    """Park until every marker is replicated, or has failed."""
     message: WriteTxnMarkersRequest = request.message
-    if request.context.is_for_clients and not all(_ends_what_hangs(services, marker) for marker in message.markers):
+    if request.context.is_for_clients and not all(_is_admin_abort(services, marker) for marker in message.markers):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     deferred = Deferred()
     gathering: Gathering[int, Errors] = Gathering(
@@ -61,19 +62,21 @@ def _partitions(wire: WritableTxnMarker) -> set[TopicPartition]:
 
 
 def _is_commit(request: Request) -> bool:
-    """Only a transaction's coordinator knows that it may be committed."""
+    """Return whether the request commits, which only a transaction's coordinator may decide."""
     return any(marker.transaction_result for marker in request.message.markers)
 
 
-def _ends_what_hangs(services: Services, marker: WritableTxnMarker) -> bool:
-    """Whether an abort names the epochs that the partitions know (what Admin.abortTransaction takes from
-    DescribeProducers, 0 for a coordinator epoch of -1). Higher ones would lock the producer or the coordinator out.
+def _is_admin_abort(services: Services, marker: WritableTxnMarker) -> bool:
+    """Return whether the epochs are not above those that the partitions know.
+
+    Admin.abortTransaction takes them from DescribeProducers (0 for a coordinator epoch of -1). Higher ones would fence
+    the producer or the coordinator.
     """
     for tp in _partitions(marker):
         partition = services.replica_manager.find(tp)
         log = None if partition is None else partition.log
         if log is None:
-            continue  # answered with an error of its own
+            continue  # the partition gets an error of its own
         known = log.active_producer(marker.producer_id)
         if known is None or marker.producer_epoch > known.epoch + (marker.transaction_version >= 2):
             return False

@@ -1,12 +1,12 @@
 """TxnOffsetCommit: v0-v5
 
-Behaviour: commits a group's positions as part of a producer's transaction: they count when it is committed. Before the
-first ones of a transaction its coordinator is asked whether it knows of them; from v5 on the partition of
-__consumer_offsets is added to the transaction there and then (KIP-890). Members of the group may name their generation,
-and are fenced by it (KIP-447).
+Behaviour: commits a group's offsets as part of a producer's transaction; they take effect when it is committed. Before
+the first offsets of a transaction, its coordinator verifies that the partition of __consumer_offsets is part of it;
+since v5 it adds the partition (KIP-890). Members of the group may send their generation, and are fenced by it
+(KIP-447).
 
-Version notes: v1 throttle time; v2 leader epoch; v3 flexible, member and generation (KIP-447); v4
-TRANSACTION_ABORTABLE is known; v5 the broker adds the partition.
+Version notes: v1 throttle time; v2 leader epoch; v3 flexible, member and generation (KIP-447); v4 adds
+TRANSACTION_ABORTABLE; v5 the broker adds the partition.
 
 Errors (each on the partitions): UNKNOWN_TOPIC_OR_PARTITION, OFFSET_METADATA_TOO_LARGE; on all of them NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS (COORDINATOR_NOT_AVAILABLE before v2), COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID,
@@ -19,15 +19,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.answers import Answer, Park, Reply
-from barnabas.broker.apis.api import Api
 from barnabas.broker.apis.verified import HIDDEN, NOTHING_TO_VERIFY, Verdict, draw_guards, verify
-from barnabas.broker.coordinators.offsets import CommittedOffset
-from barnabas.broker.coordinators.shard import Committer, OffsetCommit
-from barnabas.broker.coordinators.transaction import Producer
-from barnabas.broker.coordinators.transaction_verification import Operation
-from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.broker.coordinators.groups.group_offsets import Committer, OffsetCommit
+from barnabas.broker.coordinators.offsets.store import CommittedOffset
+from barnabas.broker.coordinators.transactions.transaction import Producer
+from barnabas.broker.coordinators.transactions.verification import Operation
+from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer, Park
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k28_txn_offset_commit import (
@@ -39,7 +40,7 @@ from barnabas.protocol.messages.k28_txn_offset_commit import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 LOADING_FROM: Final = 2
 ABORTABLE_FROM: Final = 4
@@ -48,7 +49,7 @@ NO_SEQUENCE: Final = -1
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Park until the positions are in the log."""
+    """Park until the offsets are written."""
     message: TxnOffsetCommitRequest = request.message
     response, rows, commits = _gather(services, message)
     if not rows:
@@ -59,18 +60,18 @@ def handle(services: Services, request: Request) -> Answer:
 
     def finish(error: ErrorCode) -> TxnOffsetCommitResponse:
         for row in rows if error else ():
-            row.error_code = _told(error, request.version)
+            row.error_code = _error_for(error, request.version)
         return response
 
     def commit(verdict: Verdict) -> Answer:
         if tp in verdict.errors:
             return Reply(finish(_coordinator_error(verdict.errors[tp])))
         deferred = Deferred()
-        who = Committer(
+        committer = Committer(
             message.group_id, message.member_id, message.group_instance_id, message.generation_id, request.version
         )
         services.group_coordinator.commit_in_transaction(
-            who, producer, commits, verdict.guards.get(tp), lambda error: deferred.complete(finish(error))
+            committer, producer, commits, verdict.guards.get(tp), lambda error: deferred.complete(finish(error))
         )
         return Park(deferred)
 
@@ -80,7 +81,7 @@ def handle(services: Services, request: Request) -> Answer:
     guards = draw()
     if not guards:
         return commit(NOTHING_TO_VERIFY)
-    return verify(services, request, message.transactional_id, producer, guards, draw, operation, partial(commit))
+    return verify(services, message.transactional_id, producer, guards, draw, operation, partial(commit))
 
 
 def _operation(version: int) -> Operation:
@@ -92,40 +93,41 @@ def _operation(version: int) -> Operation:
 def _gather(
     services: Services, message: TxnOffsetCommitRequest
 ) -> tuple[TxnOffsetCommitResponse, list[TxnOffsetCommitResponsePartition], list[OffsetCommit]]:
-    """(the answer as far as it is known, its rows that the coordinator settles, what is to be stored)."""
+    """Return (the unfinished response, its rows that get the coordinator's error, the offsets to commit)."""
     snapshot, coordinator = services.metadata_cache.snapshot, services.group_coordinator
     now_ms = coordinator.now_ms
     response = TxnOffsetCommitResponse(topics=[])
-    settled: list[TxnOffsetCommitResponsePartition] = []
+    open_rows: list[TxnOffsetCommitResponsePartition] = []
     commits: list[OffsetCommit] = []
     for topic in message.topics:
         answer = TxnOffsetCommitResponseTopic(name=topic.name, partitions=[])
         response.topics.append(answer)
-        for asked in topic.partitions:
-            row = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=0)
+        for partition in topic.partitions:
+            row = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=0)
             answer.partitions.append(row)
-            metadata = asked.committed_metadata or ""
-            if snapshot.partition(TopicPartition(topic.name, asked.partition_index)) is None:
+            metadata = partition.committed_metadata or ""
+            if snapshot.partition(TopicPartition(topic.name, partition.partition_index)) is None:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
-            settled.append(row)
+            open_rows.append(row)
             if len(metadata) > coordinator.offset_metadata_max_chars:
                 row.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             committed = CommittedOffset(
-                asked.committed_offset, asked.committed_leader_epoch, metadata, now_ms,
+                partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms,
                 topic_id=snapshot.topic_id(topic.name),
             )  # fmt: skip
-            commits.append(OffsetCommit(topic.name, asked.partition_index, committed))
-    return response, settled, commits
+            commits.append(OffsetCommit(topic.name, partition.partition_index, committed))
+    return response, open_rows, commits
 
 
 def _coordinator_error(error: ErrorCode) -> ErrorCode:
-    """Say what the transaction's coordinator answered in words that clients know from the group's."""
+    """Return an error of the transaction's coordinator, as the group coordinator would report it."""
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error in HIDDEN else error
 
 
-def _told(error: ErrorCode, version: int) -> ErrorCode:
+def _error_for(error: ErrorCode, version: int) -> ErrorCode:
+    """Return the error as a client of this version knows it."""
     is_old = version < LOADING_FROM and error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_old else error
 

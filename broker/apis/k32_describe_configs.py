@@ -1,28 +1,29 @@
 """DescribeConfigs: v1-v4.
 
-Behaviour: for each resource, its configs with value, source and type; with `include_synonyms` every place that could
-have given the value, with `include_documentation` our words on the key. `configuration_keys` null or empty asks for
-all. TOPIC by name; BROKER by this broker's id, or "" for what is set for all brokers; BROKER_LOGGER by this broker's
-id; GROUP and CLIENT_METRICS by name (a name that nothing is set for is described all the same).
+Behaviour: for each resource, returns its configs with value, source and type. `include_synonyms` adds every place that
+could have set the value, `include_documentation` this project's description of the key. `configuration_keys` null or
+empty requests all. Resource names: TOPIC by name; BROKER by this broker's id, or "" for the default of all brokers;
+BROKER_LOGGER by this broker's id; GROUP and CLIENT_METRICS by name (without any setting too).
 
 Version notes: v3 adds types and documentation (KIP-569); v4 is flexible.
 
 Errors: UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist; INVALID_TOPIC_EXCEPTION for an illegal name;
-INVALID_REQUEST for another broker's id, an empty group or subscription name, an unknown resource type, or what is
-asked for beyond `DESCRIBED_MAX` configs.
+INVALID_REQUEST for another broker's id, an empty group or subscription name, an unknown resource type, or resources
+beyond the first `DESCRIBED_MAX` configs.
 
-Different from Apache Kafka: a resource that is named twice is described once; `read_only` is true for every broker key
-whose change at run time this project does not apply, though Kafka would; documentation is our own.
+Different from Apache Kafka: a resource named twice is described once. `read_only` is true for every broker key that
+this project cannot change at run time, even if Kafka can. Documentation is our own.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.config_describer import ConfigDescriber, Entry
-from barnabas.broker.dynamic_config import ALL_BROKERS, ResourceType
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.settings.config_describer import ConfigDescriber, Entry
+from barnabas.broker.settings.dynamic_config import ALL_BROKERS, ResourceType
 from barnabas.common.topic_names import invalid_reason
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import (
@@ -36,27 +37,27 @@ from barnabas.protocol.messages.k32_describe_configs import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
-#: Why a bound: ten bytes ask for everything of a broker, and a group need not exist to be described. These are the
-#: configs of 10,000 topics.
+#: Why a bound: ten bytes request all configs of a broker, and a group need not exist to be described. This many configs
+#: have 10,000 topics.
 DESCRIBED_MAX: Final = 400_000
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Describe each resource that is asked for."""
-    asked: DescribeConfigsRequest = request.message
+    """Describe each requested resource."""
+    message: DescribeConfigsRequest = request.message
     response = DescribeConfigsResponse()
     described_count = 0
-    for (kind, name), resource in {(r.resource_type, r.resource_name): r for r in asked.resources}.items():
+    for (kind, name), resource in {(r.resource_type, r.resource_name): r for r in message.resources}.items():
         result = DescribeConfigsResult(resource_type=kind, resource_name=name)
         try:
             if described_count >= DESCRIBED_MAX:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"More than {DESCRIBED_MAX} configs are asked for at once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"More than {DESCRIBED_MAX} configs are requested at once")
             wanted = set(resource.configuration_keys or ())
             entries = _entries(services, resource)
             described_count += len(entries)
-            result.configs = [_config(entry, asked) for entry in entries if not wanted or entry.name in wanted]
+            result.configs = [_config(entry, message) for entry in entries if not wanted or entry.name in wanted]
         except ApiError as error:
             result.error_code = error.code
             result.error_message = error.message or error.code.message
@@ -109,7 +110,7 @@ def _check_broker_id(services: Services, name: str, alternative: str) -> None:
         )
 
 
-def _config(entry: Entry, asked: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _config(entry: Entry, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
@@ -118,10 +119,10 @@ def _config(entry: Entry, asked: DescribeConfigsRequest) -> DescribeConfigsResou
         is_sensitive=entry.is_sensitive,
         synonyms=[
             DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
-            for synonym in (entry.synonyms if asked.include_synonyms else ())
+            for synonym in (entry.synonyms if message.include_synonyms else ())
         ],
         config_type=entry.type,
-        documentation=entry.doc if asked.include_documentation else None,
+        documentation=entry.doc if message.include_documentation else None,
     )
 
 

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs: v1-v2.
 
-Behaviour: each partition named begins to move to the log directory under which it is named, and the answer comes at
-once: DescribeLogDirs shows the copy (`is_future_key`) until it has taken over. A partition that this broker does not
-hold yet will be made in that directory; it is answered REPLICA_NOT_AVAILABLE all the same.
+Behaviour: each partition starts to move to the log directory that lists it. The response is sent at once;
+DescribeLogDirs shows the copy (`is_future_key`) until it has replaced the current log. A partition that this broker
+does not hold yet will be created in that directory; it gets REPLICA_NOT_AVAILABLE all the same.
 
 Version notes: v2: flexible.
 
@@ -16,8 +16,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k34_alter_replica_log_dirs import (
@@ -28,13 +29,13 @@ from barnabas.protocol.messages.k34_alter_replica_log_dirs import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 log = logging.getLogger("barnabas.replication")
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Begin the moves."""
+    """Start the moves."""
     wanted = {
         TopicPartition(topic.name, index): directory.path
         for directory in request.message.dirs
@@ -49,7 +50,7 @@ def handle(services: Services, request: Request) -> Answer:
                 partition_index=tp.partition, error_code=_move(services, tp, path, failures)
             )
         )
-    if failures:  # Why one line: a request may name a million partitions
+    if failures:  # Why one line for all: a request may name a million partitions
         log.warning("cannot move %d partitions, the first: %s", len(failures), failures[0])
     return Reply(
         AlterReplicaLogDirsResponse(
@@ -62,6 +63,7 @@ def handle(services: Services, request: Request) -> Answer:
 
 
 def _move(services: Services, tp: TopicPartition, path: str, failures: list[str]) -> ErrorCode:
+    """Start one move; an unexpected error is added to `failures`."""
     try:
         services.log_dir_moves.move(tp, path)
     except ApiError as error:

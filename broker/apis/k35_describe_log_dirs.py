@@ -1,11 +1,11 @@
 """DescribeLogDirs: v1-v5.
 
-Behaviour: for each log directory of this broker, the partitions in it with size and lag, and the total and usable
-bytes of its volume. The lag of a copy on its way there (`is_future_key`) is that behind the current log. `topics` null
-asks for all partitions; a directory without any that is wanted is listed all the same.
+Behaviour: lists each log directory of this broker with the size and lag of its partitions, and the total and usable
+bytes of its volume. The lag of a copy that is being made (`is_future_key`) is counted from the current log. `topics`
+null requests all partitions. A directory without any requested partition is listed as well.
 
-Version notes: v3 adds a top-level error; v4 total and usable bytes (KIP-827); v5 whether new replicas are kept away
-(KIP-1066).
+Version notes: v3 adds a top-level error; v4 total and usable bytes (KIP-827); v5 whether the directory is cordoned, so
+that it gets no new replicas (KIP-1066).
 
 Errors: KAFKA_STORAGE_ERROR for a directory that failed.
 """
@@ -15,9 +15,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
 from barnabas.broker.log_dirs import LogDir, describe
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -28,7 +29,7 @@ from barnabas.protocol.messages.k35_describe_log_dirs import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Answer:

@@ -1,6 +1,6 @@
 """ElectLeaders: v0-v2
 
-Behaviour: elects the preferred (or, if told so, any living) replica of partitions as leader; forwarded to the
+Behaviour: elects the preferred replica of partitions as leader, or any live one if requested. Forwarded to the
 controller.
 
 Version notes: v1: unclean elections (KIP-460). v2: flexible.
@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.forwarding import forward
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Forward."""
-    return forward(services, request)
+    """Forward to the controller."""
+    return services.forwarding.forward(request)
 
 
 API = Api(43, "ElectLeaders", (0, 2), handle, operation="ALTER", resource="CLUSTER")

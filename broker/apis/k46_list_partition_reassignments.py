@@ -1,6 +1,6 @@
 """ListPartitionReassignments: v0-v0
 
-Behaviour: lists the reassignments under way (KIP-455); forwarded to the controller.
+Behaviour: lists the ongoing reassignments (KIP-455). Forwarded to the controller.
 
 Version notes: none.
 
@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.forwarding import forward
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Forward."""
-    return forward(services, request)
+    """Forward to the controller."""
+    return services.forwarding.forward(request)
 
 
 API = Api(46, "ListPartitionReassignments", (0, 0), handle, operation="DESCRIBE", resource="CLUSTER")

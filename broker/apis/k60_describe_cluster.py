@@ -1,10 +1,10 @@
 """DescribeCluster: v0-v2
 
-Behaviour: the cluster's id, its live brokers as the request's listener knows them, and as "controller" this broker
-while it is alive, else some live one.
+Behaviour: returns the cluster's id and its live brokers as the request's listener knows them. The "controller" is this
+broker while it is alive, else some live one.
 
-Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): brokers that are
-registered but fenced may be asked for too.
+Version notes: v1 (KIP-919): endpoint type; a broker answers for brokers only. v2 (KIP-1073): fenced brokers may be
+requested too.
 
 Errors: UNSUPPORTED_ENDPOINT_TYPE, MISMATCHED_ENDPOINT_TYPE (INVALID_REQUEST in v0).
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_REQUESTED
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k60_describe_cluster import (
     DescribeClusterBroker,
@@ -25,7 +26,7 @@ from barnabas.protocol.messages.k60_describe_cluster import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -37,9 +38,9 @@ def handle(services: Services, request: Request) -> Answer:
         return Reply(_refusal(message.endpoint_type, request.version))
     snapshot = services.metadata_cache.snapshot
     nodes = snapshot.nodes(request.listener_name)
-    told = [(node, False) for node in nodes]
+    brokers = [(node, False) for node in nodes]
     if message.include_fenced_brokers:
-        told += [(node, True) for node in snapshot.fenced_nodes(request.listener_name)]
+        brokers += [(node, True) for node in snapshot.fenced_nodes(request.listener_name)]
     controller_id = snapshot.controller_for_clients(services.broker_id)
     return Reply(
         DescribeClusterResponse(
@@ -50,10 +51,10 @@ def handle(services: Services, request: Request) -> Answer:
                 DescribeClusterBroker(
                     broker_id=node.id, host=node.host, port=node.port, rack=node.rack, is_fenced=is_fenced
                 )
-                for node, is_fenced in told
+                for node, is_fenced in brokers
             ],
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_ASKED
+                CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_REQUESTED
             ),
         )
     )

@@ -1,7 +1,7 @@
 """DescribeProducers: v0
 
-Behaviour: tells which producers a replica remembers, and where their open transactions begin (KIP-664): how hanging
-transactions are found. Followers answer too, for whoever compares them with the leader.
+Behaviour: lists the producers that a replica remembers, and the first offsets of their open transactions (KIP-664):
+this finds hanging transactions. Followers answer too, so that they can be compared with the leader.
 
 Errors (each on a partition): UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
 INVALID_TOPIC_EXCEPTION.
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Reply
-from barnabas.broker.apis.api import Api
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
 from barnabas.common.topic_names import invalid_reason
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -28,21 +28,21 @@ from barnabas.protocol.messages.k61_describe_producers import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
-    from barnabas.broker.storage.producer_state import ProducerEntry
+    from barnabas.broker.requests.request import Request
+    from barnabas.broker.storage.producers.producer_entry import ProducerEntry
 
 
 def handle(services: Services, request: Request) -> Reply:
-    """Answer each partition from its log."""
+    """Describe the producers of each partition from its log."""
     message: DescribeProducersRequest = request.message
-    asked: dict[str, dict[int, None]] = {}
+    wanted: dict[str, dict[int, None]] = {}
     for topic in message.topics:
-        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return Reply(
         DescribeProducersResponse(
             topics=[
                 TopicResponse(name=name, partitions=[_describe(services, TopicPartition(name, i)) for i in indexes])
-                for name, indexes in asked.items()
+                for name, indexes in wanted.items()
             ]
         )
     )

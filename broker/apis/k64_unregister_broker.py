@@ -1,7 +1,7 @@
 """UnregisterBroker: v0
 
-Behaviour: forgets a broker that will not come back (KIP-500): it leaves every ISR, and is told of no more; one that
-still runs registers again. Forwarded to the controller.
+Behaviour: removes a broker that will not come back (KIP-500). It leaves every ISR and disappears from the metadata. A
+broker that still runs registers again. Forwarded to the controller.
 
 Errors: those of the controller (BROKER_ID_NOT_REGISTERED); REQUEST_TIMED_OUT.
 """
@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.forwarding import forward
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Forward."""
-    return forward(services, request)
+    """Forward to the controller."""
+    return services.forwarding.forward(request)
 
 
 API = Api(64, "UnregisterBroker", (0, 0), handle, operation="ALTER", resource="CLUSTER")

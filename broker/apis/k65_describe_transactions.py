@@ -1,7 +1,7 @@
 """DescribeTransactions: v0
 
-Behaviour: tells the state of transactional ids that this broker coordinates, with the partitions that their transaction
-has (KIP-664).
+Behaviour: returns the state of transactional ids that this broker coordinates, with the partitions of their
+transactions (KIP-664).
 
 Errors (each on an id): INVALID_REQUEST (empty), TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS.
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Reply
-from barnabas.broker.apis.api import Api
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.k65_describe_transactions import (
     DescribeTransactionsRequest,
@@ -25,11 +25,11 @@ from barnabas.protocol.messages.k65_describe_transactions import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Reply:
-    """Answer each id from its shard."""
+    """Reply at once."""
     message: DescribeTransactionsRequest = request.message
     states = [_describe(services, transactional_id) for transactional_id in dict.fromkeys(message.transactional_ids)]
     return Reply(DescribeTransactionsResponse(transaction_states=states))

@@ -1,24 +1,24 @@
 """ListTransactions: v0-v2
 
 Behaviour: lists the transactional ids that this broker coordinates, filtered by state, producer id, duration and a
-regular expression of the whole id, in RE2's syntax (KIP-664). Names of states that do not exist are told, and match
-nothing.
+regular expression for the whole id, in RE2's syntax (KIP-664). Unknown state names are returned, and match nothing.
 
 Version notes: v1 (KIP-994) duration; v2 (KIP-1152) pattern.
 
 Errors: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION.
 
-Different from Apache Kafka: a pattern that would take too long (`coordinators/re2.py` says when) is invalid too.
+Different from Apache Kafka: a pattern that takes too long is invalid too (`coordinators/regex/pattern.py` has the
+limits).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.coordinators.transaction import TxnState
-from barnabas.broker.coordinators.transaction_coordinator import Filters
+from barnabas.broker.coordinators.transactions.coordinator import Filters
+from barnabas.broker.coordinators.transactions.transaction import TxnState
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.k66_list_transactions import (
     ListTransactionsRequest,
@@ -28,13 +28,13 @@ from barnabas.protocol.messages.k66_list_transactions import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 STATES = frozenset(state.value for state in TxnState)
 
 
 def handle(services: Services, request: Request) -> Reply:
-    """List what passes the filters."""
+    """Reply at once."""
     message: ListTransactionsRequest = request.message
     filters = Filters(
         frozenset(message.state_filters), frozenset(message.producer_id_filters), message.duration_filter,

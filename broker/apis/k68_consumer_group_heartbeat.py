@@ -1,11 +1,11 @@
 """ConsumerGroupHeartbeat: v0-v1
 
-Behaviour: a member of a consumer group (KIP-848) joins (epoch 0), says that it is alive and what it owns, changes its
-subscription, leaves (epoch -1), or leaves for a while (-2: a static member keeps its partitions). What it does not
-say (null, -1) stays as it was. The answer has its epoch and, if it changed, its assignment; it is given when what
-changed is committed.
+Behaviour: a member of a consumer group (KIP-848) joins (epoch 0), renews its session and reports the partitions it
+owns, changes its subscription, leaves (epoch -1), or leaves temporarily (-2: a static member keeps its partitions). A
+field that is not set (null, -1) is unchanged. The response has the member's epoch and, if it changed, its assignment;
+it is sent when the change is committed.
 
-Version notes: v0 the coordinator names the member; v1 the member names itself, and may subscribe by a regular
+Version notes: v0 the coordinator chooses the member id; v1 the member chooses it, and may subscribe by a regular
 expression (RE2 syntax), which the coordinator resolves.
 
 Errors: INVALID_REQUEST, UNSUPPORTED_VERSION (the protocol is off), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
@@ -18,9 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Park, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.coordinators.consumer_group_types import (
+from barnabas.broker.coordinators.consumer.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -28,6 +26,9 @@ from barnabas.broker.coordinators.consumer_group_types import (
     HeartbeatResult,
 )
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Park
 from barnabas.common.ids import random_uuid, uuid_to_string
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k68_consumer_group_heartbeat import (
@@ -39,9 +40,9 @@ from barnabas.protocol.messages.k68_consumer_group_heartbeat import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
-MEMBER_NAMES_ITSELF_FROM = 1
+MEMBER_CHOOSES_ID_FROM = 1
 
 
 def handle(services: Services, request: Request) -> Reply | Park:
@@ -64,9 +65,9 @@ def handle(services: Services, request: Request) -> Reply | Park:
 def check(message: ConsumerGroupHeartbeatRequest, version: int, assignors: Iterable[str]) -> None:
     """Raise ApiError for a request that contradicts itself."""
     epoch = message.member_epoch
-    names_itself = version >= MEMBER_NAMES_ITSELF_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    needs_id = version >= MEMBER_CHOOSES_ID_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
     for name, value in (
-        ("MemberId", message.member_id if names_itself else None),
+        ("MemberId", message.member_id if needs_id else None),
         ("GroupId", message.group_id),
         ("InstanceId", message.instance_id),
         ("RackId", message.rack_id),
@@ -116,7 +117,7 @@ def _heartbeat(message: ConsumerGroupHeartbeatRequest, request: Request) -> Hear
 
 
 def response(result: HeartbeatResult | ApiError) -> ConsumerGroupHeartbeatResponse:
-    """Build the answer."""
+    """Build the response."""
     if isinstance(result, ApiError):
         return ConsumerGroupHeartbeatResponse(
             error_code=result.code, error_message=result.message or result.code.message

@@ -1,12 +1,12 @@
 """ConsumerGroupDescribe: v0-v1
 
-Behaviour: tells the state, epochs and members of consumer groups (KIP-848), with what each member has (or has yet to
-revoke) and what it shall have. Topics that are gone are left out.
+Behaviour: returns the state, epochs and members of consumer groups (KIP-848). Each member has its current assignment
+(with partitions it has yet to revoke) and its target assignment. Deleted topics are left out.
 
-Version notes: v1 the kind of each member: 0 of the classic protocol, 1 of the consumer protocol.
+Version notes: v1 the protocol of each member: 0 classic, 1 consumer.
 
-Errors per group: UNSUPPORTED_VERSION (the protocol is off), NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND (also of a group of another kind).
+Errors per group: UNSUPPORTED_VERSION (the protocol is disabled), NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+GROUP_ID_NOT_FOUND (also for a group of another kind).
 
 Different from Apache Kafka: a group that is named twice is described once.
 """
@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Reply
-from barnabas.broker.apis.api import Api
 from barnabas.broker.apis.authorized import GROUP_OPERATIONS
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k69_consumer_group_describe import (
     Assignment,
@@ -31,16 +31,16 @@ from barnabas.protocol.messages.k69_consumer_group_describe import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.coordinators.consumer_group import ConsumerGroup
-    from barnabas.broker.coordinators.consumer_group_types import Member as GroupMember
-    from barnabas.broker.metadata_cache import MetadataSnapshot
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.coordinators.consumer.group import ConsumerGroup
+    from barnabas.broker.coordinators.consumer.values import Member as GroupMember
+    from barnabas.broker.metadata.metadata_cache import MetadataSnapshot
+    from barnabas.broker.requests.request import Request
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def handle(services: Services, request: Request) -> Reply:
-    """Answer at once."""
+    """Reply at once."""
     message: ConsumerGroupDescribeRequest = request.message
     groups = [_describe(services, group_id) for group_id in dict.fromkeys(message.group_ids)]
     if message.include_authorized_operations:

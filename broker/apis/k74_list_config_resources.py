@@ -1,21 +1,22 @@
 """ListConfigResources: v0-v1.
 
-Behaviour: names the resources that have, or may have, configs. v0 (once ListClientMetricsResources) tells client
-metrics subscriptions; v1 tells the types asked for, or all: topics, brokers, loggers (by broker), groups with
-settings, subscriptions.
+Behaviour: names the resources that have, or may have, configs. v0 (formerly ListClientMetricsResources) lists client
+metrics subscriptions. v1 lists the requested types, or all: topics, brokers, loggers (by broker), groups with settings,
+subscriptions.
 
 Version notes: v1 adds the types (KIP-1142).
 
-Errors: UNSUPPORTED_VERSION for a type that does not exist.
+Errors: UNSUPPORTED_VERSION for an unknown type.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.dynamic_config import ResourceType
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.settings.dynamic_config import ResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k74_list_config_resources import (
     ConfigResource,
@@ -24,7 +25,7 @@ from barnabas.protocol.messages.k74_list_config_resources import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 _ALL = (
     ResourceType.TOPIC,
@@ -36,7 +37,7 @@ _ALL = (
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """List the resources of the types that are asked for."""
+    """List the resources of the requested types."""
     if request.header.api_version == 0:
         wanted = [int(ResourceType.CLIENT_METRICS)]
     else:

@@ -1,19 +1,20 @@
 """DescribeTopicPartitions: v0
 
-Behaviour: like Metadata for topics, in order of their names and in pages: at most
-min(max.request.partition.size.limit, response_partition_limit) partitions, then a cursor that says where to go on.
+Behaviour: describes topics like Metadata, in order of their names and in pages. A page has at most
+min(max.request.partition.size.limit, response_partition_limit) partitions; a cursor shows where the next one starts.
 
-Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; INVALID_REQUEST for a cursor outside the list asked for.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; INVALID_REQUEST for a cursor outside the requested list.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
 from barnabas.broker.apis.authorized import TOPIC_OPERATIONS
-from barnabas.broker.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
 from barnabas.common.topic_names import invalid_reason
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k75_describe_topic_partitions import (
@@ -26,19 +27,19 @@ from barnabas.protocol.messages.k75_describe_topic_partitions import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.metadata_cache import PartitionInfo, TopicInfo
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.metadata.metadata_cache import PartitionInfo, TopicInfo
+    from barnabas.broker.requests.request import Request
 
 
 def handle(services: Services, request: Request) -> Answer:
-    """Answer one page from one snapshot of the cache."""
+    """Answer with one page from one snapshot of the cache."""
     message: DescribeTopicPartitionsRequest = request.message
     snapshot = services.metadata_cache.snapshot
     cursor = message.cursor
     is_all = not message.topics
     first = "" if cursor is None else cursor.topic_name
-    asked = snapshot.topics if is_all else {topic.name for topic in message.topics}
-    names = sorted(name for name in asked if name >= first)
+    requested = snapshot.topics if is_all else {topic.name for topic in message.topics}
+    names = sorted(name for name in requested if name >= first)
     _check_cursor(cursor, names, is_all=is_all)
     limit = services.config.max_request_partition_size_limit
     remaining = max(min(limit, message.response_partition_limit), 1)

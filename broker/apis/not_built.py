@@ -1,22 +1,22 @@
 """The APIs of share groups (KIP-932) and of Kafka Streams' own groups (KIP-1071), which are not built.
 
-Behaviour: ApiVersions does not list them, so no client that looks asks. One that asks all the same is answered
-UNSUPPORTED_VERSION, as Apache Kafka answers while the feature is off, rather than losing its connection.
+Behaviour: ApiVersions does not list them, so a client that checks does not send them. A client that sends one all the
+same gets UNSUPPORTED_VERSION, as from Apache Kafka while the feature is off, and keeps its connection.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.answers import Reply
-from barnabas.broker.apis.api import Api
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
 from barnabas.protocol.api_keys import ROWS, ApiKey
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
 
 KEYS: Final = (
     ApiKey.SHARE_GROUP_HEARTBEAT,
@@ -37,7 +37,7 @@ KEYS: Final = (
 
 
 def handle(services: Services, request: Request) -> Reply:
-    """Refuse, in the words of the API."""
+    """Refuse with the API's own error response."""
     return Reply(error_response(request.message, request.version, ErrorCode.UNSUPPORTED_VERSION))
 
 

@@ -1,18 +1,63 @@
-"""What the three requests of the controller's push have in common; their tagged fields are in `push_tags.py`."""
+"""The rows of the APIs that only nodes call, and the common part of the controller's three pushes.
+
+The pushes are LeaderAndIsr, StopReplica and UpdateMetadata. Their tagged fields are in `protocol/push_tags.py`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Admits, Api, Handle, nodes_only
+from barnabas.broker.requests.parking import Answer
 from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, RegisterBrokerRecord
 from barnabas.protocol.push_tags import FULL, records_of
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.metadata.push_gate import Push
+    from barnabas.broker.requests.request import Request
+    from barnabas.protocol import schema
+    from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
+    from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
+
+P = TypeVar("P", bound="Push")
+R = TypeVar("R", bound="schema.Response")
 
 
-def apply_records(services: Services, message: Any) -> list[RegisterBrokerRecord]:
-    """Apply the configs and features that a push carries; returns the registrations, none if it does not tell."""
+def push_api(request_type: type[P], response_type: type[R], carry_out: Callable[[Services, P], R]) -> Api:
+    """Return the row of a push: the newest version only; `carry_out` runs if the push gate admits the request."""
+
+    def handle(services: Services, request: Request) -> Answer:
+        message: P = request.message
+        return Reply(services.push_gate.obey(message, lambda: carry_out(services, message), response_type))
+
+    version = request_type.MAX_VERSION
+    return nodes_only_api(request_type, (version, version), handle, admits=_admits)
+
+
+def nodes_only_api(
+    request_type: type[schema.Request], versions: tuple[int, int], handle: Handle, *, admits: Admits | None = None
+) -> Api:
+    """Return the row of an API that brokers and controllers call: refused to clients, not listed by ApiVersions."""
+    return Api(
+        request_type.API_KEY,
+        request_type.NAME,
+        versions,
+        handle,
+        operation="CLUSTER_ACTION",
+        resource="CLUSTER",
+        advertised=False,
+        nodes_only=nodes_only,
+        admits=admits,
+    )
+
+
+def apply_records(
+    services: Services, message: LeaderAndIsrRequest | UpdateMetadataRequest
+) -> list[RegisterBrokerRecord]:
+    """Apply the configs and features of a push; returns its registrations, empty if it carries none."""
     records = records_of(message)
     registrations = [record for record in records if isinstance(record, RegisterBrokerRecord)]
     if len(registrations) == len(records):
@@ -25,6 +70,6 @@ def apply_records(services: Services, message: Any) -> list[RegisterBrokerRecord
     return registrations
 
 
-def admits(services: Services, frame: memoryview) -> bool:
-    """The `admits` of a push."""
+def _admits(services: Services, frame: memoryview) -> bool:
+    """Look at a large push before it is decoded (rule 5 of the push gate)."""
     return services.push_gate.admits(frame)

@@ -1,55 +1,48 @@
 """Services: the components of one broker that an API may use.
 
-Built once by `broker_server` before any thread starts; never changed afterwards. An API's `handle(services, request)`
-reads a component from here and holds no state of its own.
+`broker_server` builds them once, before any thread starts. They never change afterwards. An API's
+`handle(services, request)` takes its components from here and holds no state of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barnabas.broker.auto_topic_creation import AutoTopicCreation
-    from barnabas.broker.controller_channel import ControllerChannel
-    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
-    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
-    from barnabas.broker.coordinators.transaction_markers import MarkerWriter
-    from barnabas.broker.coordinators.transaction_verification import TransactionVerification
-    from barnabas.broker.dynamic_config import DynamicConfig
+    from barnabas.broker.channels.forwarding import ForwardingManager
+    from barnabas.broker.channels.lifecycle import Lifecycle
+    from barnabas.broker.channels.producer_ids import ProducerIds
+    from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
+    from barnabas.broker.coordinators.transactions.markers import MarkerWriter
+    from barnabas.broker.coordinators.transactions.verification import TransactionVerification
     from barnabas.broker.fetch_sessions import FetchSessions
-    from barnabas.broker.lifecycle import Lifecycle
-    from barnabas.broker.metadata_cache import MetadataCache
-    from barnabas.broker.producer_ids import ProducerIds
-    from barnabas.broker.purgatory import Purgatory
-    from barnabas.broker.push_gate import PushGate
-    from barnabas.broker.recovery_report import RecoveryReporter
+    from barnabas.broker.metadata.auto_topic_creation import AutoTopicCreation
+    from barnabas.broker.metadata.metadata_cache import MetadataCache
+    from barnabas.broker.metadata.push_gate import PushGate
+    from barnabas.broker.metadata.recovery_reporter import RecoveryReporter
+    from barnabas.broker.purgatory import Purgatories
     from barnabas.broker.replication.leadership import Leadership
     from barnabas.broker.replication.log_dir_moves import LogDirMoves
     from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.requests.api import Table
+    from barnabas.broker.settings.dynamic_config import DynamicConfig
     from barnabas.broker.storage.log_manager import LogManager
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
+    from barnabas.config import Config
     from barnabas.metrics.registry import Registry
 
 
 @dataclass(slots=True)
-class Purgatories:
-    """The four rooms where a broker's requests wait. Watch keys: TopicPartition; `topic`: the topic's name."""
-
-    produce: Purgatory
-    fetch: Purgatory
-    delete_records: Purgatory
-    topic: Purgatory
-
-
-@dataclass(slots=True)
 class Services:
-    """Every field is fixed before start."""
+    """What an API may use. Every field is fixed before start."""
 
     broker_id: int
     cluster_id: str
-    config: Any  # barnabas.config.Config
+    config: Config
+    table: Table  # the APIs that this broker serves, for ApiVersions
     clock: Clock
     registry: Registry
     metadata_cache: MetadataCache
@@ -57,7 +50,7 @@ class Services:
     replica_manager: ReplicaManager
     purgatories: Purgatories
     fetch_sessions: FetchSessions
-    controller_channel: ControllerChannel
+    forwarding: ForwardingManager
     auto_topic_creation: AutoTopicCreation
     producer_ids: ProducerIds
     dynamic_config: DynamicConfig
@@ -72,5 +65,5 @@ class Services:
     recovery: RecoveryReporter
 
     def complete_delayed(self, key: TopicPartition) -> None:
-        """Wake every request that waits for `key`; the caller (a handler, between requests) holds no lock."""
+        """Try every request that waits for `key`. The caller (a handler, between requests) holds no lock."""
         self.replica_manager.complete_delayed(key)

@@ -1,6 +1,6 @@
-"""THE table of the broker's APIs: dispatch, ApiVersions, metrics and documentation are derived from it.
+"""The table of the broker's APIs. Dispatch, ApiVersions, metrics and documentation are derived from it.
 
-A new API is a file beside this one and a line here. What is not listed is not served; what is not built is not listed.
+To add an API, add a file beside this one and a line here. An API that is not listed is not served.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from barnabas.broker.apis import (
     k75_describe_topic_partitions,
     not_built,
 )
-from barnabas.broker.apis.api import Api, make_table
+from barnabas.broker.requests.api import Api, make_table
 
 TABLE: Final[dict[int, Api]] = make_table(
     k00_produce.API,

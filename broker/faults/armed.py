@@ -1,4 +1,4 @@
-"""One fault in force: what it fired for, and the requests that it holds."""
+"""One active fault: the events for which it fired, and the requests that it holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.broker.faults.matching import Matcher, Partition
 from barnabas.broker.faults.triggers import Trigger
 
 if TYPE_CHECKING:
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
     from barnabas.broker.storage.scheduler import Task
     from barnabas.common.clock import Clock
     from barnabas.faults.definition import Fault
@@ -21,23 +21,23 @@ _PRUNE_AT: Final = 256
 
 
 class Held:
-    """A request that waits; `go` lets it on, once, whoever calls first."""
+    """A waiting request. The first call of `go` releases it, later ones do nothing."""
 
     __slots__ = ("_go", "_lock", "request", "task")
 
     def __init__(self, request: Request, go: Callable[[], object]) -> None:
         self.request = request  # fixed before start
-        self.task: Task | None = None  # set by who timed it; else it waits for the fault's end
+        self.task: Task | None = None  # the timer that releases it, if there is one
         self._lock = threading.Lock()  # a leaf
         self._go: Callable[[], object] | None = go  # guarded by: _lock; None once it was called
 
     @property
     def is_over(self) -> bool:
-        """Whether it went on, or nobody waits for it any more."""
+        """Whether it was released, or its connection is closed."""
         return self._go is None or bool(getattr(self.request.connection, "is_closed", False))
 
     def go(self) -> None:
-        """Let it on."""
+        """Release it."""
         with self._lock:
             go, self._go = self._go, None
         if self.task is not None:
@@ -64,11 +64,11 @@ class Armed:
         self.removed = threading.Event()
 
     def is_time(self) -> bool:
-        """Whether a fault that is a state (a cut link, a full disk) is in force now."""
+        """Whether a fault that is a state (a cut link, a full disk) is active now."""
         return self.trigger.is_time(self._clock.monotonic_ms())
 
     def fires(self, about: dict[str, Any]) -> bool:
-        """Count a matching call; whether the fault fires. `about` tells of the call, for those who look later."""
+        """Count a matching call; return whether the fault fires. `about` describes the call in the list of events."""
         if self.removed.is_set() or not self.trigger.call(self._clock.monotonic_ms()):
             return False
         with self._lock:
@@ -76,7 +76,7 @@ class Armed:
         return True
 
     def fires_for(self, request: Request, partitions: Iterable[Partition] = ()) -> bool:
-        """`fires` for a request, of which these partitions are met."""
+        """As `fires`, for a request with these matching partitions."""
         header = request.header
         return self.fires(
             {
@@ -90,7 +90,7 @@ class Armed:
         )
 
     def hold(self, request: Request, go: Callable[[], object]) -> Held:
-        """Have a request wait until `go` of what is returned, or until the fault is removed."""
+        """Let a request wait until `go` of the returned object is called, or the fault is removed."""
         held = Held(request, go)
         with self._lock:
             if len(self._held) >= _PRUNE_AT:
@@ -102,7 +102,7 @@ class Armed:
         return held
 
     def remove(self) -> None:
-        """Fire no more, and let go of what is held."""
+        """Stop firing, and release everything that is held."""
         with self._lock:
             self._is_removed = True
             held, self._held = self._held, []
@@ -111,7 +111,7 @@ class Armed:
             one.go()
 
     def describe(self) -> dict[str, Any]:
-        """What there is to tell of the fault, as JSON values."""
+        """Return the fault and its state, as JSON values."""
         with self._lock:
             events = list(self._events)
             held = sum(not one.is_over for one in self._held)

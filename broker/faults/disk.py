@@ -1,9 +1,9 @@
-"""Slow, broken and full disks: the file layer of a node, as faults make it.
+"""Slow, broken and full disks: the file layer of a node with faults.
 
-Which operation of `barnabas.common.files` counts as which of a fault's `operations`: `OPERATIONS_OF`. What a consumer
-is sent with `sendfile` is read by the kernel; its fault meets the moment at which the broker asks for it.
+`OPERATIONS_OF` maps each operation of `barnabas.common.disk.files` to one of a fault's `operations`. The kernel reads
+the bytes that `sendfile` sends to a consumer, so a fault of reading fires when the broker prepares the slice.
 
-Threads: any. A delay holds whoever touches the disk, with the locks that it holds, as a slow disk does.
+Threads: any. A delay blocks the thread that uses the disk, with the locks that it holds, as a slow disk does.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from barnabas.common.faulty_files import DiskFaultError, FaultyFileSystem
+from barnabas.common.disk.faulty_files import DiskFaultError, FaultyFileSystem
 
 if TYPE_CHECKING:
     from barnabas.broker.faults.armed import Armed
-    from barnabas.common.files import Buffer, FileHandle, FileSlice, FileSystem
+    from barnabas.common.disk.files import Buffer, FileHandle, FileSlice, FileSystem
 
 OPERATIONS_OF: Final = {
     "read": "read",
@@ -33,39 +33,42 @@ OPERATIONS_OF: Final = {
     "unlink": "delete",
     "remove_tree": "delete",
 }
-#: What needs room, and fails on a full disk.
+#: The operations that need space, and fail on a full disk.
 NEEDS_ROOM: Final = frozenset({"write", "preallocate", "create", "mkdir"})
 
 
 class FaultableFileSystem(FaultyFileSystem):
-    """Another file system, with the disk faults that are in force."""
+    """A file system on top of another one, with the active faults of the disk."""
 
     def __init__(self, inner: FileSystem) -> None:
         super().__init__(inner)
         self._faults: tuple[Armed, ...] = ()  # replaced whole, by one thread at a time (the engine's lock)
 
     def add(self, armed: Armed) -> None:
-        """Suffer a fault until `remove`."""
+        """Apply a fault until `remove`."""
         self._faults += (armed,)
 
     def remove(self, armed: Armed) -> None:
-        """The end of a fault."""
+        """Stop applying a fault."""
         self._faults = tuple(other for other in self._faults if other is not armed)
 
     def step(self, operation: str, path: str) -> None:
-        """Meet the faults on the way to an operation: wait, or raise OSError."""
+        """Apply the matching faults before an operation: wait, or raise OSError."""
         for armed in self._faults:
             if _concerns(armed, operation, path) and armed.fires({"operation": operation, "path": path}):
                 _suffer(armed, operation, path)
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
+        """See FileSystem."""
         return _File(self, super().open(path, create=create))
 
     def read_bytes(self, path: str) -> bytes:
+        """See FileSystem."""
         self.step("read", path)
         return super().read_bytes(path)
 
     def usage(self, path: str) -> tuple[int, int]:
+        """See FileSystem; a full disk has no usable bytes."""
         total, usable = super().usage(path)
         is_full = any(armed.action == "disk_full" and armed.is_time() for armed in self._faults)
         return total, 0 if is_full else usable
@@ -90,7 +93,7 @@ def _suffer(armed: Armed, operation: str, path: str) -> None:
 
 
 class _File:
-    """A handle whose reads meet the faults too; its inner one sees to what changes the disk."""
+    """A file handle that applies faults to reads. The inner handle applies them to changes of the disk."""
 
     __slots__ = ("_disk", "_inner")
 

@@ -1,6 +1,7 @@
-"""All that makes a process breakable: what its `main` builds, with barnabas.faults.enable, in place of the plain parts.
+"""The parts of a process with fault injection: `main` uses them in place of the plain ones, with
+barnabas.faults.enable.
 
-clock, files, connections   the ones that faults may put wrong
+clock, files, connections   the parts that faults can disturb
 engine                      the faults, and the API table that goes through them
 pages                       /faults and /recorder
 """
@@ -17,16 +18,17 @@ from barnabas.broker.faults.pages import add_pages
 from barnabas.broker.faults.recorder import Recorder
 from barnabas.broker.faults.skewed_clock import SkewedClock
 from barnabas.broker.storage.scheduler import Scheduler
-from barnabas.common.files import OsFileSystem
+from barnabas.common.disk.files import OsFileSystem
 from barnabas.config.errors import ConfigError
 from barnabas.faults.definition import CONTROLLER
 
 if TYPE_CHECKING:
-    from barnabas.broker.apis.api import Api, Table
-    from barnabas.broker.faults.call import TopicName
-    from barnabas.broker.metadata_cache import BrokerInfo, MetadataCache
+    from barnabas.broker.faults.actions.call import TopicName
+    from barnabas.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
+    from barnabas.broker.requests.api import Api, Table
     from barnabas.client.connection import NodeConnection
-    from barnabas.common.files import FileSystem
+    from barnabas.common.disk.files import FileSystem
+    from barnabas.config.config import Config
     from barnabas.metrics.http import MetricsServer
 
 THREADS_MAX = 8
@@ -34,14 +36,14 @@ Address = tuple[str, int]
 
 
 def broker_ids_at(brokers: Iterable[BrokerInfo], host: str, port: int) -> set[int]:
-    """The ids of the brokers that have a listener at an address."""
+    """Return the ids of the brokers that have a listener at an address."""
     return {broker.id for broker in brokers if any((e.host, e.port) == (host, port) for e in broker.endpoints.values())}
 
 
 class FaultKit:
-    """See the module; built before everything else of the process. Raises ConfigError."""
+    """See the module. Built before all other parts of the process. Raises ConfigError."""
 
-    def __init__(self, config: Any, fs: FileSystem | None = None) -> None:
+    def __init__(self, config: Config, fs: FileSystem | None = None) -> None:
         if config.barnabas_metrics_port < 0:
             raise ConfigError("barnabas.faults.enable needs barnabas.metrics.port: faults are added there")
         self.clock = SkewedClock()
@@ -57,15 +59,15 @@ class FaultKit:
         )
 
     def wrap(self, table: Table) -> dict[int, Api]:
-        """The API table that goes through the faults."""
+        """Return an API table that goes through the faults."""
         return self.engine.wrap(table)
 
     def connect(self, host: str, port: int, **about: Any) -> NodeConnection:
-        """A connection that feels cut links."""
+        """Return a connection to a node that fails when a fault cuts the link."""
         return self.links.connect(host, port, **about)
 
     def serve_broker(self, page: MetricsServer, cache: MetadataCache, controllers: Collection[Address]) -> None:
-        """Add the pages of a broker, before they are served, and look names up where it does."""
+        """Add the pages of a broker before they are served, and look names up in its metadata cache."""
         self.engine.topic_name = lambda topic_id: cache.snapshot.topic_name(topic_id)
         self.links.controller_id = lambda: cache.snapshot.controller_id
 
@@ -78,7 +80,7 @@ class FaultKit:
         add_pages(page, self.engine, "broker")
 
     def serve_controller(self, page: MetricsServer, topic_name: TopicName, brokers: Callable[[], Any]) -> None:
-        """The same for a controller; `brokers()` are those that are registered."""
+        """Add the pages of a controller, likewise. `brokers()` returns the registered brokers."""
         self.engine.topic_name = topic_name
         self.links.names_at = lambda host, port: {
             broker.id for broker in brokers() if any((e.host, e.port) == (host, port) for e in broker.endpoints)
@@ -86,6 +88,6 @@ class FaultKit:
         add_pages(page, self.engine, "controller")
 
     def close(self) -> None:
-        """Let go of everything held, when the process stops."""
+        """Remove all faults, which releases everything that they hold. Called when the process stops."""
         self.engine.remove_all()
         self._scheduler.shutdown()

@@ -1,12 +1,12 @@
-"""Cut links: what this node sends to another, or hears from it, does not get through.
+"""Cut links: requests that this node sends to another node, or receives from it, are lost.
 
-A link is named by the node at its other end, and cut in the direction `to` it, `from` it, or both. Requests count, not
-packets: an answer goes with its request. What this node sends is stopped in its own connections (`connect` makes them),
-what it hears in the handlers. So it needs no root and no proxy, and clients of the node go on as ever.
+The node at the other end names a link, which is cut in the direction `to` it, `from` it, or both. A cut concerns
+requests, not packets: a response follows its request. Requests of this node stop in its own connections (`connect`
+makes them), requests to it in the handlers. So a cut needs no root and no proxy, and the node's clients are unaffected.
 
 Modes
-    blackhole   nothing arrives, nothing says so: senders wait until their time is out (or the cut is over)
-    refuse      connecting fails at once, as if nobody listened; requests that come in end their connection
+    blackhole   requests are lost without an error: senders wait for their timeout (or the end of the cut)
+    refuse      connecting fails at once, as without a listener; incoming requests end their connection
 
 Threads: any.
 """
@@ -27,7 +27,7 @@ TO, FROM = "to", "from"
 REFUSE: Final = "refuse"
 _LOOK_S: Final = 0.05
 
-#: The names of the node at an address: its id, and "controller" for one.
+#: Returns the names of the node at an address: its id, and "controller" if it is one.
 NamesAt = Callable[[str, int], Collection[int | str]]
 
 
@@ -35,34 +35,34 @@ class Links:
     """The links of one node."""
 
     def __init__(self) -> None:
-        self.names_at: NamesAt = lambda _host, _port: ()  # fixed before start; told by the server, which knows
+        self.names_at: NamesAt = lambda _host, _port: ()  # fixed before start; set by FaultKit.serve_…
         self.controller_id: Callable[[], int] = lambda: -1  # fixed before start; likewise
         self._lock = threading.Lock()  # a leaf
         self._cuts: tuple[Armed, ...] = ()  # replaced whole under _lock
 
     def cut(self, armed: Armed) -> None:
-        """Cut a link until `heal`."""
+        """Cut a link, until `heal`."""
         with self._lock:
             self._cuts += (armed,)
 
     def heal(self, armed: Armed) -> None:
-        """The end of a cut."""
+        """End a cut."""
         with self._lock:
             self._cuts = tuple(other for other in self._cuts if other is not armed)
 
     def connect(self, host: str, port: int, **about: Any) -> NodeConnection:
-        """A connection that feels the cuts; as NodeConnection otherwise."""
+        """Return a connection that fails when its link is cut; as NodeConnection otherwise."""
         return CuttableConnection(self, host, port, **about)
 
     def cut_to(self, host: str, port: int) -> Armed | None:
-        """The cut that a request to this address meets, if any."""
+        """Return the active cut of the link to this address; None if there is none."""
         if not self._cuts:
             return None
         names = self.names_at(host, port)
         return next((armed for armed in self._in_force(TO) if armed.fault.cut in names), None)
 
     def cut_from(self, sender: int | None) -> Armed | None:
-        """The cut that a request of this node meets, if any."""
+        """Return the active cut of the link from this node; None if there is none."""
         if sender is None or not self._cuts:
             return None
         names = (sender, CONTROLLER) if sender == self.controller_id() else (sender,)
@@ -77,7 +77,7 @@ class Links:
 
 
 class CuttableConnection(NodeConnection):
-    """A connection to a node to which the link may be cut."""
+    """A connection to a node whose link may be cut."""
 
     def __init__(self, links: Links, host: str, port: int, **about: Any) -> None:
         super().__init__(host, port, **about)
@@ -85,12 +85,12 @@ class CuttableConnection(NodeConnection):
         self._gone = threading.Event()  # set by abort
 
     def connect(self) -> None:
-        """Connect, unless the link is cut; raises NodeConnectionError."""
+        """Connect. Raises NodeConnectionError, also if the link is cut."""
         self._meet_cut("connect", self._timeout_ms)
         super().connect()
 
     def send(self, message: Any, version: int, *, timeout_ms: int | None = None) -> Any:
-        """Send, unless the link is cut before the answer is there; raises NodeConnectionError."""
+        """Send a request and return its response. Raises NodeConnectionError, also if the link is cut meanwhile."""
         timeout = self._timeout_ms if timeout_ms is None else timeout_ms
         self._meet_cut("send", timeout)
         response = super().send(message, version, timeout_ms=timeout_ms)
@@ -103,7 +103,7 @@ class CuttableConnection(NodeConnection):
         super().abort()
 
     def _meet_cut(self, what: str, timeout_ms: int) -> None:
-        """Fail if the link is cut: at once, or when a peer that answers nothing would have made it fail."""
+        """Raise NodeConnectionError if the link is cut: at once, or after the timeout of a silent peer."""
         armed = self._links.cut_to(self.host, self.port)
         if armed is None:
             return

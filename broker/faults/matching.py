@@ -1,4 +1,4 @@
-"""Whom a fault meets: decided by what a request is, who sent it and what it names."""
+"""The requests that a fault matches, by their API, sender and partitions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from barnabas.faults.definition import API_KEYS
 from barnabas.protocol.api_keys import ROWS, ApiKey
 
 if TYPE_CHECKING:
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
     from barnabas.faults.definition import Fault
 
 Partition = tuple[str, int | None]  # a topic's name, and an index where the request names partitions
 
 _NODE_CLIENT: Final = re.compile(r"broker-([0-9]{1,10})-(?:fetcher-[0-9]+|lag-exporter)|([0-9]{1,10})")
-#: Requests that nodes send each other; a node's other requests tell by the client id.
+#: Requests that nodes send each other; the client id identifies a node's other requests.
 _BETWEEN_NODES: Final = frozenset(int(key) for key, row in ROWS.items() if row.cluster_action) | {
     ApiKey.ALLOCATE_PRODUCER_IDS,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS,
@@ -27,10 +27,10 @@ _GROUP_LISTS: Final = ("groups", "group_ids", "groups_names")
 
 
 def sending_node(request: Request) -> int | None:
-    """The id of the broker or controller that sent a request; None for a client's.
+    """Return the id of the broker or controller that sent a request; None for a client's.
 
-    Nodes call themselves `7` or `broker-7-fetcher-0`. A client may be called `7` too, so a number alone counts only
-    where the request is one that nodes send each other.
+    The client id of a node is `7` or `broker-7-fetcher-0`. A client may also have the id `7`, so a number alone counts
+    only in requests that nodes send each other.
     """
     found = _NODE_CLIENT.fullmatch(request.header.client_id or "")
     if found is None:
@@ -58,7 +58,7 @@ class Matcher:
         self._sender = fault.sender or "clients"
 
     def concerns(self, request: Request, sender: int | None) -> bool:
-        """Whether a request, but for its topics, is one that the fault meets."""
+        """Whether the fault matches a request, apart from its topics."""
         fault, header, context = self._fault, request.header, request.context
         if self._keys and header.api_key not in self._keys:
             return False
@@ -73,12 +73,12 @@ class Matcher:
         )
 
     def fits(self, topic: str, partition: int | None) -> bool:
-        """Whether a partition (None: a topic as a whole) is one that the fault meets."""
+        """Whether the fault matches a partition; None stands for the whole topic."""
         fault = self._fault
         return _fits(fault.topic, topic) and (fault.partition is None or fault.partition == partition)
 
     def chosen(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Those of a request's partitions that the fault meets."""
+        """Return the matching ones of a request's partitions."""
         return [partition for partition in partitions if self.fits(*partition)]
 
 
@@ -91,7 +91,7 @@ def _peer(request: Request) -> str:
 
 
 def groups_of(message: Any) -> list[str]:
-    """The groups that a request is about, as its version names them."""
+    """Return the groups of a request, as its version names them."""
     if getattr(message, "group_id", None):
         return [message.group_id]
     several = next((names for field in _GROUP_LISTS if (names := getattr(message, field, None))), ())

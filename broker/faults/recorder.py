@@ -1,9 +1,9 @@
-"""The recorder: requests and what became of them, for tests to assert on.
+"""The recorder: requests and their outcomes, for assertions in tests.
 
-A ring of bounded size, off until it is switched on. A request is there from when a handler takes it, so that those
-which are never answered are seen too; what became of it is filled in.
+It is a ring of limited size, and off until it is switched on. A record is added when a handler takes the request, so
+that requests without an answer are there too. The outcome is added later.
 
-Threads: any; `_lock` guards the ring and what is filled in.
+Threads: any; `_lock` guards the ring and the records.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker.answers import Close, NoReply, Reply
-from barnabas.broker.error_codes import error_codes_of
-from barnabas.broker.request_log import error_name
+from barnabas.broker.requests.answers import Close, NoReply, Reply
+from barnabas.broker.requests.error_codes import error_codes_of
+from barnabas.broker.requests.request_log import error_name
 from barnabas.common.clock import NS_PER_MS
 from barnabas.faults.shapes import Place, names_topics, place_of_answer, shapes_of
 from barnabas.protocol.error_responses import Items
 
 if TYPE_CHECKING:
-    from barnabas.broker.faults.call import Call, TopicName
+    from barnabas.broker.faults.actions.call import Call, TopicName
     from barnabas.broker.faults.matching import Partition
     from barnabas.common.clock import Clock
 
@@ -32,7 +32,7 @@ PENDING, ANSWERED, SILENT, CLOSED = "pending", "answered", "no answer", "closed"
 
 Record = dict[str, Any]
 
-#: What `select` looks for, by the names of the query of GET /recorder: patterns of texts, or plain numbers.
+#: The filters of `select`, by the names of the query of GET /recorder: patterns for texts, or numbers.
 FILTERS: Final = ("api", "topic", "partition", "client_id", "connection", "error", "outcome", "sender", "after")
 
 
@@ -45,30 +45,30 @@ class Recorder:
         self._lock = threading.Lock()  # a leaf
         self._records: deque[Record] = deque(maxlen=CAPACITY_DEFAULT)  # guarded by: _lock
         self._sequence = 0  # guarded by: _lock; of the last record
-        self.is_on = False  # replaced whole; a request that is on its way at that moment may be missed
+        self.is_on = False  # replaced whole; a request in progress at that moment may be missed
 
     @property
     def capacity(self) -> int:
-        """How many records are kept at most."""
+        """The upper limit of kept records."""
         return self._records.maxlen or 0
 
     def start(self, capacity: int = CAPACITY_DEFAULT) -> None:
-        """Record from now on, into an empty ring."""
+        """Start recording, with an empty ring."""
         with self._lock:
             self._records = deque(maxlen=capacity)
         self.is_on = True
 
     def stop(self) -> None:
-        """Record no more; what there is stays."""
+        """Stop recording, and keep the records."""
         self.is_on = False
 
     def clear(self) -> None:
-        """Forget everything; sequence numbers go on."""
+        """Delete all records; sequence numbers continue."""
         with self._lock:
             self._records.clear()
 
     def begin(self, call: Call) -> Record:
-        """Note a request that begins."""
+        """Add a record for a request, and return it."""
         request, context = call.request, call.request.context
         partitions = call.partitions
         record: Record = {
@@ -96,39 +96,40 @@ class Recorder:
         return record
 
     def finish(self, call: Call, record: Record, given: Reply | NoReply | Close) -> None:
-        """Note what became of it."""
+        """Add the outcome to a record."""
         found: Record = {
             "outcome": {Reply: ANSWERED, NoReply: SILENT, Close: CLOSED}[type(given)],
             "elapsed_ms": (self._clock.monotonic_ns() - call.request.received_ns) / NS_PER_MS,
             "throttle_time_ms": 0 if isinstance(given, Close) else given.throttle_time_ms,
         }
         if isinstance(given, Reply):
-            told = dict(_told(call, given.message, call.topic_name))
-            codes = {*error_codes_of(given.message), *told.values()}
+            answered = dict(_answered(call, given.message, call.topic_name))
+            codes = {*error_codes_of(given.message), *answered.values()}
             found["errors"] = sorted(error_name(code) for code in codes if code)
-            found["partitions"] = _with_errors(record["partitions"], told)
+            found["partitions"] = _with_errors(record["partitions"], answered)
         with self._lock:
             record.update(found)
 
     def select(self, wanted: Mapping[str, str]) -> list[Record]:
-        """The records that fit, oldest first; `wanted` has some of FILTERS."""
+        """Return the matching records, oldest first. The keys of `wanted` are some of FILTERS."""
         with self._lock:
             records = [dict(record) for record in self._records]
         return [record for record in records if _fits(record, wanted)]
 
 
-def _with_errors(asked: list[Record], told: Mapping[Partition, int]) -> list[Record]:
-    """The partitions that a request named, or its answer tells of, with what that says of each."""
-    known = {(one["topic"], one["partition"]) for one in asked}
-    every = asked + [{"topic": topic, "partition": index} for topic, index in told if (topic, index) not in known]
-    return [{**one, "error": _name(told.get((one["topic"], one["partition"])))} for one in every]
+def _with_errors(named: list[Record], answered: Mapping[Partition, int]) -> list[Record]:
+    """Return the partitions of a request and its response, each with its error."""
+    known = {(one["topic"], one["partition"]) for one in named}
+    every = named + [{"topic": topic, "partition": index} for topic, index in answered if (topic, index) not in known]
+    return [{**one, "error": _name(answered.get((one["topic"], one["partition"])))} for one in every]
 
 
 def _name(code: int | None) -> str | None:
     return None if code is None else error_name(code)
 
 
-def _told(call: Call, message: Any, topic_name: TopicName) -> Iterator[tuple[Partition, int]]:
+def _answered(call: Call, message: Any, topic_name: TopicName) -> Iterator[tuple[Partition, int]]:
+    """Yield the partitions of a response with their error codes."""
     for items in shapes_of(call.key, call.version):
         if names_topics(items):
             for place, code in _errors(items, message, Place()):

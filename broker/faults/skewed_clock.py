@@ -1,4 +1,4 @@
-"""A clock that a fault may put wrong: what time of day it is, never how long something takes."""
+"""A clock whose time of day faults can shift. Durations stay right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SkewedClock(SystemClock):
-    """The machine's clock, and what faults add to it. Threads: any reads; one lock of the engine's orders changes."""
+    """The system's clock plus the skews of faults. Threads: any reads; the engine's lock orders changes."""
 
     __slots__ = ("_skews",)
 
@@ -25,9 +25,9 @@ class SkewedClock(SystemClock):
         return now_ms + sum(armed.fault.clock_skew_ms or 0 for armed in skews if armed.is_time()) if skews else now_ms
 
     def skew(self, armed: Armed) -> None:
-        """Go wrong until `set_right`."""
+        """Apply a skew, until `set_right`."""
         self._skews += (armed,)
 
     def set_right(self, armed: Armed) -> None:
-        """The end of a skew."""
+        """Stop applying a skew."""
         self._skews = tuple(other for other in self._skews if other is not armed)

@@ -1,4 +1,4 @@
-"""When a fault fires: by count, by chance, by time. Pure but for the lock."""
+"""The calls for which a fault fires: by count, probability and time. Pure, apart from the lock."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ ARMED, WAITING, SPENT = "armed", "waiting", "spent"
 
 
 class Trigger:
-    """Counts matching calls and says for which of them the fault fires.
+    """Counts matching calls and decides for which of them the fault fires.
 
-    `on_call` n and `times` m: from the n-th call on, m times; `on_call` alone once. `probability` draws for each of
-    those calls from `seed`. `after_ms` and `for_ms` bound the time, from the moment the fault was added.
+    `on_call` n with `times` m fires m times from the n-th call on; `on_call` alone fires once. `probability` applies to
+    each of these calls, with random numbers from `seed`. `after_ms` and `for_ms` limit the time, from when the fault
+    was added.
 
-    Threads: any; nothing is called while `_lock` is held.
+    Threads: any. `_lock` is a leaf.
     """
 
     def __init__(self, fault: Fault, now_ms: int) -> None:
@@ -29,15 +30,15 @@ class Trigger:
         self._until_ms = None if fault.for_ms is None else self._from_ms + fault.for_ms  # fixed before start
         self._random = random.Random(fault.seed)  # guarded by: _lock
         self._lock = threading.Lock()  # a leaf
-        self.calls = 0  # guarded by: _lock; matching ones, while it was its time
+        self.calls = 0  # guarded by: _lock; matching calls within the time
         self.fired = 0  # guarded by: _lock
 
     def is_time(self, now_ms: int) -> bool:
-        """Whether the fault is in its window."""
+        """Whether the time is between `after_ms` and the end of `for_ms`."""
         return self._from_ms <= now_ms and (self._until_ms is None or now_ms < self._until_ms)
 
     def call(self, now_ms: int) -> bool:
-        """Count a matching call; whether the fault fires for it."""
+        """Count a matching call; return whether the fault fires for it."""
         if not self.is_time(now_ms):
             return False
         with self._lock:
@@ -52,7 +53,7 @@ class Trigger:
             return True
 
     def state(self, now_ms: int) -> str:
-        """`waiting` for its time, `armed`, or `spent`: it will not fire any more."""
+        """Return `waiting` (before its time), `armed`, or `spent` (it will never fire again)."""
         if now_ms < self._from_ms:
             return WAITING
         with self._lock:

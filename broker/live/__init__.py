@@ -1,6 +1,7 @@
-"""What is in a broker at this moment, as JSON for the live page, `barnabas top` and `barnabas explain`.
+"""The present state of a broker as JSON, for the live page, `barnabas top` and `barnabas explain`.
 
-The shape is in `barnabas/common/live_shape.py`; every module here makes a part of it. All of it runs on the thread of
-the page and only looks: it takes the locks that a scrape of the metrics takes (a queue's, while its list is copied; a
-shard's of a purgatory, while a bounded number of places is read) and none of a partition, a log or a coordinator.
+`common/pages/live_shape.py` defines the shape; every module here makes a part of it. All code runs on the thread of the
+page's visitor and only reads. It takes the same locks as a scrape of the metrics: a queue's while its list is copied,
+and a purgatory shard's while a limited number of entries is read. It takes no lock of a partition, a log or a
+coordinator.
 """

@@ -1,29 +1,29 @@
-"""What requests wait for that are parked with a coordinator: told by their API and what they ask."""
+"""The reasons why requests wait for a coordinator, by their API and message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker.coordinators.waiting import join_reasons, sync_reasons
-from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from barnabas.common.live_shape import Reason
+from barnabas.broker.coordinators.groups.waiting import join_reasons, sync_reasons
+from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.common.pages.live_shape import Reason
 from barnabas.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
-    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
 
 
 class Elsewhere:
-    """Knows the coordinators of a broker."""
+    """Explains the waits for the coordinators of a broker."""
 
     def __init__(self, groups: GroupCoordinator, transactions: TransactionCoordinator) -> None:
         self._groups = groups  # fixed before start
         self._transactions = transactions  # fixed before start
 
     def explain(self, api: str, message: Any) -> list[Reason]:
-        """What a request of this API waits for; nothing for an API that is never parked here."""
+        """Return the reasons why a request of this API waits; none for an API that never waits for a coordinator."""
         explain = _BY_API.get(api)
         return [] if explain is None else explain(self, message)
 
@@ -40,7 +40,7 @@ class Elsewhere:
         return [{**_written(tp), "group": message.group_id}]
 
     def _groups_write(self, _message: Any) -> list[Reason]:
-        return [{"kind": "write", "text": f"for what is on its way to {GROUP_METADATA_TOPIC} to be committed"}]
+        return [{"kind": "write", "text": f"for pending records of {GROUP_METADATA_TOPIC} to be committed"}]
 
     def _transaction_write(self, message: Any) -> list[Reason]:
         if not message.transactional_id:

@@ -1,37 +1,37 @@
-"""Groups and transactions that this broker coordinates."""
+"""The groups and transactions that this broker coordinates."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.coordinators.consumer_group import ConsumerGroup
-from barnabas.broker.coordinators.group import Group as ClassicGroup
-from barnabas.broker.coordinators.transaction import TxnState
-from barnabas.broker.coordinators.waiting import classic_sentence, consumer_sentence
-from barnabas.common.live_shape import Group, Listed, Member, Transaction
+from barnabas.broker.coordinators.classic.group import Group as ClassicGroup
+from barnabas.broker.coordinators.consumer.group import ConsumerGroup
+from barnabas.broker.coordinators.groups.waiting import classic_sentence, consumer_sentence
+from barnabas.broker.coordinators.transactions.transaction import TxnState
+from barnabas.common.pages.live_shape import Group, Listed, Member, Transaction
 
 if TYPE_CHECKING:
-    from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
-    from barnabas.broker.coordinators.transaction_coordinator import TransactionCoordinator
+    from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.broker.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.broker.live.look import Look
 
-UNDER_WAY: Final = frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
+OPEN: Final = frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
 
 
 def groups(coordinator: GroupCoordinator, look: Look) -> Listed:
-    """The groups, by id."""
+    """Return the groups, by id."""
     found: list[tuple[str, int, ClassicGroup | ConsumerGroup]] = []
     for shard in coordinator.shards():
         here: list[ClassicGroup | ConsumerGroup] = [*shard.groups.values(), *shard.consumer_groups.values()]
         found += [(g.group_id, shard.tp.partition, g) for g in here if look.group in (None, g.group_id)]
     found.sort(key=lambda item: item[0])
-    told = [
+    shown = [
         _classic(coordinator, group, partition, look)
         if isinstance(group, ClassicGroup)
         else _consumer(group, partition, look)
         for _, partition, group in found[: look.limit]
     ]
-    return look.some(told, len(found))
+    return look.some(shown, len(found))
 
 
 def _classic(coordinator: GroupCoordinator, group: ClassicGroup, partition: int, look: Look) -> Group:
@@ -90,10 +90,10 @@ def _consumer(group: ConsumerGroup, partition: int, look: Look) -> Group:
 
 
 def transactions(coordinator: TransactionCoordinator, look: Look) -> Listed:
-    """The transactions under way, oldest first."""
-    found = [(transactional_id, data) for transactional_id, data in coordinator.look() if data.state in UNDER_WAY]
+    """Return the open transactions, oldest first."""
+    found = [(transactional_id, data) for transactional_id, data in coordinator.look() if data.state in OPEN]
     found.sort(key=lambda item: item[1].start_ms)
-    told: list[Transaction] = [
+    shown: list[Transaction] = [
         {
             "transactional_id": transactional_id,
             "state": data.state.value,
@@ -105,4 +105,4 @@ def transactions(coordinator: TransactionCoordinator, look: Look) -> Listed:
         }
         for transactional_id, data in found[: look.limit]
     ]
-    return look.some(told, len(found))
+    return look.some(shown, len(found))

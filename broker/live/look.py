@@ -1,4 +1,4 @@
-"""One look into a process: when, how much is told, of what; and the page that tells it."""
+"""One look into a process: its time and its query; and the page of the answer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.common.clock import NS_PER_MS, Clock
-from barnabas.common.live_shape import LIMIT_DEFAULT, LIMIT_MAX, Listed
-from barnabas.metrics.http import Page
+from barnabas.common.pages.live_shape import LIMIT_DEFAULT, LIMIT_MAX, Listed
+from barnabas.common.pages.page import Page
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ _ALWAYS: Final = frozenset({"schema", "at_ms", "node"})
 
 
 class Look(NamedTuple):
-    """See `live_shape` for the parameters."""
+    """The parameters of a query (see `live_shape`), with the time of the look."""
 
     now_ns: int
     now_ms: int  # of the same clock
@@ -31,7 +31,7 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, query: Mapping[str, str], clock: Clock) -> Look:
-        """Read the query; what makes no sense counts as not given."""
+        """Return the look for a query. Invalid values count as not given."""
         now_ns = clock.monotonic_ns()
         limit, partition = query.get("limit", ""), query.get("partition", "")
         return cls(
@@ -46,15 +46,15 @@ class Look(NamedTuple):
         )
 
     def wants(self, section: str) -> bool:
-        """Whether a key of the answer is asked for."""
+        """Whether the query asks for a key of the answer."""
         return not self.sections or section in self.sections or section in _ALWAYS
 
     def ms_since(self, ns: int) -> float:
-        """Milliseconds since a monotonic time, to the microsecond."""
+        """Return the milliseconds since a monotonic time, to the microsecond."""
         return round(max(0, self.now_ns - ns) / NS_PER_MS, 3)
 
     def some(self, items: Sequence[T], total: int | None = None) -> Listed:
-        """The first items, and how many there are."""
+        """Return the first items, with the total number."""
         return {"total": len(items) if total is None else total, "items": list(items[: self.limit])}
 
 
@@ -65,11 +65,11 @@ def _is_number(text: str) -> bool:
 Section = Callable[[Look], Any]
 
 
-def told(sections: Mapping[str, Section], look: Look) -> Any:
-    """An answer: the sections that are asked for, each looked at now."""
-    return {name: tell(look) for name, tell in sections.items() if look.wants(name)}
+def collect(sections: Mapping[str, Section], look: Look) -> Any:
+    """Return the answer: the sections that the query asks for, each computed now."""
+    return {name: section(look) for name, section in sections.items() if look.wants(name)}
 
 
 def json_page(answer: Mapping[str, Any]) -> Page:
-    """The page of an answer."""
+    """Return the page of an answer."""
     return Page(json.dumps(answer, separators=(",", ":")).encode(), JSON, headers=HEADERS)

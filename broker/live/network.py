@@ -1,6 +1,6 @@
-"""Acceptors, processors, the request queue and the handlers: the way of a request through the process.
+"""Acceptors, processors, the request queue and the handlers: the path of a request through the process.
 
-A controller is told of alike: its network layer is the same.
+Controllers report the same fields: their network layer is the same.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.live.requests import subject
-from barnabas.common.live_shape import Acceptor, Handler, Handlers, Processor, RequestQueue
-from barnabas.common.phrases import count
+from barnabas.common.pages.live_shape import Acceptor, Handler, Handlers, Processor, RequestQueue
+from barnabas.common.pages.phrases import count
 
 if TYPE_CHECKING:
     from barnabas.broker import handlers as threads
     from barnabas.broker import processors as network
     from barnabas.broker.live.look import Look, Section
     from barnabas.broker.live.requests import RequestViews
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request
     from barnabas.broker.socket_server import SocketServer
     from barnabas.metrics.registry import Registry
 
 
-class Rooms(NamedTuple):
-    """What of a process there is to look into."""
+class NetworkLayer(NamedTuple):
+    """The parts of a process's network layer."""
 
     sockets: SocketServer
     handlers: threads.HandlerPool
@@ -30,22 +30,22 @@ class Rooms(NamedTuple):
     registry: Registry
 
 
-def sections(rooms: Rooms) -> dict[str, Section]:
-    """What every process tells of its network layer, in the order of the picture."""
+def sections(layer: NetworkLayer) -> dict[str, Section]:
+    """Return the sections of every process's network layer, in the order of the picture."""
     return {
-        "acceptors": lambda _look: acceptors(rooms),
-        "processors": lambda look: processors(rooms, look),
-        "request_queue": lambda look: request_queue(rooms, look),
-        "handlers": lambda look: handlers(rooms, look),
+        "acceptors": lambda _look: acceptors(layer),
+        "processors": lambda look: processors(layer, look),
+        "request_queue": lambda look: request_queue(layer, look),
+        "handlers": lambda look: handlers(layer, look),
     }
 
 
-def acceptors(rooms: Rooms) -> list[Acceptor]:
-    """Every listener's acceptor."""
-    told: list[Acceptor] = []
-    for name, acceptor in rooms.sockets.acceptors.items():
+def acceptors(layer: NetworkLayer) -> list[Acceptor]:
+    """Return every listener's acceptor."""
+    found: list[Acceptor] = []
+    for name, acceptor in layer.sockets.acceptors.items():
         processors = acceptor.processors
-        told.append(
+        found.append(
             {
                 "listener": name,
                 "security_protocol": acceptor.security_protocol,
@@ -55,28 +55,28 @@ def acceptors(rooms: Rooms) -> list[Acceptor]:
                 "processors": [processor.id for processor in processors],
             }
         )
-    return told
+    return found
 
 
-def processors(rooms: Rooms, look: Look) -> list[Processor]:
-    """Every network thread, with its connections and its response queue."""
+def processors(layer: NetworkLayer, look: Look) -> list[Processor]:
+    """Return every network thread, with its connections and its response queue."""
     finished: dict[int, int] = {}
-    for (ident, _), number in rooms.views.finished().items():
+    for (ident, _), number in layer.views.finished().items():
         finished[ident] = finished.get(ident, 0) + number
     return [
-        _processor(rooms, processor, finished.get(processor.metrics.thread_ident or 0, 0), look)
-        for processor in rooms.sockets.processors()
+        _processor(layer, processor, finished.get(processor.metrics.thread_ident or 0, 0), look)
+        for processor in layer.sockets.processors()
     ]
 
 
-def _processor(rooms: Rooms, processor: network.Processor, finished: int, look: Look) -> Processor:
+def _processor(layer: NetworkLayer, processor: network.Processor, finished: int, look: Look) -> Processor:
     connections = processor.connections()
     sending = [c.request for c in connections if c.outgoing is not None and c.request is not None]
     queueing = processor.queueing()
-    requests = rooms.sockets.channel.requests
+    requests = layer.sockets.channel.requests
     answered = processor.responses.waiting()
-    views = rooms.views
-    told: Processor = {
+    views = layer.views
+    found: Processor = {
         "id": processor.id,
         "listener": processor.listener_name,
         "state": "working",
@@ -87,46 +87,46 @@ def _processor(rooms: Rooms, processor: network.Processor, finished: int, look: 
         "connections": len(connections),
         "muted": sum(connection.is_muted for connection in connections),
         "requests": finished,
-        "response_queue": look.some([views.on_its_way(r, look) for r in answered[: look.limit]], len(answered)),
-        "sending": look.some([views.on_its_way(r, look) for r in sending[: look.limit]], len(sending)),
+        "response_queue": look.some([views.in_progress(r, look) for r in answered[: look.limit]], len(answered)),
+        "sending": look.some([views.in_progress(r, look) for r in sending[: look.limit]], len(sending)),
     }
     if processor.metrics.idle.is_asleep():
-        told["state"], told["doing"] = "sleeping", "sleeps in its selector"
+        found["state"], found["doing"] = "sleeping", "sleeps in its selector"
         if sending:
-            told["doing"] = f"waits for {count(len(sending), 'client')} to read"
+            found["doing"] = f"waits for {count(len(sending), 'client')} to read"
     elif queueing and 0 < requests.maxsize <= requests.qsize():
-        told["state"] = "waiting_for_room"
-        told["doing"] = f"waits for room in the request queue for {count(queueing, 'request')}"
-    return told
+        found["state"] = "waiting_for_room"
+        found["doing"] = f"waits for space in the request queue for {count(queueing, 'request')}"
+    return found
 
 
-def request_queue(rooms: Rooms, look: Look) -> RequestQueue:
-    """What waits for a handler."""
-    requests = rooms.sockets.channel.requests
+def request_queue(layer: NetworkLayer, look: Look) -> RequestQueue:
+    """Return the requests that wait for a handler."""
+    requests = layer.sockets.channel.requests
     waiting = requests.waiting()
     return {
         "capacity": requests.maxsize,
         "total": len(waiting),
-        "items": [rooms.views.on_its_way(request, look) for request in waiting[: look.limit]],
+        "items": [layer.views.in_progress(request, look) for request in waiting[: look.limit]],
         "blocked_processors": requests.blocked_putters(),
     }
 
 
-def handlers(rooms: Rooms, look: Look) -> Handlers:
-    """Every handler, and what it does."""
-    pool = rooms.handlers
+def handlers(layer: NetworkLayer, look: Look) -> Handlers:
+    """Return every handler with its activity."""
+    pool = layer.handlers
     now = pool.handlers()
-    with rooms.registry.scraping:
-        idle = pool.idle_share(rooms.registry.now_s())
+    with layer.registry.scraping:
+        idle = pool.idle_share(layer.registry.now_s())
     return {
         "total": len(now),
-        "sleeping": rooms.sockets.channel.requests.sleeping_handlers(),
+        "sleeping": layer.sockets.channel.requests.sleeping_handlers(),
         "idle": round(idle, 4),
-        "items": [_handler(rooms, handler, look) for handler in now[: look.limit]],
+        "items": [_handler(layer, handler, look) for handler in now[: look.limit]],
     }
 
 
-def _handler(rooms: Rooms, handler: threads.Handler, look: Look) -> Handler:
+def _handler(layer: NetworkLayer, handler: threads.Handler, look: Look) -> Handler:
     request = handler.request
     if request is None:
         since_ms = look.ms_since(handler.since_ns)
@@ -137,7 +137,7 @@ def _handler(rooms: Rooms, handler: threads.Handler, look: Look) -> Handler:
             "since_ms": since_ms,
             "request": None,
         }
-    shape = rooms.views.on_its_way(request, look)
+    shape = layer.views.in_progress(request, look)
     return {
         "id": handler.id,
         "state": "busy",
@@ -148,16 +148,16 @@ def _handler(rooms: Rooms, handler: threads.Handler, look: Look) -> Handler:
 
 
 def _verb(request: Request) -> str:
-    """What a handler does with the request in its hand."""
+    """Return what a handler does with its request, as a verb."""
     if request.api is None:
         return "decodes"
     if request.api_local_done_ns == 0:
-        return "carries out"
-    return "wakes what waited for" if request.moved else "answers"
+        return "handles"
+    return "completes operations that waited for" if request.moved else "answers"
 
 
-def in_progress(rooms: Rooms) -> list[Request]:
-    """Every request that is anywhere: each connection has one with what came together with it."""
-    connections = [connection for processor in rooms.sockets.processors() for connection in processor.connections()]
+def in_progress(layer: NetworkLayer) -> list[Request]:
+    """Return every request in progress: one of each connection, with those that arrived in the same run."""
+    connections = [connection for processor in layer.sockets.processors() for connection in processor.connections()]
     firsts = [first for connection in connections if (first := connection.request or connection.postponed) is not None]
     return [request for first in firsts for request in first.run()]

@@ -1,40 +1,40 @@
-"""Partitions, as their leader or a follower sees them, and the threads that copy them."""
+"""Partitions, with the knowledge of their leader or follower, and the fetcher threads."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.metadata_cache import INTERNAL_TOPICS
-from barnabas.broker.replication.isr import UNKNOWN_OFFSET, ReplicaState
+from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
+from barnabas.broker.replication.in_sync.isr import UNKNOWN_OFFSET, ReplicaState
 from barnabas.common.ids import uuid_to_string
-from barnabas.common.live_shape import Fetcher, Listed, Partition, Replica
+from barnabas.common.pages.live_shape import Fetcher, Listed, Partition, Replica
 
 if TYPE_CHECKING:
     from barnabas.broker.live.look import Look
-    from barnabas.broker.replication.fetchers import ReplicaFetchers
+    from barnabas.broker.replication.fetching.fetchers import ReplicaFetchers
     from barnabas.broker.replication.partition import Partition as Held
     from barnabas.broker.replication.replica_manager import ReplicaManager
-    from barnabas.broker.storage.log import Log
+    from barnabas.broker.storage.log.log import Log
     from barnabas.metrics.registry import Registry
 
 
 def partitions(manager: ReplicaManager, fetchers: ReplicaFetchers, look: Look) -> Listed:
-    """Those in trouble first, then by name; internal topics last."""
+    """Return the partitions: under-replicated ones first, then by name, internal topics last."""
     held = [
         p for p in manager.partitions() if look.topic in (None, p.tp.topic) and look.partition in (None, p.tp.partition)
     ]
-    held.sort(key=lambda p: (not p.is_under_replicated(), p.tp.topic in INTERNAL_TOPICS, p.tp))
+    held.sort(key=lambda p: (not p.role.is_under_replicated, p.tp.topic in INTERNAL_TOPICS, p.tp))
     lags = {tp: lag for fetcher in fetchers.fetchers() for tp, lag in list(fetcher.lags.items())}
-    told = [
+    shown = [
         partition(manager, p, log, lags.get(p.tp), look)
         for p in held[: look.limit]
-        if (log := p.log) is not None  # Why: without one it was added just now
+        if (log := p.log) is not None  # Why: a new partition has no log for a moment
     ]
-    return look.some(told, len(held))
+    return look.some(shown, len(held))
 
 
 def partition(manager: ReplicaManager, held: Held, log: Log, lag: int | None, look: Look) -> Partition:
-    """One partition."""
+    """Return one partition. `lag` is that of its fetcher, None on a leader."""
     role = held.role
     info = manager.metadata_cache.snapshot.partition(held.tp)
     isr = role.isr if role.is_leader else frozenset(info.isr if info is not None else ())
@@ -67,13 +67,13 @@ def partition(manager: ReplicaManager, held: Held, log: Log, lag: int | None, lo
 def _replicas(manager: ReplicaManager, held: Held, log: Log, end: int, look: Look) -> list[Replica]:
     isr, alive = held.role.isr, manager.metadata_cache.snapshot.brokers
     known = {follower.broker_id: follower for follower in held.followers}
-    told: list[Replica] = []
+    shown: list[Replica] = []
     for broker_id in held.role.replicas:
         is_leader = broker_id == manager.broker_id
         state = known.get(broker_id, ReplicaState(broker_id))
         reached = end if is_leader else state.log_end_offset
         is_known = not is_leader and reached != UNKNOWN_OFFSET
-        told.append(
+        shown.append(
             {
                 "broker": broker_id,
                 "is_leader": is_leader,
@@ -86,17 +86,17 @@ def _replicas(manager: ReplicaManager, held: Held, log: Log, end: int, look: Loo
                 "last_caught_up_ms": max(0, look.now_ms - state.last_caught_up_ms) if is_known else -1,
             }
         )
-    return told
+    return shown
 
 
 def fetchers(all_: ReplicaFetchers, registry: Registry) -> list[Fetcher]:
-    """Every fetcher thread."""
-    told: list[Fetcher] = []
+    """Return every fetcher thread."""
+    shown: list[Fetcher] = []
     with registry.scraping:
         now_s = registry.now_s()
         for fetcher in all_.fetchers():
             fetches, rates = fetcher.fetches.snapshot(now_s)
-            told.append(
+            shown.append(
                 {
                     "name": f"ReplicaFetcherThread-{fetcher.index}-{fetcher.leader_id}",
                     "leader": fetcher.leader_id,
@@ -109,4 +109,4 @@ def fetchers(all_: ReplicaFetchers, registry: Registry) -> list[Fetcher]:
                     "per_second": round(rates.one_minute, 2),
                 }
             )
-    return told
+    return shown

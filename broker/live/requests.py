@@ -1,26 +1,26 @@
-"""Requests on their way, and those that are done.
+"""Requests in progress, and those that are done.
 
-A request belongs to whoever took it from a queue; its fields are read here while they change, one at a time, and each
-is only ever set once: what is told may be a moment old, never false.
+A request belongs to the thread that took it from a queue. This module reads its fields while they change. Each field is
+set only once, so a value may be a moment old, but never wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.request_log import REMOTE, WAITING
+from barnabas.broker.requests.request_log import REMOTE, WAITING
 from barnabas.common.clock import NS_PER_MS
-from barnabas.common.live_shape import STATIONS, FailedShape, Place, Requests, RequestShape
+from barnabas.common.pages.live_shape import STATIONS, FailedShape, Place, Requests, RequestShape
 from barnabas.protocol import headers
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.messages.k01_fetch import FetchRequest
 
 if TYPE_CHECKING:
-    from barnabas.broker.apis.api import Api
     from barnabas.broker.live.look import Look
-    from barnabas.broker.request_channel import Request
-    from barnabas.broker.request_log import RequestLog, SlowRequest
+    from barnabas.broker.requests.api import Api
+    from barnabas.broker.requests.request import Request
+    from barnabas.broker.requests.request_log import RequestLog, SlowRequest
 
 REMEMBERED: Final = 64
 REMEMBERED_NS: Final = 5 * 60 * 1000 * NS_PER_MS
@@ -28,16 +28,18 @@ _REPLICA_STATE_FROM: Final = 15  # Fetch version
 
 
 class RequestViews:
-    """Describes requests; `apis` is the whole table of the process."""
+    """Describes requests. `apis` is the whole API table of the process."""
 
     def __init__(self, apis: Mapping[int, Api], log: RequestLog) -> None:
         self._names = {key: api.name for key, api in apis.items()}  # fixed before start
         self._waiting = {self._names[key] for key in WAITING if key in self._names}  # fixed before start
         self._log = log  # fixed before start
-        self._slow: dict[tuple[str, int], SlowRequest] = {}  # owner: the page's thread; by connection, correlation id
+        self._slow: dict[
+            tuple[str, int], SlowRequest
+        ] = {}  # guarded by: the page's lock; by connection, correlation id
 
-    def on_its_way(self, request: Request, look: Look) -> RequestShape:
-        """A request that is not answered yet, or whose answer is being sent."""
+    def in_progress(self, request: Request, look: Look) -> RequestShape:
+        """Return a request that is not answered yet, or whose response is being sent."""
         header = getattr(request, "header", None) or _peek(request)
         place, times = _stations(request, look)
         total = look.ms_since(request.received_ns)
@@ -61,11 +63,11 @@ class RequestViews:
         }
 
     def finished(self) -> dict[tuple[int, str], int]:
-        """How many requests are done, by thread identity and API name."""
+        """Return the number of finished requests, by thread identity and API name."""
         return self._log.metrics.finished()
 
     def done(self, look: Look) -> Requests:
-        """Requests that are done: counts, the slowest, the last ones."""
+        """Return the finished requests: counts, the slowest, the latest."""
         ring = self._log.take_slow()
         self._remember(ring, look)
         counts: dict[str, int] = {}
@@ -95,7 +97,7 @@ class RequestViews:
         }
 
     def _remember(self, ring: list[SlowRequest], look: Look) -> None:
-        """Keep the slowest of the last minutes: the ring, which starts anew at each look, forgets them soon."""
+        """Keep the slowest of the last minutes. The log's ring starts empty after each look."""
         known = {(slow.connection, slow.correlation_id): slow for slow in [*self._slow.values(), *ring]}
         fresh = [item for item in known.items() if look.now_ns - item[1].sent_ns < REMEMBERED_NS]
         fresh.sort(key=lambda item: -self._own_ns(item[1]))
@@ -126,7 +128,7 @@ class RequestViews:
 
 
 def follower_of(request: Request) -> int | None:
-    """Which replica fetches; None if it is no follower's fetch, or its message is gone."""
+    """Return the replica that fetches; None if it is not a follower's fetch, or its message is gone."""
     message = request.message
     if not request.is_follower or not isinstance(message, FetchRequest):
         return None
@@ -135,7 +137,7 @@ def follower_of(request: Request) -> int | None:
 
 
 def subject(request: RequestShape) -> str:
-    """Who waits, for the beginning of a sentence: `produce of client A`."""
+    """Return the subject of a sentence about a request: `produce of client A`."""
     name = words_of(request["api"] or "request")
     if request["follower_id"] is not None:
         return f"{name} of replica {request['follower_id']}"
@@ -145,17 +147,17 @@ def subject(request: RequestShape) -> str:
 
 
 def words_of(api: str) -> str:
-    """An API's name as words: DeleteRecords is delete records."""
+    """Return an API's name as words: DeleteRecords is delete records."""
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in api).strip()
 
 
-def _peek(request: Request) -> Any:
-    """The header of a request that no handler has taken yet; None if it cannot be read."""
+def _peek(request: Request) -> headers.RequestHeader | None:
+    """Return the header of a request that no handler has taken yet; None if it cannot be read."""
     buffer = request.buffer
     if buffer is None:
         return None
     try:
-        # Why a copy: the handler that takes the request at this moment cuts the frame up (connection.py says why not).
+        # Why a copy: a handler may take the request at this moment and cut up its frame (see connection.py).
         header, _ = headers.decode_request_header(memoryview(bytes(buffer)))
     except (MalformedMessageError, ValueError):
         return None
@@ -163,7 +165,7 @@ def _peek(request: Request) -> Any:
 
 
 def _stations(request: Request, look: Look) -> tuple[Place, dict[str, float]]:
-    """Where the request is, and how long it was at each station so far."""
+    """Return the place of the request, and its time at each station so far."""
     stamps: tuple[tuple[Place, int], ...] = (
         ("request_queue", request.dequeued_ns),
         ("handler", request.api_local_done_ns),

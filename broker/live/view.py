@@ -1,6 +1,6 @@
-"""A broker's /live.json: every part, put together.
+"""A broker's /live.json: all its sections.
 
-Threads: the page's.
+Threads: those of the page's visitors, one at a time.
 """
 
 from __future__ import annotations
@@ -12,69 +12,74 @@ from barnabas import __version__
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.live import groups, network, partitions
 from barnabas.broker.live.elsewhere import Elsewhere
-from barnabas.broker.live.look import Look, Section, json_page, told
-from barnabas.broker.live.network import Rooms
+from barnabas.broker.live.look import Look, Section, collect, json_page
+from barnabas.broker.live.network import NetworkLayer
 from barnabas.broker.live.peers import peers
 from barnabas.broker.live.requests import RequestViews
 from barnabas.broker.live.waiting import parked, purgatories
-from barnabas.common.live_shape import SCHEMA, BrokerLive, Node
+from barnabas.common.pages.live_shape import SCHEMA, BrokerLive, Node
 
 if TYPE_CHECKING:
-    from barnabas.broker.broker_server import BrokerServer
-    from barnabas.common.clock import Clock
-    from barnabas.metrics.http import Page
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.handlers import HandlerPool
+    from barnabas.broker.replication.fetching.fetchers import ReplicaFetchers
+    from barnabas.broker.requests.request_log import RequestLog
+    from barnabas.broker.socket_server import SocketServer
+    from barnabas.common.pages.page import Page
 
 
 class BrokerView:
-    """Looks into a broker that has been built."""
+    """Shows the state of a broker that has been built."""
 
-    def __init__(self, server: BrokerServer, clock: Clock) -> None:
-        views = RequestViews(TABLE, server.request_log)
-        rooms = Rooms(server.sockets, server.handlers, views, server.registry)
-        manager, groups_of, transactions_of = (
-            server.replica_manager,
-            server.group_coordinator,
-            server.transaction_coordinator,
-        )
-        elsewhere = Elsewhere(groups_of, transactions_of)
-        all_purgatories = server.all_purgatories()
-        self._server = server  # fixed before start
-        self._clock = clock  # fixed before start
-        self._started_ms = clock.monotonic_ms()  # fixed before start
+    def __init__(
+        self,
+        services: Services,
+        sockets: SocketServer,
+        handlers: HandlerPool,
+        fetchers: ReplicaFetchers,
+        request_log: RequestLog,
+    ) -> None:
+        views = RequestViews(TABLE, request_log)
+        layer = NetworkLayer(sockets, handlers, views, services.registry)
+        elsewhere = Elsewhere(services.group_coordinator, services.transaction_coordinator)
+        parked_in = services.purgatories
+        all_purgatories = (parked_in.produce, parked_in.fetch, parked_in.delete_records, parked_in.topic)
+        self._services = services  # fixed before start
+        self._started_ms = services.clock.monotonic_ms()  # fixed before start
         self._version = __version__  # fixed before start
         self._sections: dict[str, Section] = {  # fixed before start
             "schema": lambda _look: SCHEMA,
             "at_ms": lambda look: look.wall_ms,
             "node": self._node,
-            **network.sections(rooms),
+            **network.sections(layer),
             "purgatories": lambda look: purgatories(all_purgatories, views, look),
-            "elsewhere": lambda look: parked(network.in_progress(rooms), elsewhere.explain, views, look),
+            "elsewhere": lambda look: parked(network.in_progress(layer), elsewhere.explain, views, look),
             "requests": views.done,
-            "partitions": lambda look: partitions.partitions(manager, server.fetchers, look),
-            "fetchers": lambda _look: partitions.fetchers(server.fetchers, server.registry),
-            "groups": lambda look: groups.groups(groups_of, look),
-            "transactions": lambda look: groups.transactions(transactions_of, look),
+            "partitions": lambda look: partitions.partitions(services.replica_manager, fetchers, look),
+            "fetchers": lambda _look: partitions.fetchers(fetchers, services.registry),
+            "groups": lambda look: groups.groups(services.group_coordinator, look),
+            "transactions": lambda look: groups.transactions(services.transaction_coordinator, look),
         }
 
     def look(self, query: Mapping[str, str]) -> BrokerLive:
-        """What is in the broker now, as far as the query asks for it (then keys are missing)."""
-        answer: BrokerLive = told(self._sections, Look.of(query, self._clock))
+        """Return the present state of the broker, with the keys that the query asks for."""
+        answer: BrokerLive = collect(self._sections, Look.of(query, self._services.clock))
         return answer
 
     def page(self, query: Mapping[str, str]) -> Page:
-        """The same as a page."""
+        """Return the same as a page."""
         return json_page(self.look(query))
 
     def _node(self, look: Look) -> Node:
-        server = self._server
+        services = self._services
         return {
-            "id": server.broker_id,
+            "id": services.broker_id,
             "role": "broker",
-            "state": server.lifecycle.state.name.lower(),
-            "epoch": server.lifecycle.epoch,
-            "cluster_id": server.cluster_id,
-            "controller_id": server.metadata_cache.snapshot.controller_id,
+            "state": services.lifecycle.state.name.lower(),
+            "epoch": services.lifecycle.epoch,
+            "cluster_id": services.cluster_id,
+            "controller_id": services.metadata_cache.snapshot.controller_id,
             "version": self._version,
             "up_ms": look.now_ms - self._started_ms,
-            "peers": peers(server.config.barnabas_live_peers, "broker", server.broker_id),
+            "peers": peers(services.config.barnabas_live_peers, "broker", services.broker_id),
         }

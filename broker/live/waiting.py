@@ -1,7 +1,7 @@
-"""Who waits, for what: purgatories, and requests that are parked in none.
+"""Waiting operations and their reasons: in purgatories, and parked requests elsewhere.
 
-An operation of a purgatory tells itself what it waits for (`DelayedOperation.waits_for`). The others wait for their
-owner's answer only; what that waits for, somebody must know of each API (`Explain`; a broker's is `elsewhere.py`).
+An operation of a purgatory returns its own reasons (`DelayedOperation.waits_for`). Other parked requests wait for an
+answer of their owner. `Explain` returns the reasons for them by API; a broker's is in `elsewhere.py`.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.live.requests import subject, words_of
-from barnabas.common.live_shape import Listed, Purgatory, Reason, RequestShape, Waiting
+from barnabas.common.pages.live_shape import Listed, Purgatory, Reason, RequestShape, Waiting
 from barnabas.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from barnabas.broker import purgatory as rooms
+    from barnabas.broker import purgatory as parking
     from barnabas.broker.live.look import Look
     from barnabas.broker.live.requests import RequestViews
-    from barnabas.broker.request_channel import Request
+    from barnabas.broker.requests.request import Request, Wait
 
-KEYS_TOLD: Final = 10
-REASONS_TOLD: Final = 10
-REASONS_SPOKEN: Final = 3
+KEYS_MAX: Final = 10
+REASONS_MAX: Final = 10
+REASONS_IN_SENTENCE: Final = 3
 
-#: What a request of an API waits for, told by its name and its message.
+#: Returns the reasons why a request waits, by the name of its API and its message.
 Explain = Callable[[str, Any], "list[Reason]"]
 
 
 # --- purgatories
 
 
-def purgatories(all_: Iterable[rooms.Purgatory], views: RequestViews, look: Look) -> list[Purgatory]:
-    """Every purgatory with the oldest of what waits in it."""
+def purgatories(all_: Iterable[parking.Purgatory], views: RequestViews, look: Look) -> list[Purgatory]:
+    """Return every purgatory with its oldest operations."""
     return [
         {
             "name": purgatory.name,
@@ -53,55 +53,53 @@ def _about_topic(topic: str | None) -> Callable[[Hashable], bool]:
 
 
 def in_purgatory(
-    operation: rooms.DelayedOperation, keys: Sequence[Hashable], views: RequestViews, look: Look
+    operation: parking.DelayedOperation, keys: Sequence[Hashable], views: RequestViews, look: Look
 ) -> Waiting:
-    """One operation of a purgatory."""
+    """Return one operation of a purgatory."""
     request = operation.request
-    shape = None if request is None else views.on_its_way(request, look)
+    shape = None if request is None else views.in_progress(request, look)
     reasons = operation.waits_for()
     age_ms = max(0, look.now_ms - operation.started_ms) if operation.started_ms >= 0 else 0
     names = [str(key) for key in keys if isinstance(key, (str, TopicPartition))]
     return {
         "operation": "append" if shape is None else words_of(shape["api"] or "request"),
-        "keys": names[:KEYS_TOLD],
+        "keys": names[:KEYS_MAX],
         "key_count": len(names),
         "request": shape,
         "client_id": None if shape is None else shape["client_id"],
         "age_ms": age_ms,
         "deadline_ms": None if operation.delay_ms < 0 else max(0, operation.delay_ms - age_ms),
-        "reasons": reasons[:REASONS_TOLD],
+        "reasons": reasons[:REASONS_MAX],
         "sentence": sentence(shape, reasons, names),
     }
 
 
 def sentence(request: RequestShape | None, reasons: Sequence[Reason], keys: Sequence[str] = ()) -> str:
-    """Say who waits for what."""
+    """Return a sentence: the request or append, and its reasons."""
     who = f"append of a coordinator to {', '.join(keys[:1])}" if request is None else subject(request)
     if not reasons:
         return f"{who} is about to be answered"
-    spoken = [reason["text"] for reason in reasons[:REASONS_SPOKEN]]
-    if len(reasons) > REASONS_SPOKEN:
-        spoken.append(f"for {len(reasons) - REASONS_SPOKEN} more")
-    return f"{who} waits {'; and '.join(spoken)}"
+    texts = [reason["text"] for reason in reasons[:REASONS_IN_SENTENCE]]
+    if len(reasons) > REASONS_IN_SENTENCE:
+        texts.append(f"for {len(reasons) - REASONS_IN_SENTENCE} more")
+    return f"{who} waits {'; and '.join(texts)}"
 
 
 # --- elsewhere
 
 
 def parked(requests: Iterable[Request], explain: Explain, views: RequestViews, look: Look) -> Listed:
-    """Those of these requests that are parked in no purgatory, oldest first."""
+    """Return those of these requests that are parked outside purgatories, oldest first."""
     found = [(request, request.operation) for request in requests]
     waiting = [(request, operation) for request, operation in found if operation and not operation.is_in_purgatory]
     waiting.sort(key=lambda item: item[0].received_ns)
     return look.some([_parked(*item, explain, views, look) for item in waiting[: look.limit]], len(waiting))
 
 
-def _parked(
-    request: Request, operation: rooms.DelayedOperation, explain: Explain, views: RequestViews, look: Look
-) -> Waiting:
-    shape, message = views.on_its_way(request, look), request.message
+def _parked(request: Request, operation: Wait, explain: Explain, views: RequestViews, look: Look) -> Waiting:
+    shape, message = views.in_progress(request, look), request.message
     reasons = operation.waits_for()
-    if not reasons and message is not None:  # None: it was answered just now
+    if not reasons and message is not None:  # None: it has just been answered
         reasons = explain(shape["api"] or "", message)
     return {
         "operation": words_of(shape["api"] or "request"),

@@ -1,8 +1,8 @@
 """The high watermarks that survive a restart: `replication-offset-checkpoint`, one file in each log directory.
 
-Written every replica.high.watermark.checkpoint.interval.ms and at shutdown. Read once at start; a log that is opened
-later takes its watermark from what was read, and lags behind the truth by at most one interval: that is safe, for a
-leader moves it up again from its followers' fetches.
+Written every replica.high.watermark.checkpoint.interval.ms and at shutdown, read once at start. A log that is opened
+takes its watermark from that read, which is at most one interval old. Why that is safe: a leader raises the watermark
+again from its followers' fetches.
 
 Threads: one scheduler thread writes; the handler of a push reads `restored`.
 """
@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import logging
 import os.path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.storage.checkpoints import OffsetCheckpoint
+from barnabas.broker.storage.directories.checkpoints import OffsetCheckpoint
 
 if TYPE_CHECKING:
-    from barnabas.broker.replication.replica_manager import ReplicaManager
-    from barnabas.broker.storage.log import Log
+    from barnabas.broker.replication.partition import Partition
+    from barnabas.broker.storage.log.log import Log
     from barnabas.broker.storage.log_manager import LogManager
-    from barnabas.common.files import FileSystem
+    from barnabas.common.disk.files import FileSystem
     from barnabas.common.topic_partition import TopicPartition
 
 log = logging.getLogger("barnabas.replication")
@@ -39,13 +40,13 @@ class HighWatermarks:
         self._restored = {path: _read_or_empty(file) for path, file in self._files.items()}  # fixed before start
 
     def restored(self, opened: Log, tp: TopicPartition) -> int:
-        """What the file of the log's directory said at start; 0 if nothing."""
+        """The high watermark that the log's directory had for `tp` at start; 0 if none."""
         return self._restored.get(os.path.dirname(opened.directory), {}).get(tp, 0)
 
-    def write(self, manager: ReplicaManager) -> None:
-        """Write the watermarks of now."""
+    def write(self, partitions: Iterable[Partition]) -> None:
+        """Write the current high watermarks of these partitions, each into the file of its log's directory."""
         by_directory: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._files}
-        for partition in manager.partitions():
+        for partition in partitions:
             held = partition.log
             directory = "" if held is None else os.path.dirname(held.directory)
             if held is not None and directory in by_directory:
@@ -59,7 +60,7 @@ class HighWatermarks:
 
 
 def _read_or_empty(file: OffsetCheckpoint) -> dict[TopicPartition, int]:
-    """Read a file; without one that can be read, watermarks are learnt anew from followers and leaders."""
+    """Read a file. If it cannot be read, followers and leaders provide the watermarks again."""
     try:
         return file.read()
     except OSError as error:

@@ -1,26 +1,28 @@
-"""LogDirMoves: brings logs to other log directories of this broker (AlterReplicaLogDirs, KIP-113).
+"""LogDirMoves: moves logs between the log directories of this broker (AlterReplicaLogDirs, KIP-113).
 
-A move begins with an empty future log in the other directory. A thread copies to it what the current log has and
-gets; where it has reached the end, the partition's lock keeps the end where it is while the future log takes over.
+A move starts with an empty *future log* in the target directory. A thread copies the current log's records to it, new
+ones included. Once the copy has caught up, it replaces the current log; the partition's lock stops appends meanwhile.
 
 Rules
-1. What moves is what has a future log (`log_manager.future_logs`): a move goes on after a restart, is ended by whoever
-   drops the future log, and needs no list of its own.
-2. The copy is flushed before it takes over: what was safe on the old disk is safe on the new one.
+1. A partition moves while it has a future log (`log_manager.future_logs`); there is no other list of moves. A move
+   therefore continues after a restart, and ends when the future log is dropped.
+2. The copy is flushed before it replaces the current log: records that were safe on the old disk are safe on the new
+   one.
 3. All threads together copy at most `COPY_RATE`.
-4. The controller is told where every log lies (`DirAssignments`): when it was opened; and of a move, before its last
-   step, which waits until the controller has accepted it. So at no time does a log lie, and lead, where the controller
-   does not know: were it told afterwards, the failure of the new directory in between would be that of a directory
-   without this replica, and nobody would replace it. A move that is given up after that is taken back.
+4. The controller knows the directory of every log (`DirAssignments`). It is reported when a log is opened, and before
+   the last step of a move, which waits until the controller has accepted it. Why before: if the new directory failed
+   between the last step and a later report, the controller would not know that this replica was in it, and would not
+   replace it. When a reported move is cancelled, the old directory is reported again.
 
-| a copy that has caught up | its promotion | then |
+| event | promotion before | promotion after |
 |---|---|---|
-| for the first time | none | the controller is told: *queued* |
-| waits for the answer | queued | accepted: *accepted*; refused: none, and told again with the next turn |
-| may take over | accepted | takes over with the partition's lock held, as soon as it has all records |
-| is dropped (another move, the disk, the topic) | queued, accepted | the controller is told where the log lies |
+| the copy catches up for the first time | none | *queued*: the new directory is reported |
+| the controller accepts | queued | *accepted* |
+| the controller refuses | queued | none; the next turn reports again |
+| the copy has all records | accepted | none: it replaces the current log under the partition's lock |
+| the copy is dropped (another move, the disk, the topic) | queued, accepted | none: the old directory is reported |
 
-Threads: `ReplicaAlterLogDirsThread-<n>` copies; any thread begins, ends and wakes.
+Threads: `ReplicaAlterLogDirsThread-<n>` copies; any thread starts, cancels and wakes.
 Source: Kafka's ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsThread (its PromotionState; 4.3).
 """
 
@@ -32,16 +34,16 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.broker.storage.log_copying import catch_up
-from barnabas.broker.storage.names import NAME_LENGTH_MAX, future_dir_name
-from barnabas.broker.storage.throttler import Throttler
+from barnabas.broker.storage.cleaner.throttler import Throttler
+from barnabas.broker.storage.directories.log_copying import catch_up
+from barnabas.broker.storage.directories.names import NAME_LENGTH_MAX, future_dir_name
 from barnabas.common.threads import ServiceThread
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.replication.partition import Partition
     from barnabas.broker.replication.replica_manager import ReplicaManager
-    from barnabas.broker.storage.log import Log
+    from barnabas.broker.storage.log.log import Log
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
 
@@ -53,29 +55,34 @@ IDLE_MS = 200
 
 
 class Assignments(Protocol):
-    """Who tells the controller of directories; see `broker/dir_assignments.py`."""
+    """Reports the directories of replicas to the controller; see `broker/channels/dir_assignments.py`."""
 
     def assign(
         self, topic_id: bytes, partition: int, directory_id: bytes, on_done: Callable[[bool], object] | None = None
-    ) -> None: ...
-    def forget(self, topic_id: bytes, partition: int) -> None: ...
-    def tell_again(self) -> None: ...
+    ) -> None:
+        """Report a replica's directory; `on_done(is_accepted)` is called with the controller's answer."""
+
+    def forget(self, topic_id: bytes, partition: int) -> None:
+        """Report nothing more about a replica."""
+
+    def report_again(self) -> None:
+        """Report everything again, to a controller that this broker has just registered with."""
 
 
 class _Promotion:
-    """A copy of which the controller was told, before it takes over."""
+    """A copy that was reported to the controller and has not replaced the current log yet."""
 
     __slots__ = ("future", "is_accepted", "source_id", "topic_id")
 
     def __init__(self, topic_id: bytes, future: Log, source_id: bytes) -> None:
         self.topic_id = topic_id  # fixed before start
         self.future = future  # fixed before start
-        self.source_id = source_id  # fixed before start; the directory in which the log lies
+        self.source_id = source_id  # fixed before start; the directory of the current log
         self.is_accepted = False  # set once
 
 
 class LogDirMoves:
-    """See the module."""
+    """Copies and replaces logs; see the module."""
 
     def __init__(
         self,
@@ -86,12 +93,13 @@ class LogDirMoves:
         thread_count: int,
         bytes_per_second: Callable[[], float],
     ) -> None:
-        self._manager = manager  # fixed before start
+        self._hosted = manager.hosted  # fixed before start
         self._log_manager = manager.log_manager  # fixed before start
+        self._complete_delayed = manager.complete_delayed  # fixed before start
         self._assignments = assignments  # fixed before start
         self._rate = bytes_per_second  # fixed before start
         self._throttler = Throttler(max(1, bytes_per_second()), clock)
-        self._changes = threading.Lock()  # one beginning of a move at a time; before the locks of partitions
+        self._changes = threading.Lock()  # one move starts at a time; before the locks of partitions
         self._condition = threading.Condition()  # guards the three below
         self._promotions: dict[TopicPartition, _Promotion] = {}  # single look-ups without it
         self._wakes = 0
@@ -102,12 +110,12 @@ class LogDirMoves:
         ]
 
     def start(self) -> None:
-        """Start to copy."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def shutdown(self) -> None:
-        """Stop; the moves go on at the next start."""
+        """Stop the threads; the moves continue at the next start."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify_all()
@@ -116,17 +124,17 @@ class LogDirMoves:
                 thread.join()
 
     def wake(self) -> None:
-        """There may be something to copy."""
+        """Make the threads look for records to copy."""
         with self._condition:
             self._wakes += 1
             self._condition.notify_all()
 
-    # What others ask
+    # What other components call
 
     def move(self, tp: TopicPartition, path: str) -> None:
-        """Begin to bring a partition's log to the log directory `path`, or give a move up if it lies there already.
+        """Start to move a partition's log to the log directory `path`, or cancel a move if the log is there already.
 
-        A partition that this broker does not hold will be made there when it comes. Raises ApiError:
+        A partition that this broker does not hold will be created there when it is assigned. Raises ApiError:
         LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, INVALID_REPLICA_ASSIGNMENT (the directory is cordoned),
         NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
         """
@@ -144,13 +152,13 @@ class LogDirMoves:
             if future is not None and self._log_manager.directory_of(future) is not directory:
                 self._log_manager.drop_future_log(tp)
             self._log_manager.prefer_directory(tp, directory)
-            current = self._manager.partition(tp).log
+            current = self._hosted.get(tp).log
             if current is not None and self._log_manager.directory_of(current) is not directory:
                 self._log_manager.create_future_log(tp, directory)
         self.wake()
 
     def on_log(self, partition: Partition, opened: Log) -> None:
-        """A partition's log was found, made or moved: the controller shall know where it lies, or soon will."""
+        """A partition's log was found, created or moved: report its directory, unless a promotion has done so."""
         if len(self._log_manager.directories) > 1 and partition.tp not in self._promotions:
             directory = self._log_manager.directory_of(opened)
             self._assignments.assign(partition.topic_id, partition.tp.partition, directory.directory_id)
@@ -162,8 +170,8 @@ class LogDirMoves:
         self._assignments.forget(partition.topic_id, partition.tp.partition)
 
     def on_registered(self) -> None:
-        """The broker has registered: whatever the controller knew of its directories, it is told again."""
-        self._assignments.tell_again()
+        """The broker has registered: report all directories again."""
+        self._assignments.report_again()
 
     # The threads
 
@@ -178,9 +186,9 @@ class LogDirMoves:
                 )
 
     def turn(self, index: int = 0) -> int | None:
-        """Copy a piece of each log of this thread; returns after how many ms to go on, None if nothing moves."""
+        """Copy a piece of each log of this thread; returns the pause until the next turn in ms, or None."""
         self._throttler.bytes_per_second = max(1, self._rate())
-        self._take_back(index)
+        self._cancel_dropped(index)
         moving = self._log_manager.future_logs()
         pause_ms: int | None = None
         for future in moving:
@@ -194,10 +202,10 @@ class LogDirMoves:
         return pause_ms
 
     def _copy_some(self, tp: TopicPartition, future: Log) -> int:
-        partition = self._manager.find(tp)
+        partition = self._hosted.find(tp)
         current = None if partition is None else partition.log
         if partition is None or current is None:
-            return 0  # not pushed to us yet
+            return 0  # the controller has not pushed the partition yet
         try:
             copied = catch_up(current, future, READ_BYTES)
             if copied < READ_BYTES:
@@ -209,7 +217,7 @@ class LogDirMoves:
         return copied
 
     def _promote(self, partition: Partition, current: Log, future: Log) -> None:
-        """Have a copy that has caught up take over, once the controller has accepted where it lies."""
+        """Let a copy that has caught up replace the current log, once the controller has accepted its directory."""
         tp = partition.tp
         promotion = self._promotions.get(tp) or self._announce(partition, current, future)
         if promotion.is_accepted and partition.replace_log(lambda held: self._take_over(held, future)):
@@ -217,10 +225,10 @@ class LogDirMoves:
             with self._condition:
                 self._promotions.pop(tp, None)
             self.on_log(partition, future)
-            self._manager.complete_delayed(tp)
+            self._complete_delayed(tp)
 
     def _announce(self, partition: Partition, current: Log, future: Log) -> _Promotion:
-        """Tell the controller where the copy lies."""
+        """Report the copy's directory to the controller."""
         directory_of, tp = self._log_manager.directory_of, partition.tp
         promotion = _Promotion(partition.topic_id, future, directory_of(current).directory_id)
         with self._condition:
@@ -229,12 +237,12 @@ class LogDirMoves:
             promotion.topic_id,
             tp.partition,
             directory_of(future).directory_id,
-            lambda is_accepted: self._on_told(tp, promotion, is_accepted),
+            lambda is_accepted: self._on_answer(tp, promotion, is_accepted),
         )
         return promotion
 
-    def _on_told(self, tp: TopicPartition, promotion: _Promotion, is_accepted: bool) -> None:
-        """The controller knows where the copy lies, or does not want to."""
+    def _on_answer(self, tp: TopicPartition, promotion: _Promotion, is_accepted: bool) -> None:
+        """The controller has accepted or refused the copy's directory."""
         with self._condition:
             promotion.is_accepted = is_accepted
             if not is_accepted and self._promotions.get(tp) is promotion:
@@ -242,21 +250,21 @@ class LogDirMoves:
             self._wakes += 1
             self._condition.notify_all()
 
-    def _take_back(self, index: int) -> None:
-        """Tell the controller where the logs lie whose copies were given up when it had been told of them."""
+    def _cancel_dropped(self, index: int) -> None:
+        """Report the old directory again for logs whose reported copies were dropped."""
         for tp, promotion in list(self._promotions.items()):
             if self._is_of(tp, index) and self._log_manager.future_log(tp) is not promotion.future:
                 with self._condition:
                     self._promotions.pop(tp, None)
-                log.info("%s stays where it is: its move was given up", tp)
+                log.info("%s stays where it is: its move was cancelled", tp)
                 self._assignments.assign(promotion.topic_id, tp.partition, promotion.source_id)
 
     def _is_of(self, tp: TopicPartition, index: int) -> bool:
-        """Whether a partition is moved by this thread."""
+        """Whether this thread moves the partition."""
         return zlib.crc32(str(tp).encode()) % len(self._threads) == index
 
     def _take_over(self, current: Log, future: Log) -> Log | None:
-        """The last step, with the partition's lock held; None if there is too much left, or the move is over."""
+        """The last step, under the partition's lock; None if too much is left to copy, or the move is over."""
         tp = current.topic_partition
         if self._log_manager.get_log(tp) is not current or self._log_manager.future_log(tp) is not future:
             return None

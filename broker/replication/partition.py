@@ -1,15 +1,22 @@
 """Partition: one replica of a partition on this broker, as leader or follower.
 
+It ties three parts together under one lock: the `Role` (what the controller decided, `role.py`), the `Followers` (the
+leader's view of the other replicas, `in_sync/followers.py`) and the `Log`.
+
 Rules
-1. What the controller decided (leader, epochs, ISR, replicas) is a `Role`, an immutable value replaced whole under
-   `_lock`. A reader takes `partition.role` once; an append holds `_lock`, so that leader and epoch cannot change
-   under it.
-2. Lock order: the partition's `_lock`, then the log's. Purgatories are woken holding neither: methods that move a
-   watermark say so in what they return, and the caller wakes.
+1. `role` is an immutable value, replaced whole under `_lock`. A reader takes `partition.role` once. An append holds
+   `_lock`, so the leader and its epoch cannot change under it.
+2. Lock order: the partition's `_lock`, then the log's. Purgatories are woken holding neither: a method that moves a
+   watermark returns that fact, and the caller wakes.
 3. Epochs only go up: a change with an older partition epoch is ignored.
-4. The high watermark is decided by `isr.next_high_watermark` (pure), applied in one place, and never goes back.
-5. Reads hold no lock of the partition. Why: a read never returns more than the high watermark allowed when it began
-   (a follower's: than the log's end under the epoch that was checked), and the log itself is consistent under its lock.
+4. `isr.next_high_watermark` (pure) decides the high watermark. It is applied in one place and never goes back.
+5. Reads hold no lock of the partition. Why: a read returns nothing above the high watermark that held when it began
+   (for a follower: above the log end under the epoch that was checked). The log is consistent under its own lock.
+
+Invariants (`invariants()` checks them)
+1. The committed ISR is part of the maximal one, and that is part of the replicas; the leader is in its own ISR.
+2. A leader has a log and knows every other replica as a follower; any other replica knows no followers.
+3. The ISR and the maximal ISR differ only while a change of the ISR is in flight.
 
 Threads: request handlers; replica fetchers (`append_as_follower`, `truncate_to`); the handler of the controller's push
 (`make_leader`, `make_follower`); the ISR timer and the AlterPartition thread.
@@ -24,51 +31,33 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker.replication.isr import (
-    ReplicaState,
-    effective_min_isr,
-    is_expandable,
-    joining_replicas,
-    next_high_watermark,
-    next_replica_state,
-    out_of_sync_replicas,
-    reset_replica_state,
+from barnabas.broker.replication.in_sync.followers import Followers
+from barnabas.broker.replication.in_sync.isr import ReplicaState, effective_min_isr, is_expandable, next_high_watermark
+from barnabas.broker.replication.role import (
+    DeletedRecords,
+    IsrOutcome,
+    IsrProposal,
+    LeadershipChange,
+    Role,
+    concluded,
+    expanding,
+    follower_role,
+    leader_role,
+    resigned,
+    shrinking,
 )
-from barnabas.broker.replication.role import DeletedRecords, EpochEnd, IsrOutcome, IsrProposal, LeadershipChange, Role
-from barnabas.broker.storage.log_types import (
-    EARLIEST_LOCAL_TIMESTAMP,
-    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIERED_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    NO_EPOCH,
-    NO_TIMESTAMP,
-    TimestampOffset,
-)
+from barnabas.broker.storage.log.log_types import NO_EPOCH
+from barnabas.common.ids import ZERO_UUID
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.storage.log import Log
-    from barnabas.broker.storage.log_types import AppendOrigin, FetchData, FetchIsolation, LogAppendInfo
-    from barnabas.broker.storage.verification import VerificationGuard
+    from barnabas.broker.storage.log.log import Log
+    from barnabas.broker.storage.log.log_types import AppendOrigin, LogAppendInfo
+    from barnabas.broker.storage.producers.verification import VerificationGuard
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
 
-RECOVERED: Final = 0  # the leader recovery state of KIP-704
-UP_TO_HIGH_WATERMARK: Final = -1  # DeleteRecords: "everything there is"
-
-
-ISR_ROLLED_BACK: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-ISR_GIVEN_UP: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.NEW_LEADER_ELECTED,
-    }
-)
+UP_TO_HIGH_WATERMARK: Final = -1  # DeleteRecords: every record that may be deleted
 
 
 def _always_alive(_broker_id: int) -> bool:
@@ -82,19 +71,7 @@ def _always_eligible(_broker_id: int, _broker_epoch: int) -> bool:
 class Partition:
     """One replica of a partition. See the module's rules for locks."""
 
-    __slots__ = (
-        "_clock",
-        "_followers",
-        "_is_alive",
-        "_is_eligible",
-        "_lag_max_ms",
-        "_local_id",
-        "_lock",
-        "log",
-        "role",
-        "topic_id",
-        "tp",
-    )
+    __slots__ = ("_followers", "_local_id", "_lock", "log", "role", "topic_id", "tp")
 
     def __init__(
         self,
@@ -110,16 +87,12 @@ class Partition:
         self.tp = tp  # fixed before start
         self.topic_id = topic_id  # fixed before start: another id is another Partition
         self._local_id = local_id  # fixed before start
-        self._clock = clock  # fixed before start
-        self._lag_max_ms = replica_lag_time_max_ms  # fixed before start
-        self._is_alive = is_alive  # is this broker unfenced?
-        self._is_eligible = is_eligible  # may this broker, in this epoch of it, be in an ISR?
         self._lock = threading.RLock()  # before the log's lock
         self.role = Role()  # replaced whole under _lock
         self.log: Log | None = None  # under _lock: set by the first make_leader or make_follower, then by replace_log
-        self._followers: dict[int, ReplicaState] = {}  # replaced whole under _lock; the leader's view of the others
+        self._followers = Followers(clock, replica_lag_time_max_ms, is_alive, is_eligible)  # changed under _lock
 
-    # Looking
+    # Queries
 
     @property
     def is_leader(self) -> bool:
@@ -128,43 +101,43 @@ class Partition:
 
     @property
     def leader_id(self) -> int:
+        """The leader's broker id; -1 if there is none."""
         return self.role.leader_id
 
     @property
     def leader_epoch(self) -> int:
+        """The leader epoch of the last change applied; -1 before the first."""
         return self.role.leader_epoch
 
     @property
     def partition_epoch(self) -> int:
+        """The partition epoch of the last change applied; -1 before the first."""
         return self.role.partition_epoch
 
     @property
     def isr(self) -> frozenset[int]:
+        """The committed ISR; empty on a follower."""
         return self.role.isr
 
     @property
     def replicas(self) -> tuple[int, ...]:
+        """The broker ids of all replicas, the preferred leader first."""
         return self.role.replicas
 
     @property
     def followers(self) -> Collection[ReplicaState]:
-        """What the leader knows of the other replicas."""
-        return self._followers.values()
+        """The other replicas as this leader knows them; empty on a follower."""
+        return self._followers.states.values()
 
     @property
     def high_watermark(self) -> int:
-        """The next offset that may yet be lost; 0 without a log."""
+        """The first offset that may still be lost; 0 without a log."""
         return 0 if self.log is None else self.log.high_watermark
 
     def effective_min_isr(self) -> int:
         """`min.insync.replicas` of the topic, at most the number of replicas."""
         log = self.log
         return 1 if log is None else effective_min_isr(_min_isr(log), len(self.role.replicas))
-
-    def is_under_replicated(self) -> bool:
-        """Whether this leader lacks an in-sync replica."""
-        role = self.role
-        return role.is_leader and len(role.isr) < len(role.replicas)
 
     def is_under_min_isr(self) -> bool:
         """Whether this leader refuses acks=all."""
@@ -176,10 +149,14 @@ class Partition:
         role = self.role
         return role.is_leader and len(role.isr) == self.effective_min_isr()
 
-    def is_reassigning(self) -> bool:
-        """Whether replicas are being added or removed."""
-        role = self.role
-        return bool(role.adding_replicas or role.removing_replicas)
+    def awaits(self, follower: ReplicaState) -> bool:
+        """Whether this leader's high watermark waits for the follower."""
+        log = self.log
+        return log is not None and self._followers.hold_back(follower, self.role, log.log_end_offset)
+
+    def ms_since_fetch(self, follower: ReplicaState) -> int:
+        """How long ago the follower fetched."""
+        return self._followers.ms_since_fetch(follower)
 
     def leader_log(self) -> Log:
         """The log, if this broker leads; else raises NOT_LEADER_OR_FOLLOWER."""
@@ -189,10 +166,10 @@ class Partition:
         return log
 
     def log_for(self, current_leader_epoch: int, *, leader_only: bool) -> Log:
-        """The log for a client that knows `current_leader_epoch` (-1 = does not say).
+        """The log, for a reader that believes in `current_leader_epoch` (-1: it names none).
 
-        Raises FENCED_LEADER_EPOCH when the client is behind us, UNKNOWN_LEADER_EPOCH when we are behind it,
-        NOT_LEADER_OR_FOLLOWER when only a leader will do and we are none.
+        Raises FENCED_LEADER_EPOCH when the reader is behind this replica, UNKNOWN_LEADER_EPOCH when the replica is
+        behind the reader, NOT_LEADER_OR_FOLLOWER when the reader needs a leader and this is none.
         """
         role = self.role
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != role.leader_epoch:
@@ -204,7 +181,25 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
-    # Writing as leader
+    def require_topic_id(self, topic_id: bytes) -> None:
+        """Raise INCONSISTENT_TOPIC_ID if a client means another topic of the same name."""
+        if topic_id not in (ZERO_UUID, self.topic_id) and self.topic_id != ZERO_UUID:
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+
+    def invariants(self) -> None:
+        """Check the invariants of the module's docstring; raises AssertionError."""
+        with self._lock:
+            role, followers = self.role, self._followers.states
+            assert role.isr <= role.maximal_isr <= set(role.replicas), f"inv. 1: {role}"
+            assert role.isr == role.maximal_isr or role.is_isr_change_in_flight, f"inv. 3: {role}"
+            if not role.is_leader:
+                assert not followers, f"inv. 2: {sorted(followers)}"
+                return
+            assert self.log is not None, f"inv. 2: {role}"
+            assert followers.keys() == set(role.replicas) - {self._local_id}, f"inv. 2: {sorted(followers)}, {role}"
+            assert self._local_id in role.isr, f"inv. 1: {role}"
+
+    # Leader: records
 
     def append_as_leader(
         self,
@@ -215,10 +210,10 @@ class Partition:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> tuple[LogAppendInfo, bool]:
-        """Append whole batches; returns what was appended and whether the high watermark moved.
+        """Append whole batches; returns the log's append info and whether the high watermark moved.
 
-        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas) and whatever the log
-        finds wrong with the records.
+        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas) and the errors of
+        `Log.append_as_leader`.
         """
         with self._lock:
             role = self.role
@@ -241,7 +236,7 @@ class Partition:
             return info, self._maybe_increment_high_watermark_locked()
 
     def has_reached(self, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether everything below `required_offset` is on all in-sync replicas; with an error the wait is over too."""
+        """Whether every record below `required_offset` is on all in-sync replicas; an error ends the wait as well."""
         role = self.role
         log = self.log
         if log is None or not role.is_leader:
@@ -259,7 +254,7 @@ class Partition:
         """
         with self._lock:
             log = self.leader_log()
-            if "delete" not in _config(log).cleanup_policy:
+            if not log.config.delete:
                 raise ApiError(
                     ErrorCode.POLICY_VIOLATION,
                     f"Records of partition {self.tp} can not be deleted due to the configured policy",
@@ -268,116 +263,48 @@ class Partition:
             if requested < 0 or requested > log.high_watermark:
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
             log.maybe_increment_log_start_offset(requested, "client record deletion")
-            return DeletedRecords(requested, self.low_watermark())
+            return DeletedRecords(requested, self._followers.low_watermark(log.log_start_offset))
 
     def low_watermark(self) -> int:
-        """The least log start offset of all live replicas."""
-        log = self.leader_log()
-        starts = [f.log_start_offset for f in self._followers.values() if self._is_alive(f.broker_id)]
-        return min([log.log_start_offset, *starts])
+        """The least log start offset of all live replicas; raises NOT_LEADER_OR_FOLLOWER."""
+        return self._followers.low_watermark(self.leader_log().log_start_offset)
 
-    # Reading
-
-    def read(
-        self,
-        fetch_offset: int,
-        max_bytes: int,
-        isolation: FetchIsolation,
-        *,
-        min_one_message: bool,
-        current_leader_epoch: int = NO_EPOCH,
-        leader_only: bool = True,
-    ) -> FetchData:
-        """Read from `fetch_offset` up to what `isolation` allows; at most `max_bytes`, or one batch if asked for."""
-        log = self.log_for(current_leader_epoch, leader_only=leader_only)
-        return log.read(fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message)
-
-    def diverging_epoch(
-        self, fetch_offset: int, last_fetched_epoch: int, current_leader_epoch: int, *, leader_only: bool
-    ) -> EpochEnd | None:
-        """Where the fetcher's log and ours part, or None if ours continues it (KIP-595, KIP-320).
-
-        Raises OFFSET_OUT_OF_RANGE when we know nothing of the epoch or the offset is below the log's start.
-        """
-        log = self.log_for(current_leader_epoch, leader_only=leader_only)
-        epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
-        if epoch == NO_EPOCH or end_offset == NO_EPOCH or fetch_offset < log.log_start_offset:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if epoch < last_fetched_epoch or end_offset < fetch_offset:
-            return EpochEnd(epoch, end_offset)
-        return None
-
-    def last_offset_for_leader_epoch(
-        self, leader_epoch: int, current_leader_epoch: int, *, leader_only: bool
-    ) -> EpochEnd:
-        """The end of the greatest epoch not above `leader_epoch` (OffsetForLeaderEpoch)."""
-        log = self.log_for(current_leader_epoch, leader_only=leader_only)
-        return EpochEnd(*log.end_offset_for_epoch(leader_epoch))
-
-    def offset_for_timestamp(
-        self, timestamp: int, limit: Callable[[Log], int], *,
-        current_leader_epoch: int, leader_only: bool, is_client: bool,
-    ) -> TimestampOffset | None:  # fmt: skip
-        """Answer one ListOffsets item; None when there is nothing to tell.
-
-        `limit` gives the offset (exclusive) up to which the asker may see. A client of a new leader whose high
-        watermark has not yet reached its epoch's start gets OFFSET_NOT_AVAILABLE rather than an offset that goes back.
-        """
-        log = self.log_for(current_leader_epoch, leader_only=leader_only)
-        role = self.role
-        start = role.leader_epoch_start_offset
-        is_lagging = is_client and start is not None and start > log.high_watermark
-        if timestamp == LATEST_TIMESTAMP:
-            if is_lagging:
-                raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
-            return TimestampOffset(NO_TIMESTAMP, limit(log), role.leader_epoch)
-        if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-            return TimestampOffset(NO_TIMESTAMP, -1, NO_EPOCH)
-        found = log.fetch_offset_by_timestamp(timestamp)
-        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-            return found
-        if found is not None and found.offset < limit(log):
-            return found
-        if is_lagging:
-            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return None
-
-    # Followers, as the leader sees them
+    # Leader: followers and the ISR
 
     def require_follower(self, broker_id: int) -> None:
-        """Raise UNKNOWN_LEADER_EPOCH unless `broker_id` is a follower of ours.
+        """Raise UNKNOWN_LEADER_EPOCH unless `broker_id` is a follower of this leader.
 
-        Why that code: the fetcher knows of an assignment that has not reached us yet; it shall retry.
+        Why that code: the fetcher knows an assignment that has not reached this broker yet; it must retry.
         """
-        if broker_id not in self._followers:
+        if broker_id not in self._followers.states:
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def update_follower(
-        self, broker_id: int, *, fetch_offset: int, log_start_offset: int, leader_log_end_offset: int, broker_epoch: int
+        self, broker_id: int, *, fetch_offset: int, log_start_offset: int, broker_epoch: int
     ) -> tuple[bool, IsrProposal | None]:
-        """Take note of a follower's fetch: everything below `fetch_offset` is on its disk.
+        """Note a follower's fetch: every record below `fetch_offset` is on its disk.
 
-        Returns whether a watermark moved, and a change of the ISR to submit, if the follower may join it now.
+        Returns whether a watermark moved, and a change of the ISR to submit if the follower may join it now.
         """
         with self._lock:
-            state = self._followers.get(broker_id)
-            if state is None or not self.role.is_leader:
+            followers = self._followers
+            state = followers.states.get(broker_id)
+            log = self.log
+            if state is None or log is None or not self.role.is_leader:
                 return False, None
-            # Why asked first: it seldom starts elsewhere, and the low watermark is not had for nothing.
+            # Why first: it seldom starts elsewhere, and the low watermark looks at every replica.
             has_new_start = log_start_offset != state.log_start_offset
-            old_low = self.low_watermark() if has_new_start else 0
-            following = next_replica_state(
+            old_low = followers.low_watermark(log.log_start_offset) if has_new_start else 0
+            following = followers.note_fetch(
                 state,
                 fetch_offset=fetch_offset,
                 log_start_offset=log_start_offset,
-                now_ms=self._clock.monotonic_ms(),
-                leader_log_end_offset=leader_log_end_offset,
+                leader_log_end_offset=log.log_end_offset,
                 broker_epoch=broker_epoch,
             )
-            self._followers = {**self._followers, broker_id: following}
             proposal = self._maybe_expand_locked(following)
             moved = following.log_end_offset != state.log_end_offset and self._maybe_increment_high_watermark_locked()
-            return moved or (has_new_start and self.low_watermark() > old_low), proposal
+            return moved or (has_new_start and followers.low_watermark(log.log_start_offset) > old_low), proposal
 
     def maybe_shrink_isr(self) -> IsrProposal | None:
         """Propose an ISR without the followers that have lagged for too long, if there are any."""
@@ -385,45 +312,22 @@ class Partition:
             role = self.role
             if not role.is_leader or role.is_isr_change_in_flight or self.log is None:
                 return None
-            lagging = out_of_sync_replicas(
-                self._followers.values(),
-                isr=role.isr,
-                leader_log_end_offset=self.log.log_end_offset,
-                now_ms=self._clock.monotonic_ms(),
-                lag_max_ms=self._lag_max_ms,
-            )
+            lagging = self._followers.lagging(role.isr, self.log.log_end_offset)
             if not lagging:
                 return None
-            self.role = replace(role, is_isr_change_in_flight=True)
+            self.role = shrinking(role)
             return self._proposal(role.isr - lagging, is_expansion=False)
 
     def finish_isr_change(self, proposal: IsrProposal, outcome: IsrOutcome) -> tuple[bool, IsrProposal | None]:
-        """Apply the controller's answer; returns whether the high watermark moved, and the proposal if it has to be
-        tried again.
+        """Apply the controller's answer; returns whether the high watermark moved, and the proposal if it must be
+        sent again.
         """
         with self._lock:
-            role = self.role
-            if not role.is_isr_change_in_flight or role.partition_epoch != proposal.partition_epoch:
-                return False, None  # a newer push has overtaken the answer
-            if outcome.error in ISR_GIVEN_UP:
-                return False, None  # the next push will say what holds; until then nothing more is proposed
-            if outcome.error in ISR_ROLLED_BACK:
-                self.role = replace(role, maximal_isr=role.isr, is_isr_change_in_flight=False)
-                return False, None
-            if outcome.error != ErrorCode.NONE:
-                return False, proposal
-            if outcome.leader_epoch != role.leader_epoch or outcome.partition_epoch < role.partition_epoch:
-                return False, None
-            isr = frozenset(outcome.isr)
-            self.role = replace(
-                role,
-                isr=isr,
-                maximal_isr=isr,
-                partition_epoch=outcome.partition_epoch,
-                leader_recovery_state=outcome.leader_recovery_state,
-                is_isr_change_in_flight=False,
-            )
-            return self._maybe_increment_high_watermark_locked(), None
+            old = self.role
+            self.role, is_retried = concluded(old, proposal, outcome)
+            is_accepted = outcome.error == ErrorCode.NONE and self.role is not old
+            moved = is_accepted and self._maybe_increment_high_watermark_locked()
+            return moved, proposal if is_retried else None
 
     # The controller's push
 
@@ -435,45 +339,48 @@ class Partition:
                 return False
             if self.log is None:
                 self.log = get_log()
+            end = self.log.log_end_offset
             is_new_epoch = change.leader_epoch > old.leader_epoch
-            start = self.log.log_end_offset if is_new_epoch else old.leader_epoch_start_offset
             if is_new_epoch:
-                self.log.assign_epoch_start_offset(change.leader_epoch, self.log.log_end_offset)
-            isr = frozenset(change.isr)
-            self._reset_followers_locked(change, is_new_leader=not old.is_leader, is_new_epoch=is_new_epoch)
-            self.role = _role_of(change, is_leader=True, isr=isr, start=start)
+                self.log.assign_epoch_start_offset(change.leader_epoch, end)
+            self._followers.reset(
+                change,
+                local_id=self._local_id,
+                leader_log_end_offset=end,
+                is_new_leader=not old.is_leader,
+                is_new_epoch=is_new_epoch,
+            )
+            role = leader_role(change, start=end if is_new_epoch else old.leader_epoch_start_offset)
             if old.is_isr_change_in_flight and change.partition_epoch == old.partition_epoch:
-                # Why: a restarted controller repeats the state that we have. Our proposal is still on its way to it,
-                # and once accepted there, a larger ISR must not find the high watermark beyond a member's end.
-                self.role = replace(self.role, maximal_isr=old.maximal_isr, is_isr_change_in_flight=True)
+                # Why: a restarted controller repeats the state that this broker has. The proposal is still on its way.
+                # Once it is accepted, no member of a larger ISR may find the high watermark above its own end.
+                role = replace(role, maximal_isr=old.maximal_isr, is_isr_change_in_flight=True)
+            self.role = role
             self._maybe_increment_high_watermark_locked()
             return is_new_epoch
 
     def make_follower(self, change: LeadershipChange, get_log: Callable[[], Log]) -> bool:
-        """Follow from now on; returns whether the leader epoch is new (so that the fetcher must start over)."""
+        """Follow from now on; returns whether the leader epoch is new, so that the fetcher must start over."""
         with self._lock:
             old = self.role
             if change.partition_epoch < old.partition_epoch:
                 return False
             if self.log is None:
                 self.log = get_log()
-            self._followers = {}
-            self.role = _role_of(change, is_leader=False, isr=frozenset(), start=None)
+            self._followers.clear()
+            self.role = follower_role(change)
             return change.leader_epoch > old.leader_epoch
 
     def resign(self) -> None:
         """Stop being leader or follower: the replica is leaving this broker. The log stays as it is."""
         with self._lock:
-            self._followers = {}
-            self.role = replace(
-                self.role, is_leader=False, isr=frozenset(), maximal_isr=frozenset(),
-                leader_epoch_start_offset=None, is_isr_change_in_flight=False,
-            )  # fmt: skip
+            self._followers.clear()
+            self.role = resigned(self.role)
 
     def replace_log(self, make: Callable[[Log], Log | None]) -> bool:
-        """Put another log, with the same records, into the place of ours while nobody appends; tells whether.
+        """Replace the log by one with the same records while nothing can be appended; returns whether it was replaced.
 
-        `make(current log)` gives it, or None to leave things as they are.
+        `make(current log)` returns the new log, or None to keep the current one.
         """
         with self._lock:
             made = None if self.log is None else make(self.log)
@@ -482,17 +389,17 @@ class Partition:
             self.log = made
             return True
 
-    # Writing as follower
+    # Follower: records
 
     def append_as_follower(self, records: memoryview, *, leader_epoch: int) -> LogAppendInfo | None:
-        """Append what the leader of `leader_epoch` sent; None when that epoch is over."""
+        """Append records from the leader of `leader_epoch`; None when that epoch is over."""
         with self._lock:
             if self.log is None or not self._follows_locked(leader_epoch):
                 return None
             return self.log.append_as_follower(records, leader_epoch)
 
     def update_follower_watermarks(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Take over the leader's watermarks, as far as our log reaches; returns whether the high watermark moved."""
+        """Take over the leader's watermarks, as far as this log reaches; returns whether the high watermark moved."""
         with self._lock:
             log = self.log
             if log is None or self.role.is_leader:
@@ -506,13 +413,13 @@ class Partition:
             return moved
 
     def truncate_to(self, offset: int, *, leader_epoch: int) -> None:
-        """Drop everything from `offset` on, as the leader of this epoch says: it was never committed."""
+        """Drop the records from `offset` on. The leader of this epoch lacks them: they were never committed."""
         with self._lock:
             if self.log is not None and self._follows_locked(leader_epoch):
                 self.log.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int, *, leader_epoch: int) -> None:
-        """Drop everything and go on at `offset`: the leader of this epoch no longer has what would come next."""
+        """Drop all records and continue at `offset`: the leader of this epoch no longer has the next ones."""
         with self._lock:
             if self.log is not None and self._follows_locked(leader_epoch):
                 self.log.truncate_fully_and_start_at(offset)
@@ -520,7 +427,7 @@ class Partition:
     # Under the lock
 
     def _follows_locked(self, leader_epoch: int) -> bool:
-        """Whether the leader of this epoch still is the one to obey: a leader itself, or a new epoch, does not."""
+        """Whether this replica still follows the leader of that epoch."""
         return not self.role.is_leader and self.role.leader_epoch == leader_epoch
 
     def _maybe_increment_high_watermark_locked(self) -> bool:
@@ -535,31 +442,18 @@ class Partition:
             len(role.isr) < len(role.replicas) and len(role.isr) < self.effective_min_isr()
         ):
             return False
-        followers = self._followers.values()
+        states = self._followers.states
         target = log_end_offset
-        if followers:
+        if states:
             target = next_high_watermark(
                 current=current,
                 leader_log_end_offset=log_end_offset,
-                followers=followers,
+                followers=states.values(),
                 maximal_isr=role.maximal_isr,
-                joining=self._joining_locked(role, log_end_offset),
+                joining=self._followers.joining(role.maximal_isr, log_end_offset),
             )
         assert target >= current, "the high watermark never goes back"
         return target > current and log.update_high_watermark(target)
-
-    def _joining_locked(self, role: Role, log_end_offset: int) -> list[int]:
-        """Followers outside the maximal ISR that are about to join it."""
-        if self._followers.keys() <= role.maximal_isr:  # Why asked: nearly always, and a clock is not had for nothing
-            return []
-        joining = joining_replicas(
-            self._followers.values(),
-            isr=role.maximal_isr,
-            leader_log_end_offset=log_end_offset,
-            now_ms=self._clock.monotonic_ms(),
-            lag_max_ms=self._lag_max_ms,
-        )
-        return [id_ for id_ in joining if self._is_eligible(id_, self._followers[id_].broker_epoch)]
 
     def _maybe_expand_locked(self, follower: ReplicaState) -> IsrProposal | None:
         role = self.role
@@ -571,59 +465,18 @@ class Partition:
             leader_epoch_start_offset=role.leader_epoch_start_offset,
         ):
             return None
-        if not self._is_eligible(follower.broker_id, follower.broker_epoch):
+        if not self._followers.is_eligible(follower):
             return None
         isr = role.isr | {follower.broker_id}
-        self.role = replace(role, maximal_isr=isr, is_isr_change_in_flight=True)
+        self.role = expanding(role, isr)
         return self._proposal(isr, is_expansion=True)
 
     def _proposal(self, isr: frozenset[int], *, is_expansion: bool) -> IsrProposal:
         role = self.role
-        members = tuple((b, self._followers[b].broker_epoch if b in self._followers else -1) for b in sorted(isr))
+        members = self._followers.members(isr)
         return IsrProposal(role.leader_epoch, role.partition_epoch, members, role.leader_recovery_state, is_expansion)
-
-    def _reset_followers_locked(self, change: LeadershipChange, *, is_new_leader: bool, is_new_epoch: bool) -> None:
-        """Keep the state of replicas that stay; one that is new, or any of them in a new epoch, starts over."""
-        assert self.log is not None, "a leader has a log"
-        known = self._followers
-        followers: dict[int, ReplicaState] = {}
-        for broker_id in change.replicas:
-            if broker_id == self._local_id:
-                continue
-            state = known.get(broker_id)
-            if state is None or is_new_epoch:
-                state = reset_replica_state(
-                    state or ReplicaState(broker_id),
-                    now_ms=self._clock.monotonic_ms(),
-                    leader_log_end_offset=self.log.log_end_offset,
-                    is_new_leader=is_new_leader or state is None,
-                    is_in_sync=broker_id in change.isr,
-                )
-            followers[broker_id] = state
-        self._followers = followers
-
-
-def _config(log: Log) -> Any:
-    """The log's config, which is a whole TopicConfig: storage names only what it reads itself."""
-    return log.config
 
 
 def _min_isr(log: Log) -> int:
-    return int(_config(log).min_insync_replicas)
-
-
-def _role_of(change: LeadershipChange, *, is_leader: bool, isr: frozenset[int], start: int | None) -> Role:
-    return Role(
-        is_leader=is_leader,
-        leader_id=change.leader_id,
-        leader_epoch=change.leader_epoch,
-        partition_epoch=change.partition_epoch,
-        isr=isr,
-        maximal_isr=isr,
-        replicas=change.replicas,
-        adding_replicas=change.adding_replicas,
-        removing_replicas=change.removing_replicas,
-        # Why: a leader that was elected uncleanly has nothing to recover, and says so with its next proposal.
-        leader_recovery_state=RECOVERED if is_leader else change.leader_recovery_state,
-        leader_epoch_start_offset=start,
-    )
+    config: Any = log.config  # a whole TopicConfig; storage declares only the settings that it reads itself
+    return int(config.min_insync_replicas)

@@ -1,29 +1,38 @@
-"""Reading many partitions for one fetch: the limits, the errors, and what each partition gave.
+"""Reading many partitions for one fetch: the limits, the errors, and each partition's result.
 
 Rules (Kafka's ReplicaManager.readFromLog)
-1. Partitions are read in the order of the request; each takes at most its own `max_bytes` and what is left of the
-   request's. The first batch found is returned even if it is larger than both, so that a consumer always gets on.
-2. One partition's error is that partition's result; it never spoils the others.
+1. Partitions are read in the order of the request. Each takes at most its own `max_bytes` and what is left of the
+   request's. The first batch found is returned even if it is larger than both, so that a consumer always advances.
+2. An error of one partition is that partition's result; it never affects the others.
+3. A follower's fetch is noted before its partition is read: every record below its fetch offset is on its disk. The
+   high watermark that it gets is therefore the one that its own fetch made possible. A fetch that is refused, or
+   diverges, is not noted.
 
 Threads: any handler; a completed DelayedFetch reads again on the thread that completed it.
+Source: Kafka's ReplicaManager.readFromLog, Partition.fetchRecords (4.3).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.monitoring.topic_stats import FAILED_FETCH
+from barnabas.broker.replication.offset_queries import diverging_epoch
 from barnabas.broker.replication.role import EpochEnd
-from barnabas.broker.storage.log_types import NO_EPOCH, FetchIsolation
-from barnabas.broker.topic_stats import FAILED_FETCH
+from barnabas.broker.storage.log.log_types import NO_EPOCH, FetchIsolation
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.broker.monitoring.topic_stats import BrokerTopicStats
+    from barnabas.broker.replication.hosted_partitions import HostedPartitions
+    from barnabas.broker.replication.in_sync.isr_updates import IsrUpdates
     from barnabas.broker.replication.partition import Partition
-    from barnabas.broker.replication.replica_manager import ReplicaManager
-    from barnabas.broker.storage.log import Log
-    from barnabas.broker.storage.log_types import FetchData
+    from barnabas.broker.replication.replica_selector import ReplicaSelector
+    from barnabas.broker.replication.replication_quota import ReplicationQuota
+    from barnabas.broker.storage.log.log import Log
+    from barnabas.broker.storage.log.log_types import FetchData
     from barnabas.common.topic_partition import TopicPartition
 
 log = logging.getLogger("barnabas.replication")
@@ -31,7 +40,7 @@ log = logging.getLogger("barnabas.replication")
 CONSUMER_ID = -1
 NO_PREFERRED_REPLICA = -1
 
-# Errors that are part of normal life: not counted as failed fetches.
+# Errors of normal operation: not counted as failed fetches.
 EXPECTED_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -47,7 +56,7 @@ EXPECTED_ERRORS = frozenset(
 
 
 class FetchParams:
-    """What holds for the whole fetch. Sizes in bytes. A value: nobody changes one."""
+    """The parameters of a whole fetch. Sizes in bytes. A value: never changed."""
 
     __slots__ = (
         "is_from_follower",
@@ -84,11 +93,11 @@ class FetchParams:
         self.isolation = isolation
         self.leader_only = leader_only  # may only a leader answer? (followers, clients that cannot be redirected)
         self.rack_id = rack_id
-        self.listener_name = listener_name  # on which the client came in
+        self.listener_name = listener_name  # the client's
 
 
 class FetchItem(NamedTuple):
-    """What is asked of one partition; epochs are -1 where the client does not say."""
+    """The request for one partition; an epoch is -1 where the client names none."""
 
     tp: TopicPartition
     topic_id: bytes
@@ -100,7 +109,7 @@ class FetchItem(NamedTuple):
 
 
 class ReadResult:
-    """What a partition gave; `data` is None with an error, a diverging epoch or a preferred replica."""
+    """One partition's result. A value: never changed. `data` is None with an error, divergence or preferred replica."""
 
     __slots__ = (
         "data",
@@ -157,73 +166,130 @@ def visible_end(log: Log, isolation: FetchIsolation) -> int:
     return log.last_stable_offset
 
 
-def read_all(manager: ReplicaManager, params: FetchParams, items: Sequence[FetchItem]) -> list[Read]:
-    """Read every partition within the request's limits."""
-    left = params.max_bytes
-    wants_one = True
-    results: list[Read] = []
-    for item in items:
-        result = read_one(manager, params, item, left, min_one_message=wants_one)
-        size = result.size
-        if size:
-            wants_one = False
-            left = max(0, left - size)
-        results.append((item, result))
-    return results
+class FetchReader:
+    """Reads hosted partitions for fetches of consumers and followers."""
 
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        stats: BrokerTopicStats,
+        isr_updates: IsrUpdates,
+        leader_quota: ReplicationQuota,
+        replica_selector: ReplicaSelector | None,
+    ) -> None:
+        self.hosted = hosted  # fixed before start
+        self._stats = stats  # fixed before start
+        self._isr_updates = isr_updates  # fixed before start
+        self._quota = leader_quota  # fixed before start
+        self._replica_selector = replica_selector  # fixed before start; None: consumers always read from the leader
 
-def read_one(
-    manager: ReplicaManager, params: FetchParams, item: FetchItem, limit: int, *, min_one_message: bool
-) -> ReadResult:
-    """Read one partition; errors become its result."""
-    stats = manager.stats.topic(item.tp.topic)
-    stats.fetched()
-    try:
-        partition = manager.partition(item.tp)
-        manager.check_topic_id(partition, item.topic_id)
-        return _read_partition(manager, partition, params, item, limit, min_one_message)
-    except ApiError as error:
-        if error.code not in EXPECTED_ERRORS:
-            log.warning("fetch of %s from offset %d failed: %s", item.tp, item.fetch_offset, error.code.name)
-            stats.count(FAILED_FETCH)
-        return ReadResult(error.code)
+    def read_all(
+        self, params: FetchParams, items: Sequence[FetchItem], moved: list[Hashable] | None = None
+    ) -> list[Read]:
+        """Read every partition within the request's limits.
 
+        The first read of a fetch passes `moved`. A follower's fetch is then noted (rule 3), and each partition whose
+        watermark moved is added to the list. A fetch that waited reads again without it.
+        """
+        left = params.max_bytes
+        wants_one = True
+        results: list[Read] = []
+        for item in items:
+            result = self._read(params, item, left, wants_one, moved)
+            size = result.size
+            if size:
+                wants_one = False
+                left = max(0, left - size)
+            results.append((item, result))
+        return results
 
-def _read_partition(
-    manager: ReplicaManager,
-    partition: Partition,
-    params: FetchParams,
-    item: FetchItem,
-    limit: int,
-    min_one_message: bool,
-) -> ReadResult:
-    if params.is_from_follower:
+    def holds_back(self, partition: Partition, follower_id: int) -> bool:
+        """Whether a throttle forbids sending records to this follower now; one in the ISR is never held back."""
+        return follower_id not in partition.isr and self._quota.holds_back(partition.tp)
+
+    def _read(
+        self, params: FetchParams, item: FetchItem, limit: int, wants_one: bool, moved: list[Hashable] | None
+    ) -> ReadResult:
+        """Read one partition; an error becomes its result."""
+        stats = self._stats.topic(item.tp.topic)
+        stats.fetched()
+        try:
+            partition = self.hosted.get(item.tp)
+            partition.require_topic_id(item.topic_id)
+            if params.is_from_follower:
+                return self._read_for_follower(partition, params, item, limit, wants_one, moved)
+            return self._read_for_consumer(partition, params, item, limit, wants_one)
+        except ApiError as error:
+            if error.code not in EXPECTED_ERRORS:
+                log.warning("fetch of %s from offset %d failed: %s", item.tp, item.fetch_offset, error.code.name)
+                stats.count(FAILED_FETCH)
+            return ReadResult(error.code)
+
+    def _read_for_consumer(
+        self, partition: Partition, params: FetchParams, item: FetchItem, limit: int, wants_one: bool
+    ) -> ReadResult:
+        if params.rack_id and self._replica_selector is not None and partition.is_leader:
+            preferred = self._replica_selector(partition, params.rack_id, params.listener_name, item.fetch_offset)
+            if preferred is not None:
+                led = partition.log_for(item.current_leader_epoch, leader_only=False)
+                return _without_data(led, preferred_read_replica=preferred)
+        held = partition.log_for(item.current_leader_epoch, leader_only=params.leader_only)
+        if item.last_fetched_epoch != NO_EPOCH:
+            diverging = diverging_epoch(held, item.fetch_offset, item.last_fetched_epoch)
+            if diverging is not None:
+                return _without_data(held, diverging)
+        return _data_of(held, params, item, min(item.max_bytes, limit), wants_one)
+
+    def _read_for_follower(
+        self,
+        partition: Partition,
+        params: FetchParams,
+        item: FetchItem,
+        limit: int,
+        wants_one: bool,
+        moved: list[Hashable] | None,
+    ) -> ReadResult:
         partition.require_follower(params.replica_id)
-        manager.require_current_epoch(params.replica_id, params.replica_epoch)
-    elif params.rack_id and manager.replica_selector is not None and partition.is_leader:
-        preferred = manager.replica_selector(partition, params.rack_id, params.listener_name, item.fetch_offset)
-        if preferred is not None:
-            log_ = partition.log_for(item.current_leader_epoch, leader_only=False)
-            return ReadResult(
-                ErrorCode.NONE, None, log_.high_watermark, log_.last_stable_offset, log_.log_start_offset,
-                preferred_read_replica=preferred,
-            )  # fmt: skip
-    if item.last_fetched_epoch != NO_EPOCH:
-        diverging = partition.diverging_epoch(
-            item.fetch_offset, item.last_fetched_epoch, item.current_leader_epoch, leader_only=params.leader_only
+        if self.hosted.metadata_cache.snapshot.is_outdated(params.replica_id, params.replica_epoch):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # a fetch of the follower's earlier incarnation
+        held = partition.log_for(item.current_leader_epoch, leader_only=params.leader_only)
+        if item.last_fetched_epoch != NO_EPOCH:
+            diverging = diverging_epoch(held, item.fetch_offset, item.last_fetched_epoch)
+            if diverging is not None:
+                return _without_data(held, diverging)
+        if moved is not None and self._note(held, partition, params, item):
+            moved.append(item.tp)
+        if self.holds_back(partition, params.replica_id):
+            return _data_of(held, params, item, 0, False)
+        return _data_of(held, params, item, min(item.max_bytes, limit), wants_one)
+
+    def _note(self, held: Log, partition: Partition, params: FetchParams, item: FetchItem) -> bool:
+        """Note how far the follower's log reaches; returns whether a watermark moved."""
+        if held.is_offline or not held.log_start_offset <= item.fetch_offset <= held.log_end_offset:
+            return False  # the read refuses it
+        return self._isr_updates.note_fetch(
+            partition,
+            params.replica_id,
+            fetch_offset=item.fetch_offset,
+            log_start_offset=item.log_start_offset,
+            broker_epoch=params.replica_epoch,
         )
-        if diverging is not None:
-            log_ = partition.log_for(item.current_leader_epoch, leader_only=params.leader_only)
-            return ReadResult(
-                ErrorCode.NONE, None, log_.high_watermark, log_.last_stable_offset, log_.log_start_offset, diverging
-            )
-    is_held_back = params.is_from_follower and manager.holds_back(partition, params.replica_id)
-    data = partition.read(
-        item.fetch_offset,
-        0 if is_held_back else min(item.max_bytes, limit),
-        params.isolation,
-        min_one_message=min_one_message and not is_held_back,
-        current_leader_epoch=item.current_leader_epoch,
-        leader_only=params.leader_only,
-    )
+
+
+def _data_of(held: Log, params: FetchParams, item: FetchItem, max_bytes: int, wants_one: bool) -> ReadResult:
+    data = held.read(item.fetch_offset, max_bytes, isolation=params.isolation, min_one_message=wants_one)
     return ReadResult(ErrorCode.NONE, data, data.high_watermark, data.last_stable_offset, data.log_start_offset)
+
+
+def _without_data(
+    held: Log, diverging: EpochEnd | None = None, preferred_read_replica: int = NO_PREFERRED_REPLICA
+) -> ReadResult:
+    return ReadResult(
+        ErrorCode.NONE,
+        None,
+        held.high_watermark,
+        held.last_stable_offset,
+        held.log_start_offset,
+        diverging,
+        preferred_read_replica,
+    )

@@ -1,8 +1,8 @@
-"""Which replica a consumer should fetch from: the leader, or one in its own rack (KIP-392).
+"""Selects the replica that a consumer should fetch from: the leader, or one in its own rack (KIP-392).
 
-A consumer says its rack in Fetch (client.rack); the leader answers with a preferred read replica, and the consumer goes
-there until that replica refuses it or metadata.max.age.ms is over. Only replicas of the ISR that have what the consumer
-asks for are candidates: one that lags would send it back at once.
+A consumer names its rack in Fetch (client.rack). The leader answers with a preferred read replica; the consumer fetches
+there until that replica refuses it or metadata.max.age.ms is over. Only replicas of the ISR that have the consumer's
+offset are candidates: one that lags would send it back at once.
 
 Threads: any handler.
 Source: Kafka's ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector (4.3).
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.config.checks import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 
 if TYPE_CHECKING:
-    from barnabas.broker.metadata_cache import MetadataCache
+    from barnabas.broker.metadata.metadata_cache import MetadataCache
     from barnabas.broker.replication.partition import Partition
     from barnabas.common.clock import Clock
 
@@ -31,14 +31,14 @@ class ReplicaView(NamedTuple):
 
 
 Select = Callable[[str, ReplicaView, Sequence[ReplicaView]], ReplicaView]
-"""Choose for a client's rack among the leader and the other candidates."""
+"""(client's rack, leader, other candidates) -> the replica to fetch from."""
 
 ReplicaSelector = Callable[["Partition", str, str, int], "int | None"]
-"""(partition led here, client's rack, its listener, its offset) -> the broker to go to; None: stay."""
+"""(partition led here, client's rack, its listener, its offset) -> id of the broker to fetch from; None: the leader."""
 
 
 def rack_aware(rack: str, leader: ReplicaView, others: Sequence[ReplicaView]) -> ReplicaView:
-    """The leader if it is in the rack or nobody is, else the replica in the rack that has most."""
+    """The most caught-up replica in the rack; the leader if it is in the rack itself, or if no replica is."""
     near = [replica for replica in others if replica.rack == rack]
     if leader.rack == rack or not near:
         return leader
@@ -46,7 +46,7 @@ def rack_aware(rack: str, leader: ReplicaView, others: Sequence[ReplicaView]) ->
 
 
 def always_leader(_rack: str, leader: ReplicaView, _others: Sequence[ReplicaView]) -> ReplicaView:
-    """The leader."""
+    """The leader, whatever the rack."""
     return leader
 
 
@@ -54,7 +54,7 @@ SELECTORS: Final[dict[str, Select]] = {RACK_AWARE_SELECTOR: rack_aware, LEADER_S
 
 
 def make_selector(class_name: str | None, cache: MetadataCache, clock: Clock) -> ReplicaSelector | None:
-    """The selector of `replica.selector.class`; None without one."""
+    """The selector that `replica.selector.class` names; None if it names none."""
     if not class_name:
         return None
     choose = SELECTORS[class_name]

@@ -1,16 +1,17 @@
-"""Replication throttles: how many bytes a second leaders give, and followers take, of the replicas named (KIP-73).
+"""Replication throttles: the bytes a second that leaders send, and followers fetch, of the named replicas (KIP-73).
 
-An operator who moves partitions limits what the moving may use: `leader.replication.throttled.rate` and
+An operator who moves partitions limits the bandwidth of the move: `leader.replication.throttled.rate` and
 `follower.replication.throttled.rate` of brokers, for the replicas in `leader.replication.throttled.replicas` and
 `follower.replication.throttled.replicas` of topics (partition:broker, or * for all). A replica that is in sync is never
 held back: that would hold back producers.
 
 Rules
-1. The rate is measured over a sliding window of `replication.quota.window.num` samples of
-   `replication.quota.window.size.seconds`; what is throttled is recorded even above the limit, and waits afterwards.
+1. The rate is measured over a sliding window of `replication.quota.window.num` samples, each
+   `replication.quota.window.size.seconds` long. A throttled transfer is recorded even above the limit; the next one
+   waits.
 2. A topic's throttled partitions, and the limit, are replaced whole; a reader needs no lock.
 
-Threads: any records and asks; the handler of a push sets limits.
+Threads: any records and queries; the handler of a push sets limits.
 Source: Kafka's ReplicationQuotaManager, SimpleRate, TopicConfigHandler.updateThrottledList (4.3).
 """
 
@@ -18,11 +19,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.common.topic_partition import TopicPartition
+    from barnabas.config import Config
 
 UNLIMITED: Final = 2**63 - 1
 _ALL: Final[frozenset[int]] = frozenset({-1})  # stands for every partition of a topic
@@ -37,21 +39,21 @@ class Rate:
         self._samples_max = samples  # fixed before start
         self._sample_ms = sample_ms  # fixed before start
         self._lock = threading.Lock()
-        self._samples: list[tuple[int, int]] = []  # guarded by: _lock; (begun at ms, bytes), the oldest first
+        self._samples: list[tuple[int, int]] = []  # guarded by: _lock; (start in ms, bytes), the oldest first
 
     def record(self, size: int) -> None:
         """Add bytes now."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             if self._samples and now_ms - self._samples[-1][0] < self._sample_ms:
-                begun_ms, so_far = self._samples[-1]
-                self._samples[-1] = (begun_ms, so_far + size)
+                started_ms, so_far = self._samples[-1]
+                self._samples[-1] = (started_ms, so_far + size)
             else:
                 self._samples.append((now_ms, size))
             self._drop_old_locked(now_ms)
 
     def per_second(self) -> float:
-        """The rate; over at least one sample's length, so that a first burst is not taken for a huge rate."""
+        """The rate, over at least the length of one sample: a first burst does not count as a huge rate."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             self._drop_old_locked(now_ms)
@@ -77,11 +79,11 @@ class ReplicationQuota:
 
     @property
     def limit(self) -> int:
-        """Bytes a second; UNLIMITED if nobody set a limit."""
+        """Bytes a second; UNLIMITED if none is set."""
         return self._limit
 
     def set_limit(self, bytes_per_s: int) -> None:
-        """Allow so many bytes a second from now on."""
+        """Allow this many bytes a second from now on."""
         self._limit = bytes_per_s
 
     def throttle(self, topic: str, replicas: Iterable[str], broker_id: int) -> None:
@@ -93,24 +95,24 @@ class ReplicationQuota:
 
     @property
     def has_throttled(self) -> bool:
-        """Whether any replica is to be held back."""
+        """Whether any replica is throttled."""
         return bool(self._throttled)
 
     def is_throttled(self, tp: TopicPartition) -> bool:
-        """Whether the replica here is one of those to be held back."""
+        """Whether this broker's replica of the partition is throttled."""
         partitions = self._throttled.get(tp.topic)
         return partitions is not None and (partitions is _ALL or tp.partition in partitions)
 
     def is_exceeded(self) -> bool:
-        """Whether more was used lately than is allowed."""
+        """Whether the current rate is above the limit."""
         return self._limit != UNLIMITED and self._rate.per_second() > self._limit
 
     def holds_back(self, tp: TopicPartition) -> bool:
-        """Whether nothing may be copied of this replica now."""
+        """Whether this replica may not be copied now."""
         return bool(self._throttled) and self.is_throttled(tp) and self.is_exceeded()
 
     def record(self, tp: TopicPartition, size: int) -> None:
-        """Note that so many bytes were copied; only those of throttled replicas count."""
+        """Note that `size` bytes were copied; only those of throttled replicas count."""
         if self._throttled and self.is_throttled(tp):
             self._rate.record(size)
 
@@ -122,7 +124,7 @@ class ReplicationQuota:
 class ReplicationQuotas:
     """The throttles of a broker: as leader, and as follower."""
 
-    def __init__(self, config: Any, clock: Clock) -> None:
+    def __init__(self, config: Config, clock: Clock) -> None:
         window = (config.replication_quota_window_num, config.replication_quota_window_size_seconds * _MS_PER_S)
         self.leader = ReplicationQuota(clock, *window)  # fixed before start
         self.follower = ReplicationQuota(clock, *window)  # fixed before start

@@ -1,10 +1,10 @@
-"""Loading a log directory at start: every partition in it, in `num.recovery.threads.per.data.dir` threads.
+"""Loads every partition of a log directory at start, in `num.recovery.threads.per.data.dir` threads.
 
-After a clean stop a partition costs a few small reads; after a crash what lies past its recovery point is checked
+After a clean stop a partition costs a few small reads. After a crash everything past its recovery point is checked
 (`recovery.py`).
 
-Threads: the starting one, and `log-recovery-<directory>-<n>`, which end with the loading; at the stop
-`log-closing-<directory>-<n>` alike.
+Threads: the starting one and `log-recovery-<directory>-<n>`, which end when the directory is loaded. At the stop,
+`log-closing-<directory>-<n>` likewise.
 Source: Kafka's LogManager.loadLogs, 4.3.
 """
 
@@ -16,9 +16,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from barnabas.broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
-from barnabas.broker.storage.log_directory import LogDirectory, LogDirectoryError
-from barnabas.broker.storage.names import METADATA_LOG_DIR, is_stray_dir, parse_dir_name
+from barnabas.broker.storage.directories.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from barnabas.broker.storage.directories.log_directory import LogDirectory, LogDirectoryError
+from barnabas.broker.storage.directories.names import METADATA_LOG_DIR, is_stray_dir, parse_dir_name
 from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, MalformedMessageError
@@ -29,7 +29,7 @@ Job = TypeVar("Job")
 
 
 class Found:
-    """A partition's directory, and what the checkpoints say of it."""
+    """A partition's directory and its offsets in the checkpoints."""
 
     __slots__ = ("directory", "is_clean", "log_start_offset", "name", "recovery_point", "tp")
 
@@ -54,8 +54,8 @@ class Found:
 def load_directory(directory: LogDirectory, load: Callable[[Found], None], thread_count: int) -> None:
     """Call `load` with each partition of a directory, in threads; raises the first error.
 
-    What is found there is input. Whatever goes wrong with it is an OSError that names the log, so that it ends this
-    directory and no other; LogDirectoryError is for what a person must put right before a start.
+    The files are input: every failure is an OSError that names the log, so that it ends this directory and no other.
+    LogDirectoryError is raised if a person must fix the cause before a start.
     """
     is_clean = directory.take_clean_shutdown()
     recovery_points = _read_or_empty(directory.recovery_points)
@@ -75,11 +75,11 @@ def load_directory(directory: LogDirectory, load: Callable[[Found], None], threa
                 )
             )
         elif tp is None:
-            log.warning("%s/%s is no partition's directory, it is left alone", directory.path, name)
+            log.warning("%s/%s is not a partition's directory and is ignored", directory.path, name)
     if jobs:
         stop = "a clean" if is_clean else "an unclean"
         log.info("Loading %d logs of %s after %s stop", len(jobs), directory.path, stop)
-    else:  # Why apart: a new directory has no stop behind it
+    else:  # a new directory was never stopped
         log.info("%s holds no logs", directory.path)
     in_threads(f"log-recovery-{directory.path}", jobs, partial(_load, load), thread_count)
 
@@ -95,7 +95,7 @@ def _load(load: Callable[[Found], None], found: Found) -> None:
 
 
 def in_threads(name: str, jobs: list[Job], work_on: Callable[[Job], object], thread_count: int) -> None:
-    """Do the jobs in the calling thread and others, `thread_count` in all; raises the first error, which ends it."""
+    """Do the jobs in `thread_count` threads, the calling one included; stops at the first error and raises it."""
     waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
     for job in jobs:
         waiting.put(job)
@@ -126,7 +126,7 @@ def in_threads(name: str, jobs: list[Job], work_on: Callable[[Job], object], thr
 
 
 def _read_or_empty(checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
-    """Read a checkpoint; a damaged one means that everything is checked anew."""
+    """Read a checkpoint; a damaged one counts as empty, so that everything is checked."""
     try:
         return checkpoint.read()
     except CorruptCheckpointError as error:

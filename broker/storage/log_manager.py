@@ -1,19 +1,22 @@
 """All logs of a broker: loading at start, creating, deleting, moving to another directory, checkpoints, clean stop.
 
+The manager owns the log directories (`log_directories.py`), the registry of logs (`log_registry.py`), the opener
+(`log_opener.py`) and the remover (`log_removal.py`).
+
 Rules
-1. A log directory whose disk failed goes offline as a whole: its logs refuse work, the others go on.
-2. A recovery point is checkpointed only after what lies below it was flushed.
-3. The clean-shutdown marker is written after every log of the directory was flushed and closed, and not at all if
+1. A log directory whose disk failed goes offline as a whole: its logs refuse work, other directories are not affected.
+2. A recovery point is checkpointed only after everything below it was flushed.
+3. The clean-shutdown marker is written after every log of the directory was flushed and closed. It is not written if
    loading did not finish.
-4. A log on its way to another directory has a copy there, its *future log* (`…-future`, KIP-113), which nobody reads.
-   When it has caught up it takes the name and the place of the current one, which is then deleted. Two current logs
-   of a partition hold the same records (a crash between these two renames), or one is empty (its disk failed while
-   it was made): the longer one stays, and the other is set aside unless it is empty.
-5. A log is deleted only for a topic id that somebody named. What metadata does not know is set aside (strays.py).
+4. A log that moves to another directory has a copy there, its *future log* (`…-future`, KIP-113), which has no readers.
+   When the copy has caught up, it takes the name and the place of the current log, which is then deleted. If a
+   partition has two current logs, they hold the same records (after a crash between these two renames), or one is
+   empty (its disk failed during its creation). The longer one stays. The other is set aside unless it is empty.
+5. A log is deleted only for a topic id that a record or a request names. A log that metadata does not know is set aside
+   (`strays.py`).
 
 Threads: `open_directories`, `load_logs`, `start`, `shutdown` by the thread that starts and stops the broker; the rest
-by any. `_lock` guards the maps of logs and the making of new ones; a log's own lock is never taken while it is held,
-except for a log that nobody else knows yet.
+by any.
 
 Source: Kafka's LogManager, 4.3.
 """
@@ -22,17 +25,28 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 from barnabas.broker.storage import log_upkeep
-from barnabas.broker.storage.checkpoints import UNKNOWN_BROKER_EPOCH, OffsetCheckpoint
-from barnabas.broker.storage.log import Log, LogConfig
-from barnabas.broker.storage.log_directory import LogDirectory, LogDirectoryError
+from barnabas.broker.storage.directories.checkpoints import UNKNOWN_BROKER_EPOCH, OffsetCheckpoint
+from barnabas.broker.storage.directories.log_directories import LogDirectories
+from barnabas.broker.storage.directories.log_directory import LogDirectory, LogDirectoryError
+from barnabas.broker.storage.directories.names import future_dir_name, is_delete_dir, is_future_dir, partition_dir_name
+from barnabas.broker.storage.directories.strays import Stray
+from barnabas.broker.storage.invariants import violations
+from barnabas.broker.storage.log.log import Log, LogConfig
 from barnabas.broker.storage.log_loading import Found, in_threads, load_directory
+from barnabas.broker.storage.log_opener import LogOpener
 from barnabas.broker.storage.log_registry import LogRegistry
-from barnabas.broker.storage.names import future_dir_name, is_delete_dir, is_future_dir, partition_dir_name
-from barnabas.broker.storage.strays import Note, expire, list_strays
+from barnabas.broker.storage.log_removal import LogRemover
+from barnabas.broker.storage.scheduler import TaskScheduler
+from barnabas.common.clock import Clock
+from barnabas.common.disk.files import FileSystem
 from barnabas.common.topic_partition import TopicPartition
+from barnabas.config import Config
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 __all__ = ["LogDirectoryError", "LogManager"]
@@ -41,80 +55,191 @@ log = logging.getLogger("barnabas.storage.log_manager")
 
 INITIAL_TASK_DELAY_MS = 30_000
 PRODUCER_EXPIRATION_CHECK_MS = 600_000
+INVARIANTS_CHECK_MS = 10_000
 LONG_MAX = 2**63 - 1
-PREFERRED_MAX = 100_000  # partitions to come of which a directory is remembered; anybody may name any
+
+DirectoryFailureListener = Callable[[LogDirectory], None]
+"""Called with a directory that went offline, by the thread that noticed. That thread may hold the log's lock, so the
+listener must only pass the directory on."""
 
 
-class LogManager(LogRegistry):
-    """The logs of one broker through their life; see the module."""
+class LogWatcher(Protocol):
+    """The cleaner, as the log manager sees it: it keeps notes that must follow truncations and removals."""
+
+    def on_truncated(self, target: Log, offset: int) -> None:
+        """Take in that a log was truncated to `offset`."""
+
+    def on_removed(self, tp: TopicPartition, directory: str) -> None:
+        """Take in that a partition left a log directory."""
+
+
+class LogManager:
+    """The logs of one broker and what happens to them; see the module."""
+
+    def __init__(
+        self,
+        config: Config,
+        log_dirs: Sequence[str | os.PathLike[str]],
+        clock: Clock,
+        scheduler: TaskScheduler,
+        fs: FileSystem,
+        *,
+        checks_invariants: bool = sys.flags.dev_mode,
+    ) -> None:
+        """`config` is the broker's; its values may change at run time.
+
+        `checks_invariants`: check the invariants of every log from time to time and log what is broken. This is the
+        default in Python's development mode (`python -X dev`).
+        """
+        # Fixed before start
+        self._checks_invariants = checks_invariants
+        self.on_directory_failure: DirectoryFailureListener | None = None
+        self.watcher: LogWatcher | None = None
+        self.on_flush: Callable[[float], None] | None = None  # called with the ms of each flush
+        self._node_id = -1
+        self._config = config
+        self._clock = clock
+        self._scheduler = scheduler
+        self._directories = LogDirectories(config, log_dirs, fs, self.fail_directory)
+        self._registry = LogRegistry()
+        self._opener = LogOpener(
+            config,
+            clock,
+            scheduler,
+            fs,
+            self._directories,
+            on_truncated=self._on_truncated,
+            on_flush=self._on_flush,
+        )
+        self._remover = LogRemover(
+            self._directories,
+            clock,
+            scheduler,
+            fs,
+            write_checkpoints=self._write_checkpoints,
+            on_removed=self._on_removed,
+        )
+        self._has_loaded = False  # owner: the starting thread
+
+    # Events of logs
+
+    def _on_truncated(self, target: Log, offset: int) -> None:
+        if self.watcher is not None:
+            self.watcher.on_truncated(target, offset)
+
+    def _on_flush(self, elapsed_ms: float) -> None:
+        if self.on_flush is not None:
+            self.on_flush(elapsed_ms)
+
+    def _on_removed(self, tp: TopicPartition, directory: str) -> None:
+        if self.watcher is not None:
+            self.watcher.on_removed(tp, directory)
+
+    # Lookups
+
+    @property
+    def directories(self) -> list[LogDirectory]:
+        """Every log directory; fixed before start."""
+        return self._directories.all
+
+    def online_directories(self) -> list[LogDirectory]:
+        """Return the directories that can be used."""
+        return self._directories.online()
+
+    def directory_at(self, path: str) -> LogDirectory | None:
+        """Return the log directory with this path; None if `log.dirs` does not have it."""
+        return self._directories.at(path)
+
+    def directory_of(self, found: Log) -> LogDirectory:
+        """Return the log directory of a log."""
+        return self._directories.of(found.directory)
+
+    def is_cordoned(self, directory: LogDirectory) -> bool:
+        """Return whether a log directory gets no new replicas (cordoned.log.dirs, KIP-1066)."""
+        return self._directories.is_cordoned(directory)
+
+    def get_log(self, tp: TopicPartition) -> Log | None:
+        """Return a partition's log; None if there is none."""
+        return self._registry.get(tp)
+
+    def future_log(self, tp: TopicPartition) -> Log | None:
+        """Return a partition's future log; None if it does not move."""
+        return self._registry.get_future(tp)
+
+    def all_logs(self) -> list[Log]:
+        """Return every current log that is not being deleted."""
+        return self._registry.all_current()
+
+    def future_logs(self) -> list[Log]:
+        """Return every future log."""
+        return self._registry.all_future()
+
+    def logs_in(self, directory: LogDirectory) -> list[Log]:
+        """Return the logs in one directory, future ones too."""
+        return self._registry.in_directory(directory)
+
+    @property
+    def strays(self) -> list[Stray]:
+        """The stray logs that were found last."""
+        return self._remover.strays
+
+    def violations(self) -> list[str]:
+        """Check the invariants of every log; returns one line for each log that breaks one."""
+        return violations(self._registry.all())
+
+    def report_violations(self) -> None:
+        """Check the invariants of every log; logs an error for each log that breaks one."""
+        for line in self.violations():
+            log.error("An invariant is broken: %s", line)
 
     # Starting
 
     def open_directories(self, node_id: int) -> str | None:
-        """Lock every directory; returns the cluster id that they bear, None if they are new.
+        """Lock every directory; returns the cluster id that they record, None if they are new.
 
-        One whose disk fails is offline from the start. Raises LogDirectoryError if none is left, or for one that
-        belongs to somebody else.
+        A directory whose disk fails goes offline. Raises LogDirectoryError if none is left, or for a directory of
+        another node or cluster.
         """
         self._node_id = node_id
-        paths = [directory.path for directory in self.directories]
-        if len(set(paths)) < len(paths):
-            raise LogDirectoryError(f"a log directory is named twice: {', '.join(sorted(paths))}")
-        for directory in self.directories:
-            directory.open(node_id)
-        self._check_some_online()
-        known = {directory.cluster_id for directory in self.directories if directory.cluster_id is not None}
-        if len(known) > 1:
-            raise LogDirectoryError(f"the log directories belong to different clusters: {', '.join(sorted(known))}")
-        return next(iter(known), None)
+        return self._directories.open(node_id)
 
     def identify(self, cluster_id: str) -> None:
         """Record the cluster's id in every directory; raises LogDirectoryError if one has another."""
         for directory in self.online_directories():
-            try:
-                directory.identify(cluster_id, self._node_id)
-            except OSError as error:
-                self.fail_directory(directory, error)
-        self._check_some_online()
+            self._directories.attempt(directory, partial(directory.identify, cluster_id, self._node_id))
+        self._directories.check_some_online()
 
     def load_logs(self, topic_config: Callable[[str], LogConfig] | None = None) -> int:
-        """Open every partition found, recovering after a crash; returns how many.
+        """Open every partition's log, recovering after a crash; returns how many there are.
 
-        `topic_config(topic)` gives a topic's settings as far as they are known yet; the broker's defaults otherwise.
-        Raises LogDirectoryError where a person must help.
+        `topic_config(topic)` returns a topic's settings as far as they are known; without it the broker's defaults
+        hold. Raises LogDirectoryError if a person must fix the cause.
         """
         configs = topic_config if topic_config is not None else lambda _topic: self._config.topic_config()
 
         def load(found: Found) -> None:
-            opened = self._open(found, configs(found.tp.topic))
+            opened = self._opener.open(found, configs(found.tp.topic))
             opened.is_configured = topic_config is not None
-            self._take_in(opened, found.name)
+            self._add_loaded(opened, found.name)
 
+        thread_count = int(self._config.num_recovery_threads_per_data_dir)
         for directory in self.online_directories():
-            try:
-                load_directory(directory, load, int(self._config.num_recovery_threads_per_data_dir))
-            except OSError as error:
-                self.fail_directory(directory, error)
-        # Why now: a log that was deleted, or set aside, just before a crash is in the checkpoints still. One made anew
-        # under its name would begin, after the next crash, at the start offset of the former, and lose its records.
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self._check_some_online()
+            self._directories.attempt(directory, partial(load_directory, directory, load, thread_count))
+        # Why now: a log that was deleted, or set aside, just before a crash is still in the checkpoints. A new log of
+        # its name would begin, after the next crash, at the start offset of the old one, and lose its records.
+        self._write_checkpoints()
+        self._directories.check_some_online()
         self.find_strays()
         self._has_loaded = True
-        return len(self._logs)
+        return len(self._registry.current)
 
-    def _check_some_online(self) -> None:
-        if not self.online_directories():
-            reasons = "; ".join(f"{directory.path}: {directory.failure}" for directory in self.directories)
-            raise LogDirectoryError(f"no log directory can be used: {reasons}")
-
-    def _take_in(self, opened: Log, name: str) -> None:
+    def _add_loaded(self, opened: Log, name: str) -> None:
         if is_delete_dir(name):
-            self._delete_later(opened)
+            self._remover.delete_later(opened)
             return
-        with self._lock:
-            logs = self._future if is_future_dir(name) else self._logs
+        registry = self._registry
+        with registry.lock:
+            logs = registry.future if is_future_dir(name) else registry.current
             other = logs.setdefault(opened.topic_partition, opened)
             if other is opened:
                 return
@@ -122,13 +247,13 @@ class LogManager(LogRegistry):
                 raise LogDirectoryError(
                     f"{opened.topic_partition} is in two log directories: {other.directory} and {opened.directory}"
                 )
-            kept, spare = sorted((other, opened), key=_how_far, reverse=True)
+            kept, spare = sorted((other, opened), key=_completeness, reverse=True)
             logs[opened.topic_partition] = kept
         log.warning("%s is in two log directories: %s is kept, not %s", kept.topic_partition, kept, spare.directory)
         if spare.log_end_offset > spare.log_start_offset:
-            self._set_aside([spare], f"{kept.directory} is the same partition's")
+            self._remover.set_aside([spare], f"{kept.directory} holds the same partition")
         else:
-            self._discard([spare])
+            self._remover.discard([spare])
 
     def start(self) -> None:
         """Begin the periodic work: retention, flushing, checkpoints, expiry of producers."""
@@ -147,219 +272,193 @@ class LogManager(LogRegistry):
         )
         every("stray-retention", self.expire_strays, config.log_retention_check_interval_ms)
         every("producer-expiration", self.remove_expired_producers, PRODUCER_EXPIRATION_CHECK_MS)
+        if self._checks_invariants:
+            every("invariants-check", self.report_violations, INVARIANTS_CHECK_MS)
 
     def _every(self, name: str, job: Callable[[], object], period_ms: int) -> None:
         if 0 < period_ms < LONG_MAX:
             self._scheduler.schedule(name, job, period_ms, min(INITIAL_TASK_DELAY_MS, period_ms))
 
+    # Creating
+
+    def get_or_create_log(
+        self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, is_new: bool = False
+    ) -> Log:
+        """Return a partition's log with these settings; creates it if there is none.
+
+        A new log goes to its preferred directory, or to the one with the fewest logs (a cordoned one only if all are).
+        Raises ApiError: KAFKA_STORAGE_ERROR if the disk fails, or if the log may lie in an offline directory (unless
+        `is_new`); INCONSISTENT_TOPIC_ID.
+        """
+        registry = self._registry
+        with registry.lock:
+            found = registry.current.get(tp)
+            if found is None:
+                if not is_new:
+                    self._check_all_online(tp)
+                preferred = registry.take_preferred_locked(tp)
+                candidates = self._by_load() if preferred is None else [preferred]
+                found = self._opener.create(tp, config, partition_dir_name(tp), candidates)
+                registry.current[tp] = found
+        if topic_id is not None and any(topic_id):
+            found.assign_topic_id(topic_id)
+        if found.config is not config:
+            found.update_config(config)
+        return found
+
+    def _check_all_online(self, tp: TopicPartition) -> None:
+        offline = self._directories.offline()
+        if offline:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Can't create log for {tp} because log directories "
+                f"{', '.join(directory.path for directory in offline)} are offline",
+            )
+
+    def _by_load(self) -> list[LogDirectory]:
+        """Return the usable directories, the one with the fewest logs first, cordoned ones last."""
+        online = self.online_directories()
+        if len(self.directories) == 1:
+            return online
+        counts = dict.fromkeys((directory.path for directory in self.directories), 0)
+        for found in self._registry.all_unlocked():
+            counts[os.path.dirname(found.directory)] += 1
+        return sorted(online, key=lambda directory: (self.is_cordoned(directory), counts[directory.path]))
+
     # Moving between directories
 
     def prefer_directory(self, tp: TopicPartition, directory: LogDirectory) -> None:
-        """Make the partition's log there if it is made later on; forgotten if it lies, or goes, there already.
+        """Create the partition's log in `directory` if it is created later; forgotten if it is, or moves, there.
 
-        Raises ApiError(INVALID_REQUEST) if that would be remembered of too many partitions.
+        Raises ApiError(INVALID_REQUEST) for too many partitions.
         """
-        with self._lock:
-            logs = [found for found in (self._logs.get(tp), self._future.get(tp)) if found is not None]
-            if any(self.directory_of(found) is directory for found in logs):
-                self._preferred.pop(tp, None)
-                return
-            if tp not in self._preferred and len(self._preferred) >= PREFERRED_MAX:
-                raise ApiError(
-                    ErrorCode.INVALID_REQUEST, f"More than {PREFERRED_MAX} partitions to come have a directory"
-                )
-            self._preferred[tp] = directory
+        self._registry.prefer(tp, directory)
 
     def create_future_log(self, tp: TopicPartition, directory: LogDirectory) -> Log:
-        """Return the partition's future log, made in `directory` unless there is one.
+        """Return the partition's future log; creates it in `directory` if there is none.
 
         Raises ApiError(KAFKA_STORAGE_ERROR).
         """
-        with self._lock:
-            current = self._logs[tp]
-            found = self._future.get(tp)
+        registry = self._registry
+        with registry.lock:
+            current = registry.current[tp]
+            found = registry.future.get(tp)
             if found is None:
                 self._check_all_online(tp)
-                found = self._future[tp] = self._create(tp, current.config, future_dir_name(tp), [directory])
-            self._preferred.pop(tp, None)
+                found = self._opener.create(tp, current.config, future_dir_name(tp), [directory])
+                registry.future[tp] = found
+            registry.take_preferred_locked(tp)
         if current.topic_id is not None:
             found.assign_topic_id(current.topic_id)
         return found
 
     def drop_future_log(self, tp: TopicPartition) -> None:
-        """Give a move up: the copy is deleted."""
-        with self._lock:
-            found = self._future.pop(tp, None)
+        """Cancel a move: the future log is deleted."""
+        registry = self._registry
+        with registry.lock:
+            found = registry.future.pop(tp, None)
         if found is not None:
-            self._discard([found])
+            self._remover.discard([found])
 
     def swap_in_future(self, tp: TopicPartition) -> Log | None:
         """Make the future log, which has all records, the current one, and delete that; returns the new current log.
 
-        None if the move, or the partition, was given up meanwhile. The caller holds the partition's lock, so nothing
-        is appended. Raises ApiError(KAFKA_STORAGE_ERROR): then the current log is what it was.
+        None if the move, or the partition, was cancelled meanwhile. The caller holds the partition's lock, so nothing
+        is appended. Raises ApiError(KAFKA_STORAGE_ERROR) and then keeps the current log.
         """
-        with self._lock:
-            old, new = self._logs.get(tp), self._future.get(tp)
+        registry = self._registry
+        with registry.lock:
+            old, new = registry.current.get(tp), registry.future.get(tp)
         if old is None or new is None:
             return None
         for epoch, start_offset in old.leader_epoch_cache.entries:
-            if epoch > new.latest_epoch:  # a leader's, of which nothing was written yet
+            if epoch > new.latest_epoch:  # of a leader that has written nothing yet
                 new.assign_epoch_start_offset(epoch, start_offset)
         new.rename(partition_dir_name(tp))
         new.update_high_watermark(old.high_watermark)
         new.update_config(old.config)
-        with self._lock:
-            if self._logs.get(tp) is not old or self._future.get(tp) is not new:
-                return None  # whoever took them out of the maps deletes them, under any name
-            self._logs[tp] = new
-            del self._future[tp]
-        self._discard([old])
+        if not registry.swap_in_future(tp, old, new):
+            return None  # the thread that removed a log from the registry deletes it, under any name
+        self._remover.discard([old])
         return new
 
     # Deleting
 
     def delete_logs(self, doomed: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, ApiError]:
-        """Forget the logs of partitions, given with the topic ids that are deleted, now, and remove their files after
-        file.delete.delay.ms. What turns out to be of another topic id is kept, aside. Returns what was refused.
+        """Forget the logs of deleted partitions, given with their topic ids; their files go after a delay.
+
+        The delay is file.delete.delay.ms. A log of another topic id is set aside instead. Returns the failures.
         """
-        gone = self._forget(doomed)
+        gone = self._registry.remove(doomed)
         ids = {found.topic_partition: found.topic_id for found in gone if found.topic_id is not None}
         named = [f for f in gone if (f.topic_id or ids.get(f.topic_partition)) == doomed[f.topic_partition]]
-        refused = self._discard(named)
+        refused = self._remover.discard(named)
         others = [found for found in gone if found not in named]
-        return refused | self._set_aside(others, "its topic was deleted, as far as anybody can tell")
+        return refused | self._remover.set_aside(others, "its topic was deleted, but the log has another id or none")
 
     def set_aside(self, strays: Mapping[TopicPartition, bytes | None], reason: str) -> dict[TopicPartition, ApiError]:
-        """Forget the logs of partitions now, and keep them aside (strays.py), but for those of the topic id given
-        (None: all go). Returns what was refused.
+        """Forget the logs of partitions now and set them aside (`strays.py`); returns the failures.
+
+        A log of the topic id given is not touched; None: all are set aside.
         """
-        with self._lock:
-            gone = [
-                logs.pop(tp)
-                for tp, topic_id in strays.items()
-                for logs in (self._future, self._logs)
-                if tp in logs and (topic_id is None or logs[tp].topic_id not in (None, topic_id))
-            ]
-        return self._set_aside(gone, reason)
-
-    def _forget(self, tps: Iterable[TopicPartition]) -> list[Log]:
-        """Take the logs of partitions, future ones first, out of the maps."""
-        with self._lock:
-            gone = [logs.pop(tp) for tp in tps for logs in (self._future, self._logs) if tp in logs]
-            for tp in tps:
-                self._preferred.pop(tp, None)
-        return gone
-
-    def _set_aside(self, gone: Sequence[Log], reason: str) -> dict[TopicPartition, ApiError]:
-        """Close logs that nobody finds any more, and rename their directories."""
-        refused: dict[TopicPartition, ApiError] = {}
-        where = {id(found): self.directory_of(found) for found in gone}
-        for found in gone:
-            tp = found.topic_partition
-            note = Note(tp, found.topic_id, self._clock.wall_ms(), found.log_start_offset, reason)
-            if found.is_offline:
-                continue
-            try:
-                log_upkeep.flush_and_close(found)
-                log.warning("%s is set aside as %s: %s", tp, found.set_aside(note), reason)
-            except ApiError as error:
-                refused[tp] = error
-        self._note_gone(gone, where)
-        if gone:
-            self.find_strays()
-        return refused
+        return self._remover.set_aside(self._registry.remove_strays(strays), reason)
 
     def find_strays(self) -> None:
-        """Look which logs were set aside."""
-        found = []
-        for directory in self.online_directories():
-            try:
-                found += list_strays(self._fs, directory.path)
-            except OSError as error:
-                self.fail_directory(directory, error)
-        self.strays = found
+        """List the stray logs of all directories again."""
+        self._remover.find_strays()
 
     def expire_strays(self) -> None:
         """Delete the logs that were set aside for longer than barnabas.stray.retention.ms."""
-        self.find_strays()
-        now_ms, retention_ms = self._clock.wall_ms(), int(self._config.barnabas_stray_retention_ms)
-        for stray in self.strays:
-            directory = self.directory_at(os.path.dirname(stray.path))
-            if directory is not None:
-                self._try(directory, lambda stray=stray: expire(self._fs, [stray], now_ms, retention_ms))  # type: ignore[misc]
-        self.find_strays()
+        self._remover.expire_strays(int(self._config.barnabas_stray_retention_ms))
 
-    def _discard(self, gone: Sequence[Log]) -> dict[TopicPartition, ApiError]:
-        """Mark the directories of logs for deletion, which follows; nobody finds the logs any more."""
-        refused: dict[TopicPartition, ApiError] = {}
-        where = {id(found): self.directory_of(found) for found in gone}
-        for found in gone:
-            if not found.is_offline:
-                try:
-                    found.rename_for_delete()
-                    self._delete_later(found)
-                except ApiError as error:
-                    refused[found.topic_partition] = error
-        self._note_gone(gone, where)
-        return refused
+    # Failing
 
-    def _note_gone(self, gone: Sequence[Log], where: Mapping[int, LogDirectory]) -> None:
-        """Make what was renamed durable, once for each log directory, and forget what was noted of it."""
-        for directory in {directory.path: directory for directory in where.values()}.values():
-            self._try(directory, lambda at=directory: self._fs.fsync_dir(at.path))  # type: ignore[misc]
-        if gone:
-            # Why now: a log made anew under this name must not inherit the recovery point.
-            self.checkpoint_recovery_points()
-            self.checkpoint_log_start_offsets()
-        watcher = self.watcher
-        if watcher is not None:
-            for found in gone:
-                tp, directory = found.topic_partition, where[id(found)]
-                self._try(directory, lambda tp=tp, at=directory: watcher.on_removed(tp, at.path))  # type: ignore[misc]
+    def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline (rule 1). Takes no lock: the caller may hold a log's, or the registry's."""
+        if directory.is_offline:
+            return
+        directory.failure = error
+        log.error("Log directory %s goes offline: %s", directory.path, error)
+        for found in self._registry.all_unlocked():
+            if os.path.dirname(found.directory) == directory.path:
+                found.mark_offline(error)
+        if self.on_directory_failure is not None:
+            self.on_directory_failure(directory)
 
-    def _try(self, directory: LogDirectory, job: Callable[[], object]) -> None:
-        """Do something in a log directory that is online; it is not if that fails."""
-        if not directory.is_offline:
-            try:
-                job()
-            except OSError as error:
-                self.fail_directory(directory, error)
+    def forget_directory(self, directory: LogDirectory) -> list[TopicPartition]:
+        """Forget the logs of an offline directory and close their files; returns the partitions that lost their log.
 
-    def _delete_later(self, doomed: Log) -> None:
-        with self._lock:
-            self._to_delete.append(doomed)
-
-        def delete() -> None:
-            with self._lock:
-                if doomed not in self._to_delete:
-                    return
-                self._to_delete.remove(doomed)
-            doomed.delete()
-            log.info("Deleted the log of %s in %s", doomed.topic_partition, doomed.directory)
-
-        self._scheduler.schedule_once("kafka-delete-logs", delete, doomed.config.file_delete_delay_ms)
-
-    def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Give all logs of a topic new settings."""
-        for found in (*self.all_logs(), *self.future_logs()):
-            if found.topic_partition.topic == topic:
-                found.update_config(config)
+        Moves into the directory, or out of it, are cancelled.
+        """
+        lost, forgotten = self._registry.remove_directory(directory.path)
+        for found in forgotten:
+            log_upkeep.quietly(found, log_upkeep.close)
+        return lost
 
     # Periodic work
 
+    def update_topic_config(self, topic: str, config: LogConfig) -> None:
+        """Give all logs of a topic new settings."""
+        for found in self._registry.all():
+            if found.topic_partition.topic == topic:
+                found.update_config(config)
+
     def delete_old_segments(self) -> int:
         """Apply retention to every log; returns how many segments were deleted."""
-        return log_upkeep.delete_old_segments([*self.all_logs(), *self.future_logs()], self._clock.wall_ms())
+        return log_upkeep.delete_old_segments(self._registry.all(), self._clock.wall_ms())
 
     def flush_dirty_logs(self) -> None:
         """Flush the logs whose flush.ms has passed since their last flush."""
-        log_upkeep.flush_dirty_logs([*self.all_logs(), *self.future_logs()], self._clock.wall_ms())
+        log_upkeep.flush_dirty_logs(self._registry.all(), self._clock.wall_ms())
 
     def remove_expired_producers(self) -> None:
         """Forget producers that were silent for producer.id.expiration.ms."""
         for found in self.all_logs():
             found.remove_expired_producers()
+
+    def _write_checkpoints(self) -> None:
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
 
     def checkpoint_recovery_points(self) -> None:
         """Write every directory's recovery points."""
@@ -368,7 +467,7 @@ class LogManager(LogRegistry):
             self._checkpoint(directory, directory.recovery_points, points)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write every directory's log start offsets, of those logs whose start is not that of their first segment."""
+        """Write every directory's log start offsets, without those that equal the base of the first segment."""
         for directory in self.online_directories():
             starts = {
                 found.topic_partition: found.log_start_offset
@@ -380,15 +479,12 @@ class LogManager(LogRegistry):
     def _checkpoint(
         self, directory: LogDirectory, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]
     ) -> None:
-        try:
-            checkpoint.write(offsets)
-        except OSError as error:
-            self.fail_directory(directory, error)
+        self._directories.attempt(directory, partial(checkpoint.write, offsets))
 
     # Stopping
 
     def shutdown(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Flush and close every log, write the checkpoints and, where all went well, the clean-shutdown marker."""
+        """Flush and close every log, write the checkpoints and, if all succeeded, the clean-shutdown marker."""
         thread_count = int(self._config.num_recovery_threads_per_data_dir)
         for directory in self.online_directories():
             # Why in threads: the fsyncs of two logs cost the disk little more than those of one.
@@ -398,17 +494,13 @@ class LogManager(LogRegistry):
                 lambda found: log_upkeep.quietly(found, log_upkeep.flush_and_close),
                 thread_count,
             )
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
+        self._write_checkpoints()
         for directory in self.directories:
-            if self._has_loaded and not directory.is_offline:
-                try:
-                    directory.mark_clean_shutdown(broker_epoch)
-                except OSError as error:
-                    self.fail_directory(directory, error)
+            if self._has_loaded:
+                self._directories.attempt(directory, partial(directory.mark_clean_shutdown, broker_epoch))
             directory.close()
 
 
-def _how_far(found: Log) -> tuple[bool, int, int]:
-    """Order the logs of one partition as Raft orders logs; one without a topic id was never made whole."""
+def _completeness(found: Log) -> tuple[bool, int, int]:
+    """Order the logs of one partition as Raft orders logs; one without a topic id was not created completely."""
     return found.topic_id is not None, found.latest_epoch, found.log_end_offset

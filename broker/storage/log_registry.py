@@ -1,247 +1,129 @@
-"""Which logs a broker has, in which directories: looking, making, failing.
+"""Which logs a broker has, by partition: the current ones, and the future ones that move to another directory.
 
-The lower of two layers: `LogRegistry` (what there is), `LogManager` (its life). Rules and threads stand in
-`broker/storage/log_manager.py`.
+Threads: any. `lock` guards the maps and the creation of logs; single look-ups need no lock. A log's own lock is never
+taken while `lock` is held, except for a log that no other thread knows yet.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
 
-from barnabas.broker.storage import log_upkeep
-from barnabas.broker.storage.log import Log, LogConfig
-from barnabas.broker.storage.log_base import LogBase
-from barnabas.broker.storage.log_directory import LogDirectory
-from barnabas.broker.storage.log_loading import Found
-from barnabas.broker.storage.names import partition_dir_name
-from barnabas.broker.storage.recovery import LogLoader
-from barnabas.broker.storage.scheduler import TaskScheduler
-from barnabas.broker.storage.strays import Stray
-from barnabas.common.clock import Clock
-from barnabas.common.files import FileSystem
+from barnabas.broker.storage.directories.log_directory import LogDirectory
+from barnabas.broker.storage.log.log import Log
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.config.checks import ALL_DIRECTORIES
 from barnabas.protocol.errors import ApiError, ErrorCode
 
-log = logging.getLogger("barnabas.storage.log_manager")
-
-DirectoryFailureListener = Callable[[LogDirectory], None]
-
-
-class LogWatcher(Protocol):
-    """Who keeps notes of logs that must follow what happens to them: the cleaner."""
-
-    def on_truncated(self, target: LogBase, offset: int) -> None:
-        """A log was cut off at an offset."""
-
-    def on_removed(self, tp: TopicPartition, directory: str) -> None:
-        """A partition lies in this log directory no more."""
+PREFERRED_MAX = 100_000  # partitions without a log whose directory is remembered; any client may name any partition
 
 
 class LogRegistry:
-    """The logs of one broker, by partition.
+    """The logs of one broker."""
 
-    `config` is the broker's; `on_directory_failure`, if set before `start`, is told of a directory that went offline,
-    on the thread that noticed, which may hold that log's lock: it must only pass the news on.
-    """
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        # Guarded by: lock
+        self.current: dict[TopicPartition, Log] = {}
+        self.future: dict[TopicPartition, Log] = {}
+        self._preferred: dict[TopicPartition, LogDirectory] = {}  # where to create a later log
 
-    def __init__(
-        self,
-        config: Any,
-        log_dirs: Sequence[str | os.PathLike[str]],
-        clock: Clock,
-        scheduler: TaskScheduler,
-        fs: FileSystem,
-    ) -> None:
-        self.on_directory_failure: DirectoryFailureListener | None = None  # fixed before start
-        self.watcher: LogWatcher | None = None  # fixed before start
-        self.directories = [LogDirectory(fs, os.path.abspath(path)) for path in log_dirs]  # fixed before start
-        self._config = config
-        self._clock = clock
-        self._scheduler = scheduler
-        self._fs = fs
-        self._lock = threading.Lock()  # guards the maps of logs and the making of new ones
-        self._logs: dict[TopicPartition, Log] = {}  # guarded by: _lock; single look-ups without it
-        self._future: dict[TopicPartition, Log] = {}  # guarded by: _lock; single look-ups without it
-        self._preferred: dict[TopicPartition, LogDirectory] = {}  # guarded by: _lock; where to make a log to come
-        self._to_delete: list[Log] = []  # guarded by: _lock
-        self.strays: list[Stray] = []  # what was set aside; replaced whole
-        self._node_id = -1  # fixed before start
-        self.on_flush: Callable[[float], None] | None = None  # fixed before start; told the ms of each flush
-        self._has_loaded = False  # owner: the starting thread
+    # Lookups
 
-    # Looking
+    def get(self, tp: TopicPartition) -> Log | None:
+        """Return a partition's current log; None if there is none."""
+        return self.current.get(tp)
 
-    def get_log(self, tp: TopicPartition) -> Log | None:
-        """Return a partition's log, None if there is none."""
-        return self._logs.get(tp)
+    def get_future(self, tp: TopicPartition) -> Log | None:
+        """Return a partition's future log; None if it does not move."""
+        return self.future.get(tp)
 
-    def future_log(self, tp: TopicPartition) -> Log | None:
-        """Return a partition's log on its way to another directory, None if it does not move."""
-        return self._future.get(tp)
+    def all_current(self) -> list[Log]:
+        """Return every current log."""
+        with self.lock:
+            return list(self.current.values())
 
-    def all_logs(self) -> list[Log]:
-        """Return every current log that is not being deleted."""
-        with self._lock:
-            return list(self._logs.values())
-
-    def future_logs(self) -> list[Log]:
+    def all_future(self) -> list[Log]:
         """Return every future log."""
-        with self._lock:
-            return list(self._future.values())
+        with self.lock:
+            return list(self.future.values())
 
-    def logs_in(self, directory: LogDirectory) -> list[Log]:
-        """Return the logs of one directory, future ones too."""
-        with self._lock:
-            logs = [*self._logs.values(), *self._future.values()]
-        return [found for found in logs if os.path.dirname(found.directory) == directory.path]
+    def all(self) -> list[Log]:
+        """Return every log, current ones first."""
+        with self.lock:
+            return [*self.current.values(), *self.future.values()]
 
-    def directory_of(self, found: Log) -> LogDirectory:
-        """Return the log directory that a log lies in."""
-        path = os.path.dirname(found.directory)
-        return next(directory for directory in self.directories if directory.path == path)
+    def all_unlocked(self) -> list[Log]:
+        """Return every log without taking the lock; the caller may hold it, or a log's."""
+        return [*self.current.copy().values(), *self.future.copy().values()]
 
-    def directory_at(self, path: str) -> LogDirectory | None:
-        """Return the log directory of this path, None if `log.dirs` does not have it."""
-        wanted = os.path.abspath(path)
-        return next((directory for directory in self.directories if directory.path == wanted), None)
+    def in_directory(self, directory: LogDirectory) -> list[Log]:
+        """Return the logs in one log directory, future ones too."""
+        return [found for found in self.all() if os.path.dirname(found.directory) == directory.path]
 
-    def online_directories(self) -> list[LogDirectory]:
-        """Return the directories that can be used."""
-        return [directory for directory in self.directories if not directory.is_offline]
+    # Preferred directories
 
-    def is_cordoned(self, directory: LogDirectory) -> bool:
-        """Whether a log directory gets no new replicas (cordoned.log.dirs, KIP-1066)."""
-        named = self._config.cordoned_log_dirs
-        return bool(named) and (ALL_DIRECTORIES in named or directory.path in map(os.path.abspath, named))
+    def prefer(self, tp: TopicPartition, directory: LogDirectory) -> None:
+        """Create the partition's log in `directory` if it is created later; forgotten if it is, or moves, there.
 
-    # Creating
-
-    def get_or_create_log(
-        self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, is_new: bool = False
-    ) -> Log:
-        """Return a partition's log with these settings, making it in the directory that has the fewest, one that is
-        not cordoned if there is one.
-
-        Raises ApiError: KAFKA_STORAGE_ERROR where the disk fails or the log may lie on a failed one;
-        INCONSISTENT_TOPIC_ID.
+        Raises ApiError(INVALID_REQUEST) for too many partitions.
         """
-        with self._lock:
-            found = self._logs.get(tp)
-            if found is None:
-                if not is_new:
-                    self._check_all_online(tp)
-                preferred = self._preferred.pop(tp, None)
-                candidates = self._by_load_locked() if preferred is None else [preferred]
-                found = self._logs[tp] = self._create(tp, config, partition_dir_name(tp), candidates)
-        if topic_id is not None and any(topic_id):
-            found.assign_topic_id(topic_id)
-        if found.config is not config:
-            found.update_config(config)
-        return found
+        with self.lock:
+            logs = [found for found in (self.current.get(tp), self.future.get(tp)) if found is not None]
+            if any(os.path.dirname(found.directory) == directory.path for found in logs):
+                self._preferred.pop(tp, None)
+                return
+            if tp not in self._preferred and len(self._preferred) >= PREFERRED_MAX:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST, f"More than {PREFERRED_MAX} partitions to come have a directory"
+                )
+            self._preferred[tp] = directory
 
-    def _check_all_online(self, tp: TopicPartition) -> None:
-        offline = [directory.path for directory in self.directories if directory.is_offline]
-        if offline:
-            raise ApiError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Can't create log for {tp} because log directories {', '.join(offline)} are offline",
-            )
+    def take_preferred_locked(self, tp: TopicPartition) -> LogDirectory | None:
+        """Forget and return the preferred directory of a partition."""
+        return self._preferred.pop(tp, None)
 
-    def _create(self, tp: TopicPartition, config: LogConfig, name: str, candidates: list[LogDirectory]) -> Log:
-        """Make a log in the first of these directories whose disk allows it."""
-        for directory in candidates:
-            if directory.is_offline:
-                continue
-            try:
-                self._fs.mkdir(f"{directory.path}/{name}")
-                return self._open(Found(directory, name, tp), config)
-            except OSError as error:
-                self.fail_directory(directory, error)
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory is usable for {tp}")
+    # Removing
 
-    def _by_load_locked(self) -> list[LogDirectory]:
-        """Return the usable directories, the one with the fewest partitions first, cordoned ones after all others."""
-        if len(self.directories) == 1:
-            return self.online_directories()
-        counts = dict.fromkeys((directory.path for directory in self.directories), 0)
-        for found in (*self._logs.values(), *self._future.values()):
-            counts[found.directory.rpartition("/")[0]] += 1
-        return sorted(self.online_directories(), key=lambda found: (self.is_cordoned(found), counts[found.path]))
+    def remove(self, tps: Iterable[TopicPartition]) -> list[Log]:
+        """Forget the logs of partitions and return them, future ones first."""
+        with self.lock:
+            gone = [logs.pop(tp) for tp in tps for logs in (self.future, self.current) if tp in logs]
+            for tp in tps:
+                self._preferred.pop(tp, None)
+        return gone
 
-    def _open(self, found: Found, config: LogConfig) -> Log:
-        path = f"{found.directory.path}/{found.name}"
-        loaded = LogLoader(
-            self._fs,
-            path,
-            found.tp,
-            config,
-            self._clock,
-            log_start_offset=found.log_start_offset,
-            recovery_point=found.recovery_point,
-            clean_shutdown=found.is_clean,
-            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-        ).load()
-        loaded.producer_state.verifies = self._config.transaction_partition_verification_enable
-        opened = Log(
-            self._fs,
-            path,
-            found.tp,
-            config,
-            self._clock,
-            self._scheduler,
-            loaded,
-            on_disk_failure=self._on_disk_failure,
-            on_truncated=self._on_truncated,
-            full_validation=self._config.barnabas_record_validation == "full",
-            decompressed_max=self._config.barnabas_record_decompressed_max_bytes,
-        )
-        opened.on_flush = self.on_flush
-        return opened
+    def remove_strays(self, strays: Mapping[TopicPartition, bytes | None]) -> list[Log]:
+        """Forget the logs of partitions and return them, but keep those of the topic id given (None: keep none)."""
+        with self.lock:
+            return [
+                logs.pop(tp)
+                for tp, topic_id in strays.items()
+                for logs in (self.future, self.current)
+                if tp in logs and (topic_id is None or logs[tp].topic_id not in (None, topic_id))
+            ]
 
-    def _on_truncated(self, target: LogBase, offset: int) -> None:
-        if self.watcher is not None:
-            self.watcher.on_truncated(target, offset)
+    def remove_directory(self, path: str) -> tuple[list[TopicPartition], list[Log]]:
+        """Forget the logs in a log directory, and the moves into it and out of it.
 
-    # Failing
-
-    def _on_disk_failure(self, partition_directory: str, error: OSError) -> None:
-        directory = self.directory_at(os.path.dirname(partition_directory))
-        assert directory is not None, partition_directory
-        self.fail_directory(directory, error)
-
-    def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline (rule 1). Takes no lock: it is called with a log's or with `_lock` held."""
-        if directory.is_offline:
-            return
-        directory.failure = error
-        log.error("Log directory %s goes offline: %s", directory.path, error)
-        for found in (*self._logs.copy().values(), *self._future.copy().values()):
-            if os.path.dirname(found.directory) == directory.path:
-                found.mark_offline(error)
-        if self.on_directory_failure is not None:
-            self.on_directory_failure(directory)
-
-    def forget_directory(self, directory: LogDirectory) -> list[TopicPartition]:
-        """Forget the logs of a directory that is offline, give their files up; returns whose logs these were.
-
-        Moves into it, or out of it, are over.
+        Returns the partitions that lost their current log, and all forgotten logs.
         """
-        with self._lock:
-            lost = {tp: found for tp, found in self._logs.items() if os.path.dirname(found.directory) == directory.path}
-            copies = {
-                tp: found
-                for tp, found in self._future.items()
-                if tp in lost or os.path.dirname(found.directory) == directory.path
+        with self.lock:
+            lost = {tp: found for tp, found in self.current.items() if os.path.dirname(found.directory) == path}
+            moves = {
+                tp: found for tp, found in self.future.items() if tp in lost or os.path.dirname(found.directory) == path
             }
             for tp in lost:
-                del self._logs[tp]
-            for tp in copies:
-                del self._future[tp]
-        for found in (*lost.values(), *copies.values()):
-            log_upkeep.quietly(found, log_upkeep.close)
-        return list(lost)
+                del self.current[tp]
+            for tp in moves:
+                del self.future[tp]
+        return list(lost), [*lost.values(), *moves.values()]
+
+    def swap_in_future(self, tp: TopicPartition, old: Log, new: Log) -> bool:
+        """Make `new`, the future log, the current one in place of `old`; False if either is no longer registered."""
+        with self.lock:
+            if self.current.get(tp) is not old or self.future.get(tp) is not new:
+                return False
+            self.current[tp] = new
+            del self.future[tp]
+            return True

@@ -1,4 +1,4 @@
-"""What is done to all logs from time to time: retention, flushing, expiry of producers. Kafka's periodic tasks.
+"""The periodic work on all logs: retention and flushing (Kafka's background tasks).
 
 Threads: the scheduler's.
 Source: Kafka's LogManager.startup, cleanupLogs, flushDirtyLogs, 4.3.
@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from barnabas.broker.storage.retention import delete_old_segments as apply_retention
+from barnabas.broker.storage.log.log import Log
+from barnabas.broker.storage.log.retention import delete_old_segments as apply_retention
 from barnabas.protocol.errors import ApiError
-
-if TYPE_CHECKING:
-    from barnabas.broker.storage.log import Log
 
 log = logging.getLogger("barnabas.storage.log_manager")
 
@@ -32,7 +29,7 @@ def flush_dirty_logs(logs: list[Log], now_ms: int) -> None:
 
 
 def quietly(target: Log, job: Callable[[Log], int]) -> int:
-    """Run a job on one log; its failure must not keep the others from their turn."""
+    """Run a job on one log and return its result; logs a failure and returns 0, so that other logs are not affected."""
     try:
         return job(target)
     except ApiError as error:
@@ -42,16 +39,19 @@ def quietly(target: Log, job: Callable[[Log], int]) -> int:
 
 
 def flush(target: Log) -> int:
+    """Flush a log; returns 0."""
     target.flush()
     return 0
 
 
 def close(target: Log) -> int:
+    """Close a log; returns 0."""
     target.close()
     return 0
 
 
 def flush_and_close(target: Log) -> int:
+    """Flush and close a log; returns 0."""
     target.flush()
     target.close()
     return 0

@@ -1,10 +1,10 @@
-"""Background work of a broker: flushes, retention, checkpoints, deletions. Kafka's `kafka-scheduler-N` threads.
+"""Background work of a broker: flushes, retention, checkpoints, deletions (Kafka's `kafka-scheduler-N` threads).
 
-Tasks wait in a heap by due time; a thread is started when a task is due and all others are busy, up to
-`background_threads`. A task that raises is logged and, if periodic, runs again next time.
+Tasks wait in a heap by due time. A thread is started when a task is due and all others are busy, up to
+`background_threads`. An exception in a task is logged; a periodic task runs again next time.
 
-Threads: `schedule` and `schedule_once` from any thread; tasks run on the scheduler's threads, or on the caller's
-thread of `ManualScheduler.run_due` in tests.
+Threads: `schedule` and `schedule_once` from any thread. Tasks run on the scheduler's threads, or in tests on the thread
+that calls `ManualScheduler.run_due`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Job = Callable[[], object]
 
 
 class Task:
-    """A scheduled job; comparing is by due time, then by order of scheduling."""
+    """A scheduled job; tasks are ordered by due time, then by order of scheduling."""
 
     __slots__ = ("_order", "cancelled", "due_ms", "job", "name", "period_ms")
 
@@ -41,7 +41,7 @@ class Task:
         self._order = order
 
     def cancel(self) -> None:
-        """Do not run (again); a run in progress goes on."""
+        """Do not run (again); a run in progress continues."""
         self.cancelled = True
 
     def __lt__(self, other: Task) -> bool:
@@ -49,10 +49,13 @@ class Task:
 
 
 class TaskScheduler(Protocol):
-    """What storage asks of a scheduler."""
+    """A scheduler, as its users see it."""
 
-    def schedule_once(self, name: str, job: Job, delay_ms: int = 0) -> Task: ...
-    def schedule(self, name: str, job: Job, period_ms: int, initial_delay_ms: int = 0) -> Task: ...
+    def schedule_once(self, name: str, job: Job, delay_ms: int = 0) -> Task:
+        """Run `job` once, `delay_ms` from now."""
+
+    def schedule(self, name: str, job: Job, period_ms: int, initial_delay_ms: int = 0) -> Task:
+        """Run `job` every `period_ms`, first after `initial_delay_ms`."""
 
 
 class _TaskHeap:
@@ -64,6 +67,7 @@ class _TaskHeap:
         self._orders = itertools.count()
 
     def add(self, name: str, job: Job, delay_ms: int, period_ms: int) -> Task:
+        """Add a task that is due in `delay_ms`."""
         task = Task(name, job, self.clock.monotonic_ms() + max(0, delay_ms), period_ms, next(self._orders))
         heapq.heappush(self.tasks, task)
         return task
@@ -116,7 +120,7 @@ class Scheduler:
         return task
 
     def resize(self, background_threads: int) -> None:
-        """Use at most so many threads from now on; those too many end when their tasks do."""
+        """Use at most `background_threads` from now on; excess threads end when their tasks end."""
         with self._changed:
             self._threads_max = background_threads
             self._changed.notify_all()
@@ -139,13 +143,13 @@ class Scheduler:
                 self._heap.repeat(task)
 
     def _next_task(self) -> Task | None:
-        """Wait for a task that is due; None once the scheduler stops, or has a thread too many."""
+        """Wait for a task that is due; None if the scheduler stops or has too many threads."""
         with self._changed:
             while not self._stopped:
                 if len(self._threads) > self._threads_max:
                     current = threading.current_thread()
                     self._threads = [thread for thread in self._threads if thread is not current]
-                    self._changed.notify()  # Why: a wake-up for a task may have been ours
+                    self._changed.notify()  # Why: this thread may have consumed the wake-up for a task
                     return None
                 task = self._heap.pop_due()
                 if task is not None:
@@ -166,7 +170,7 @@ class Scheduler:
         return min(wait_ms / MS_PER_S, WAIT_S_MAX)
 
     def shutdown(self, timeout_s: float = 10) -> None:
-        """Drop waiting tasks, let running ones finish, join the threads."""
+        """Drop waiting tasks, let running ones finish, join the threads for up to `timeout_s` each."""
         with self._changed:
             self._stopped = True
             self._heap.tasks.clear()
@@ -177,19 +181,21 @@ class Scheduler:
 
 
 class ManualScheduler:
-    """A scheduler without threads: tests move the clock and call `run_due`."""
+    """A scheduler without threads: the owner moves the clock and calls `run_due`."""
 
     def __init__(self, clock: Clock) -> None:
         self._heap = _TaskHeap(clock)
 
     def schedule_once(self, name: str, job: Job, delay_ms: int = 0) -> Task:
+        """Run `job` once, `delay_ms` from now."""
         return self._heap.add(name, job, delay_ms, 0)
 
     def schedule(self, name: str, job: Job, period_ms: int, initial_delay_ms: int = 0) -> Task:
+        """Run `job` every `period_ms`, first after `initial_delay_ms`."""
         return self._heap.add(name, job, initial_delay_ms, period_ms)
 
     def run_due(self) -> int:
-        """Run what is due now, each task once; returns how many ran."""
+        """Run the tasks that are due now, each once; returns how many ran."""
         ran = []
         while (task := self._heap.pop_due()) is not None:
             ran.append(task)
@@ -199,4 +205,5 @@ class ManualScheduler:
         return len(ran)
 
     def shutdown(self, timeout_s: float = 10) -> None:
+        """Drop waiting tasks."""
         self._heap.tasks.clear()

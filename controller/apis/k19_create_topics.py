@@ -1,8 +1,8 @@
 """CreateTopics: v2-v7
 
 Behaviour
-- All topics of a request are one atomic batch; those with errors are left out of it and reported one by one.
-- Answered once the batch is durable. A broker that forwarded the request waits until the topics have reached it.
+- All topics of a request are one atomic batch. Topics with errors are left out of it and reported one by one.
+- The response is sent once the batch is durable. A broker that forwarded the request then waits for the topics.
 
 Version notes: v5 (KIP-525) configs, counts; v6 throttling by error; v7 topic id.
 
@@ -12,15 +12,15 @@ INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION, R
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
-from barnabas.controller.topics import create_topics
+from barnabas.controller.decisions.topics import create_topics
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Have the topics created."""
+    """Submit the creation."""
     message = request.message
     return decide_later(services, "createTopics", lambda view: create_topics(view, message), same, message.timeout_ms)
 

@@ -7,15 +7,15 @@ Errors: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_N
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
-from barnabas.controller.configs import alter_configs
+from barnabas.controller.decisions.configs import alter_configs
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Have the configs replaced."""
+    """Submit the change."""
     message = request.message
     return decide_later(services, "legacyAlterConfigs", lambda view: alter_configs(view, message), same)
 

@@ -1,6 +1,6 @@
 """CreatePartitions: v0-v3
 
-Behaviour: topics grow, never shrink; new partitions are placed like those of a new topic, or as the client says.
+Behaviour: adds partitions to topics. They are placed like those of a new topic, or as the client assigns them.
 
 Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
 INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT.
@@ -8,15 +8,15 @@ INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT.
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
-from barnabas.controller.topics import create_partitions
+from barnabas.controller.decisions.topics import create_partitions
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Have the partitions created."""
+    """Submit the creation."""
     message = request.message
     return decide_later(
         services, "createPartitions", lambda view: create_partitions(view, message), same, message.timeout_ms

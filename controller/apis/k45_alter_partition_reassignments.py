@@ -1,6 +1,6 @@
 """AlterPartitionReassignments: v0-v1
 
-Behaviour: starts, replaces or cancels reassignments (KIP-455); they complete by themselves, see reassignment.py.
+Behaviour: starts, replaces or cancels reassignments (KIP-455). They complete by themselves: see reassignment.py.
 
 Version notes: v1 (KIP-860) may forbid a change of the replication factor.
 
@@ -10,15 +10,15 @@ NO_REASSIGNMENT_IN_PROGRESS, REQUEST_TIMED_OUT.
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
-from barnabas.controller.reassignment import alter_reassignments
+from barnabas.controller.decisions.reassignment import alter_reassignments
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Have the reassignments changed."""
+    """Submit the change."""
     message = request.message
     return decide_later(
         services,

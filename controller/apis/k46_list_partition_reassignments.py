@@ -1,20 +1,20 @@
 """ListPartitionReassignments: v0
 
-Behaviour: lists what is under way, after everything that was asked for before.
+Behaviour: lists the reassignments in progress, including the effects of all earlier requests.
 """
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
 from barnabas.controller.decision import Decision
-from barnabas.controller.reassignment import list_reassignments
+from barnabas.controller.decisions.reassignment import list_reassignments
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """List the reassignments."""
+    """Submit the query, which runs after the events before it."""
     message = request.message
     return decide_later(
         services,

@@ -1,6 +1,6 @@
 """AlterPartition: v2-v3
 
-Behaviour: a leader asks to change the ISR of partitions it leads; each is judged on its own, see alter_partition.py.
+Behaviour: a leader proposes new ISRs for its partitions. Each is decided separately: see alter_partition.py.
 
 Version notes: v2 (KIP-841) ineligible replicas; v3 (KIP-903) broker epochs of the members.
 
@@ -10,15 +10,15 @@ FENCED_LEADER_EPOCH, INVALID_REQUEST, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
-from barnabas.controller.alter_partition import alter_partition
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.decisions.alter_partition import alter_partition
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Have the ISRs changed."""
+    """Submit the proposals."""
     message, version = request.message, request.header.api_version
     return decide_later(services, "alterPartition", lambda view: alter_partition(view, message, version), same)
 

@@ -1,57 +1,60 @@
 """Envelope: v0
 
 Behaviour
-- A broker forwards a client's admin request (KIP-590): the client's request as it came, header included, with its
-  principal and address. It is handled as if the client had asked here, and its response comes back the same way.
-- Only requests that a client may ask of a controller are taken out of an envelope.
+- A broker forwards a client's admin request (KIP-590): the unchanged request with its header, and the client's
+  principal and address. It is handled as if the client had sent it here. Its response returns in the same way.
+- Only requests that clients may send to a controller are accepted (`FORWARDABLE`).
 
-Errors: INVALID_REQUEST (what is inside cannot be parsed, or may not be forwarded), PRINCIPAL_DESERIALIZATION_FAILURE.
-Errors of the request itself are inside, in its own response.
+Errors: INVALID_REQUEST (the inner request cannot be parsed, or may not be forwarded),
+PRINCIPAL_DESERIALIZATION_FAILURE. Errors of the inner request are in its own response.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
-from typing import Any, Final
+from typing import Final
 
-from barnabas.broker.answers import Answer, Park, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.purgatory import DelayedOperation
-from barnabas.broker.request_channel import ANONYMOUS, Request, RequestContext
-from barnabas.controller.apis.services import ControllerReply, ControllerServices
+from barnabas.broker.requests.answers import Ending, Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer, then
+from barnabas.broker.requests.request import ANONYMOUS, Request, RequestContext
+from barnabas.controller.apis.services import ControllerServices
+from barnabas.protocol.data.principal import DefaultPrincipalData
 from barnabas.protocol.error_responses import error_response
 from barnabas.protocol.errors import ApiError, EncodeError, ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
-from barnabas.protocol.primitives import read_uvarint
+from barnabas.protocol.schema import Message
 
 log = logging.getLogger("barnabas.controller.envelope")
 
 FORWARDABLE: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 46, 57, 64})
 _SIZE_BYTES: Final = 4
+_VERSION_BYTES: Final = 2
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Handle the request inside, and put its response into an envelope."""
+    """Handle the inner request, and put its response into an envelope."""
     inner, api = _open(services, request)
     log.debug(
         "%s of %s at %s, forwarded by %s",
         api.name, inner.context.principal, inner.context.client_address, request.context.client_address,
     )  # fmt: skip
+
+    def refuse(error: ApiError) -> Reply:
+        return Reply(_error(api, inner, error))
+
     try:
         answer = api.handle(services, inner)
     except ApiError as error:
-        return Reply(_sealed(inner, _error(api, inner, error)))
-    if isinstance(answer, Park):
-        return _park(api, inner, answer)
-    assert isinstance(answer, Reply), "a forwarded request has an answer"
-    return Reply(_sealed(inner, answer.message))
+        answer = refuse(error)
+    return then(answer, lambda given: _enclosed(api, inner, given), refuse)
 
 
 def _open(services: ControllerServices, request: Request) -> tuple[Request, Api]:
-    """The request inside and its row; raises ApiError for the envelope."""
+    """Return the inner request and its row; raises ApiError for the envelope."""
     buffer = memoryview(request.message.request_data)
     try:
         header, offset = decode_request_header(buffer)
@@ -69,7 +72,7 @@ def _open(services: ControllerServices, request: Request) -> tuple[Request, Api]
 
 
 def _client_context(request: Request) -> RequestContext:
-    """On whose behalf the request inside is made."""
+    """Return the context of the client that sent the inner request."""
     message = request.message
     try:
         address = str(ipaddress.ip_address(bytes(message.client_host_address)))
@@ -87,55 +90,34 @@ def _client_context(request: Request) -> RequestContext:
 
 
 def _principal(data: bytes | None) -> str:
-    """Read DefaultPrincipalData v0: version, then compact strings type and name, then a boolean."""
+    """Return the client's principal; the field holds the version of DefaultPrincipalData, then its body."""
     if not data:
         return ANONYMOUS
     try:
-        view = memoryview(data)
-        if int.from_bytes(view[:2], "big") != 0:
-            raise ValueError("unknown version")
-        type_, position = _compact_string(view, 2)
-        name, _ = _compact_string(view, position)
-    except (ValueError, IndexError) as error:
+        if int.from_bytes(data[:_VERSION_BYTES], "big") != 0:
+            raise MalformedMessageError("unknown version")
+        principal = DefaultPrincipalData.decode(memoryview(data), 0, _VERSION_BYTES)
+    except MalformedMessageError as error:
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from None
-    return f"{type_}:{name}"
+    return f"{principal.type}:{principal.name}"
 
 
-def _compact_string(view: memoryview, position: int) -> tuple[str, int]:
-    length, start = read_uvarint(view, position)
-    end = start + length - 1
-    if length == 0 or end > len(view):
-        raise ValueError("the principal is malformed")
-    return str(view[start:end], "utf-8"), end
+def _enclosed(api: Api, inner: Request, answer: Ending) -> Reply:
+    """Put the response to the inner request into an envelope."""
+    assert isinstance(answer, Reply), "a forwarded request has a response"
+    try:
+        return Reply(_envelope(inner, answer.message))
+    except EncodeError as error:  # Why here: the forwarding broker waits for a response of the API
+        log.error("the response to a forwarded %s cannot be encoded: %s", api.name, error)
+        return Reply(_envelope(inner, _error(api, inner, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))))
 
 
-def _park(api: Api, inner: Request, park: Park) -> Park:
-    """Wait for the inner answer and seal it."""
-    outer = ControllerReply()
-
-    def seal(operation: DelayedOperation) -> None:
-        try:
-            outcome: Any = operation.response()
-            message = outcome.message if isinstance(outcome, Reply) else outcome
-        except ApiError as error:
-            message = _error(api, inner, error)
-        try:
-            sealed = _sealed(inner, message)
-        except EncodeError as error:  # Why here: the event thread gives the answer, and the broker waits for it
-            log.error("the answer to a forwarded %s cannot be encoded: %s", api.name, error)
-            sealed = _sealed(inner, _error(api, inner, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)))
-        outer.complete(sealed)
-
-    park.operation.bind(seal)
-    return Park(outer)
-
-
-def _error(api: Api, inner: Request, error: ApiError) -> Any:
+def _error(api: Api, inner: Request, error: ApiError) -> Message:
     make = api.error_response or error_response
     return make(inner.message, inner.header.api_version, error.code, error.message)
 
 
-def _sealed(inner: Request, message: Any) -> EnvelopeResponse:
+def _envelope(inner: Request, message: Message) -> EnvelopeResponse:
     frame = bytearray()
     for part in response_parts(inner.header, message):
         assert isinstance(part, (bytes, memoryview)), "only a Fetch sends from files"

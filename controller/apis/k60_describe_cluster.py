@@ -1,18 +1,19 @@
 """DescribeCluster: v0-v2
 
-Behaviour: a controller answers with the controllers (endpoint type 2, KIP-919) and the cluster's id, which is how a
-broker with empty directories learns it.
+Behaviour: a controller returns the controllers (endpoint type 2, KIP-919) and the cluster id. A broker with empty
+directories learns the cluster id from it.
 
-Errors: MISMATCHED_ENDPOINT_TYPE (from v1: asked for brokers), UNSUPPORTED_ENDPOINT_TYPE.
+Errors: MISMATCHED_ENDPOINT_TYPE (from v1, for the brokers), UNSUPPORTED_ENDPOINT_TYPE.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.answers import Answer, Reply
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterResponse
@@ -23,7 +24,7 @@ _FIRST_VERSION_WITH_TYPE: Final = 1
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Describe the controllers."""
+    """Return the controllers."""
     message = request.message
     has_type = request.header.api_version >= _FIRST_VERSION_WITH_TYPE
     if has_type and message.endpoint_type != CONTROLLERS:
@@ -35,7 +36,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         raise ApiError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {message.endpoint_type}")
     return Reply(
         DescribeClusterResponse(
-            endpoint_type=CONTROLLERS if has_type else BROKERS,  # v0 cannot say it, and has the default
+            endpoint_type=CONTROLLERS if has_type else BROKERS,  # v0 has no such field
             cluster_id=services.cluster_id,
             controller_id=services.controller.node_id,
             brokers=[

@@ -1,29 +1,30 @@
 """BrokerRegistration: v0-v4
 
-Behaviour: makes a broker known, fenced, under a new epoch; its sender begins to tell it everything. The same
-incarnation may register again, to amend what it said.
+Behaviour: registers a broker, fenced, under a new epoch. Its sender then starts with a FULL push. The same incarnation
+may register again with other listeners or features; its epoch stays.
 
 Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION,
-OFFSET_OUT_OF_RANGE (this log lacks what the broker has applied), BROKER_ID_NOT_REGISTERED (a broker of the ZooKeeper
-days).
+OFFSET_OUT_OF_RANGE (this log lacks what the broker has applied), BROKER_ID_NOT_REGISTERED (a
+migrating ZooKeeper broker).
 
-Different from Apache Kafka: tagged fields say how far a broker has come, and why it is refused (registration_tags.py).
+Different from Apache Kafka: tagged fields report how far a broker has come, and the reason for a refusal
+(push_tags.py).
 """
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationResponse
-from barnabas.protocol.registration_tags import set_reason
+from barnabas.protocol.push_tags import set_reason
 from barnabas.protocol.schema import Message
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Have the broker registered."""
+    """Submit the registration."""
     message = request.message
     if not message.listeners:
         raise ApiError(ErrorCode.INVALID_REGISTRATION, "No listeners specified in request")
@@ -36,7 +37,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
 
 
 def refusal(_: Message, __: int, code: int, reason: str | None) -> BrokerRegistrationResponse:
-    """The response to a broker that is not registered."""
+    """Return the response to a broker that is refused."""
     response = BrokerRegistrationResponse(error_code=code)
     if reason:
         set_reason(response, reason)

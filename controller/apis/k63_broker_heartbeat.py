@@ -1,22 +1,22 @@
 """BrokerHeartbeat: v0-v2
 
-Behaviour: keeps a broker's session alive, and moves it between its states: see broker_registry.py.
+Behaviour: renews a broker's session and moves the broker between its states: see broker_registry.py.
 
 Errors: STALE_BROKER_EPOCH.
 """
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later
 from barnabas.controller.broker_registry import BrokerState, HeartbeatReply
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Have the heartbeat judged."""
+    """Submit the heartbeat."""
     message = request.message
     return decide_later(
         services, "processBrokerHeartbeat", lambda view: services.controller.heartbeat(view, message), answer
@@ -24,7 +24,7 @@ def handle(services: ControllerServices, request: Request) -> Answer:
 
 
 def answer(reply: HeartbeatReply) -> BrokerHeartbeatResponse:
-    """The response for where the broker stands now."""
+    """Return the response for the broker's new state."""
     return BrokerHeartbeatResponse(
         is_caught_up=reply.is_caught_up,
         is_fenced=reply.state.is_fenced,

@@ -1,21 +1,21 @@
 """UnregisterBroker: v0
 
-Behaviour: forgets a broker, running or not; one that runs learns it from its next heartbeat.
+Behaviour: removes the registration of a broker. A running broker registers again after its next heartbeat fails.
 
 Errors: BROKER_ID_NOT_REGISTERED.
 """
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later
 from barnabas.protocol.messages.k64_unregister_broker import UnregisterBrokerResponse
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Have the broker forgotten."""
+    """Submit the removal."""
     broker_id = request.message.broker_id
     return decide_later(
         services,

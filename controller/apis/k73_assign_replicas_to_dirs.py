@@ -1,24 +1,25 @@
 """AssignReplicasToDirs: v0
 
-Behaviour: a broker tells in which of its log directories replicas lie (KIP-858); see directories.py.
+Behaviour: a broker reports the log directories of its replicas (KIP-858): see directories.py.
 
-Errors: STALE_BROKER_EPOCH (whole request); UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (it has
-no replica of the partition).
+Errors: STALE_BROKER_EPOCH (whole request); UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (the
+broker has no replica of the partition).
 
-Different from Apache Kafka: a replica that alone had the data, in a directory that was replaced, is not moved by it.
+Different from Apache Kafka: if the only replica with the data was in a directory that was replaced, its directory does
+not change.
 """
 
 from __future__ import annotations
 
-from barnabas.broker.answers import Answer
-from barnabas.broker.apis.api import Api
-from barnabas.broker.request_channel import Request
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
-from barnabas.controller.directories import assign_replicas_to_dirs
+from barnabas.controller.decisions.directories import assign_replicas_to_dirs
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
-    """Have the directories noted."""
+    """Submit the report."""
     message = request.message
     return decide_later(services, "assignReplicasToDirs", lambda view: assign_replicas_to_dirs(view, message), same)
 

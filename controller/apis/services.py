@@ -1,4 +1,4 @@
-"""What the controller's APIs may use, and the one way from a request to the event thread and back."""
+"""The components that the controller's APIs may use, and the way of a request to the event thread and back."""
 
 from __future__ import annotations
 
@@ -6,38 +6,41 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.broker.answers import Park
-from barnabas.broker.purgatory import Deferred, Outcome
+from barnabas.broker.purgatory import Deferred
+from barnabas.broker.requests.answers import Outcome
+from barnabas.broker.requests.parking import Park
 from barnabas.protocol.errors import ApiError
 
 if TYPE_CHECKING:
-    from barnabas.broker.apis.api import Table
+    from barnabas.broker.requests.api import Table
     from barnabas.common.clock import Clock
+    from barnabas.config.config import Config
     from barnabas.controller.decision import Decision, View
     from barnabas.controller.quorum_controller import QuorumController
     from barnabas.metrics.registry import Registry
+    from barnabas.protocol.schema import Message
 
 R = TypeVar("R")
 
 
 @dataclass(slots=True)
 class ControllerServices:
-    """Every field is fixed before start."""
+    """The components that an API may use. Every field is fixed before start."""
 
-    config: Any  # barnabas.config.Config
+    config: Config
     cluster_id: str
     clock: Clock
     registry: Registry
     controller: QuorumController
-    endpoints: tuple[tuple[int, str, int], ...]  # (node id, host, port) at which controllers are reached
+    endpoints: tuple[tuple[int, str, int], ...]  # (node id, host, port) of each controller
     table: Table
 
     def complete_delayed(self, key: Any) -> None:
-        """Nothing waits for keys here: every parked request is a Deferred of the event thread."""
+        """Do nothing: no request waits for a key here, since the event thread completes each one."""
 
 
 class ControllerReply(Deferred):
-    """The answer of the event thread: a message, or an error that becomes the API's error response."""
+    """The result of an event: a response, or an error that becomes the API's error response."""
 
     __slots__ = ("_error",)
 
@@ -46,12 +49,12 @@ class ControllerReply(Deferred):
         self._error: ApiError | None = None  # set by the event thread before completion
 
     def fail(self, error: ApiError) -> None:
-        """Answer with an error of the whole request."""
+        """Complete with an error of the whole request."""
         self._error = error
         self.force_complete()
 
     def response(self) -> Outcome:
-        """See Deferred; raises the error."""
+        """Return the response (see Deferred), or raise the error."""
         if self._error is not None:
             raise self._error
         return super().response()
@@ -64,7 +67,7 @@ def decide_later(
     answer: Callable[[R], Outcome],
     timeout_ms: int | None = None,
 ) -> Park:
-    """Submit a decision to the event thread; `answer` turns what it gave into the response."""
+    """Submit a decision to the event thread; `answer(result)` builds the response from its result."""
     reply = ControllerReply()
     services.controller.submit(name, decide, lambda result: _complete(reply, answer(result)), reply.fail, timeout_ms)
     return Park(reply)
@@ -74,6 +77,6 @@ def _complete(reply: ControllerReply, outcome: Outcome) -> None:
     reply.complete(outcome)
 
 
-def same(message: Any) -> Any:
-    """The answer is what was decided."""
-    return message
+def same(response: Message) -> Message:
+    """Return the argument: for decisions whose result is the response."""
+    return response

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.apis.api import make_table
+from barnabas.broker.requests.api import make_table
 from barnabas.controller.apis import (
     k18_api_versions,
     k19_create_topics,

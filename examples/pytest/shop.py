@@ -1,4 +1,4 @@
-"""The services under test: each uses another client library."""
+"""The services under test; each uses another client library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka import KafkaProducer
 
 
 class Till:
-    """Announces sales, with confluent-kafka. A sale that could not be announced raises."""
+    """Announces sales, with confluent-kafka."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
@@ -19,6 +19,7 @@ class Till:
         )
 
     def sell(self, article: str, amount: int) -> None:
+        """Announce a sale; raises KafkaException if it could not be delivered."""
         failures: list[KafkaError] = []
         self._producer.produce(
             self._topic,
@@ -32,7 +33,7 @@ class Till:
 
 
 class Stock:
-    """Counts what has been sold, with aiokafka, and commits what it has counted."""
+    """Counts sold articles, with aiokafka, and commits its offsets."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._consumer = AIOKafkaConsumer(
@@ -53,6 +54,7 @@ class Stock:
         await self._consumer.stop()
 
     async def count(self, sales: int) -> None:
+        """Count so many sales, then commit."""
         for _ in range(sales):
             sale = json.loads((await self._consumer.getone()).value)
             self.sold[sale["article"]] = self.sold.get(sale["article"], 0) + sale["amount"]
@@ -60,14 +62,16 @@ class Stock:
 
 
 class Archive:
-    """Writes lines to a topic, with kafka-python; `keep` returns where the line lies."""
+    """Writes lines to a topic, with kafka-python."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
         self._producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="archive", retry_backoff_ms=50)
 
     def keep(self, line: str) -> int:
+        """Write a line; return its offset."""
         return int(self._producer.send(self._topic, line.encode()).get(timeout=30).offset)
 
     def close(self) -> None:
+        """Close the producer."""
         self._producer.close()

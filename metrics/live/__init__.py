@@ -1,13 +1,14 @@
-"""The live page: hand-written HTML, CSS and JavaScript modules, served as they are: nothing is built or from outside.
+"""The live page: HTML, CSS and JavaScript modules, served as they are. There is no build step and no external file.
 
-The page asks its own process for /live.json (`barnabas.common.live_shape`) twice a second. What clients chose (client
-ids, names of topics) reaches it as text only, and its policy (`POLICY`) lets it load and ask nothing but its server.
+The page requests /live.json (`common/pages/live_shape.py`) from its own process twice a second. Text from clients
+(client ids, names of topics) is inserted as text only, never as HTML. The page's policy (`POLICY`) lets it load and
+request nothing but its own server's addresses.
 
     static/index.html             the frame; theme.js runs before it is painted
-    static/app.js, poll.js        asks, shows; headline.js says it in a sentence
-    static/picture.js, flow.js    the way of a request, and what moves on it
+    static/app.js, poll.js        request and show the state; headline.js sums it up in a sentence
+    static/picture.js, flow.js    the path of a request, and what moves on it
     static/waiting.js, threads.js, slow.js, partitions.js, groups.js, brokers.js    a panel each
-    static/dom.js, format.js, families.js    what they share
+    static/dom.js, format.js, families.js    shared functions
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-from barnabas.metrics.http import Page
+from barnabas.common.pages.page import Page
 
 if TYPE_CHECKING:
     from barnabas.metrics.http import MetricsServer
@@ -41,7 +42,7 @@ INDEX: Final = "index.html"
 
 
 def add_live_page(server: MetricsServer) -> None:
-    """Have the server answer /live with the page, /live/... with what belongs to it, and / by sending to /live."""
+    """Serve the page at /live and its files below /live/; redirect / to /live."""
     for file in (resources.files(__name__) / "static").iterdir():
         suffix = file.name[file.name.rfind(".") :]
         if suffix in TYPES:
@@ -51,5 +52,5 @@ def add_live_page(server: MetricsServer) -> None:
 
 
 def _static(name: str, content_type: str) -> Page:
-    """Read a file each time: it is asked for seldom, and a page that is being worked on is seen at once."""
+    """Return a file. It is read each time: requests are rare, and changes show at once."""
     return Page((resources.files(__name__) / "static" / name).read_bytes(), content_type, headers=HEADERS)

@@ -1,10 +1,9 @@
-"""A plain client cannot command a broker, on whichever listener it finds: nothing is lost, and the controller rules."""
+"""A client cannot control a broker on any listener: no data is lost, and brokers still obey the controller."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka
 import pytest
@@ -13,22 +12,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.client.connection import NodeConnection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k01_fetch import FetchRequest, ReplicaState
-from barnabas.protocol.messages.k04_leader_and_isr import LeaderAndIsrRequest
-from barnabas.protocol.messages.k05_stop_replica import (
-    StopReplicaPartitionState,
-    StopReplicaRequest,
-    StopReplicaTopicState,
-)
-from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
 from barnabas.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from barnabas.protocol.metadata_records import RemoveTopicRecord
-from barnabas.protocol.push_tags import FULL, Receiver, set_offset, set_receiver, set_records
-from tests.support.cluster import BarnabasCluster
+from barnabas.protocol.push_tags import Receiver
+from tests.support.cluster import BarnabasCluster, addresses
+from tests.support.forged_pushes import Push, add_forged_tags, forged_pushes
 from tests.support.waiting import eventually
 
 EPOCHS = (-1, 1, 2**31 - 1)
@@ -67,7 +59,7 @@ def count(cluster: BarnabasCluster, topic: str) -> int:
 
 
 def directories(cluster: BarnabasCluster, topic: str) -> list[str]:
-    """What the brokers hold of a topic, under whatever name."""
+    """The directories of a topic on all brokers, under any name."""
     found: list[str] = []
     for node in cluster.brokers:
         found += [path.name for path in Path(node.directory, "data").glob(f"{topic}-*")]
@@ -75,28 +67,19 @@ def directories(cluster: BarnabasCluster, topic: str) -> list[str]:
 
 
 def ports(cluster: BarnabasCluster) -> list[int]:
-    return [port for node in cluster.brokers for port in (node.port, node.internal_port)]
+    return [address.port for node in cluster.brokers for address in addresses(cluster, node)]
 
 
-def pushes(controller_epoch: int, broker_epoch: int, offset: int) -> Iterator[tuple[Any, int]]:
-    """Commands to forget everything, plain and with tags that a stranger can make up."""
-    epochs = {"controller_id": 100, "controller_epoch": controller_epoch, "broker_epoch": broker_epoch}
-    states = [StopReplicaPartitionState(partition_index=i, leader_epoch=-2, delete_partition=True) for i in range(3)]
-    stop = StopReplicaTopicState(topic_name="kept", partition_states=states)
+def pushes(controller_epoch: int, broker_epoch: int, offset: int) -> Iterator[tuple[Push, int]]:
+    """Forged pushes that delete everything, without and with tags."""
     for is_tagged in (False, True):
-        for message, version in (
-            (LeaderAndIsrRequest(type=FULL, **epochs), 7),
-            (StopReplicaRequest(topic_states=[stop], **epochs), 4),
-            (UpdateMetadataRequest(type=FULL, **epochs), 8),
-        ):
+        for push, version in forged_pushes("kept", 3, controller_epoch=controller_epoch, broker_epoch=broker_epoch):
             if is_tagged:
-                set_receiver(message, Receiver("h3zYrOmsQJqmHD2y0yjFEg", 0, bytes(16)))
-                set_offset(message, offset)
-                set_records(message, [RemoveTopicRecord(topic_id=bytes(16))])
-            yield message, version
+                add_forged_tags(push, Receiver("h3zYrOmsQJqmHD2y0yjFEg", 0, bytes(16)), offset, [bytes(16)])
+            yield push, version
 
 
-def test_no_frame_of_a_client_deletes_anything_or_locks_the_controller_out(cluster: BarnabasCluster) -> None:
+def test_no_push_of_a_client_deletes_anything_or_blocks_the_controller(cluster: BarnabasCluster) -> None:
     create(cluster, "kept")
     produce(cluster, "kept", 30)
     before = directories(cluster, "kept")
@@ -121,13 +104,13 @@ def test_no_frame_of_a_client_deletes_anything_or_locks_the_controller_out(clust
                     assert codes == {REFUSED}
     assert directories(cluster, "kept") == before
     assert count(cluster, "kept") == 30
-    create(cluster, "later")  # the controller still rules every broker
+    create(cluster, "later")  # every broker still obeys the controller
     produce(cluster, "later", 3)
     produce(cluster, "kept", 3)
     assert count(cluster, "kept") == 33
 
 
-def test_a_listener_for_clients_refuses_what_nodes_ask_each_other(cluster: BarnabasCluster) -> None:
+def test_a_listener_for_clients_refuses_requests_of_nodes(cluster: BarnabasCluster) -> None:
     node = cluster.brokers[0]
     fetch = FetchRequest(replica_state=ReplicaState(replica_id=1), max_wait_ms=0, min_bytes=1, max_bytes=1)
     for port, is_refused in ((node.port, True), (node.internal_port, False)):

@@ -1,4 +1,4 @@
-"""Turns, and when a system is warm."""
+"""Rounds: the systems' turns, and the end of the warm-up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from benchmarks.bench import Bench, Measurement, Round, Samples
-from benchmarks.figures import OURS, THEIRS
+from benchmarks.report.figures import OURS, THEIRS
 from benchmarks.rounds import WARM_UPS_MAX, is_warm, measure
 from benchmarks.systems import System
 
@@ -17,14 +17,14 @@ FIGURE = "produce 1 KiB"
 
 
 class Named:
-    """A system of which only the name matters."""
+    """A system with only a name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class Script:
-    """A measurement that yields prepared values, and remembers whose turn it was."""
+    """A measurement that returns prepared values and records the order of the systems."""
 
     def __init__(self, **values: list[float]) -> None:
         self.turns: list[str] = []
@@ -33,6 +33,8 @@ class Script:
 
     @contextmanager
     def measure(self, _: Bench, system: System) -> Iterator[Round]:
+        """Prepare the measurement, as `Measurement.measure` does."""
+
         def once() -> Samples:
             self.turns.append(system.name)
             return {FIGURE: next(self._values[system.name])}
@@ -42,25 +44,26 @@ class Script:
 
 
 def run(script: Script, names: list[str], rounds: int, warm_by: str = FIGURE) -> tuple[Any, list[str]]:
-    told: list[str] = []
+    """Measure these systems. Returns the results and the printed lines."""
+    lines: list[str] = []
     systems = [cast(System, Named(name)) for name in names]
-    return measure("it", Measurement(script.measure, warm_by), cast(Bench, None), systems, rounds, told.append), told
+    return measure("it", Measurement(script.measure, warm_by), cast(Bench, None), systems, rounds, lines.append), lines
 
 
 @pytest.mark.parametrize(
     ("values", "more", "less"),
     [([10], False, False), ([10, 10.4], True, True), ([10, 10.6], False, True), ([10, 9.4], True, False)],
 )
-def test_warm_is_what_no_longer_gets_better(values: list[float], more: bool, less: bool) -> None:
+def test_a_system_is_warm_once_its_figure_stops_improving(values: list[float], more: bool, less: bool) -> None:
     assert is_warm(values, more_is_better=True) is more
     assert is_warm(values, more_is_better=False) is less
 
 
-def test_one_bad_round_does_not_look_like_a_gain() -> None:
+def test_a_round_after_a_bad_one_is_no_gain() -> None:
     assert is_warm([100, 60, 101], more_is_better=True)
 
 
-def test_rounds_count_when_every_system_is_warm() -> None:
+def test_rounds_count_once_every_system_is_warm() -> None:
     a, b = THEIRS, OURS
     script = Script(**{a: [10.0, 20, 30, 31, 40, 41], b: [5.0, 5, 5, 5, 6, 7]})
     results, _ = run(script, [a, b], rounds=2)
@@ -74,8 +77,8 @@ def test_systems_take_turns_at_going_first() -> None:
     assert script.turns == [*"bca", *"bca", *"cab", *"abc"]
 
 
-def test_warming_up_is_bounded_and_says_so() -> None:
+def test_the_warm_up_is_bounded_and_reports_it() -> None:
     script = Script(a=[2.0**power for power in range(WARM_UPS_MAX + 1)])
-    results, told = run(script, ["a"], rounds=1)
+    results, lines = run(script, ["a"], rounds=1)
     assert results == {FIGURE: {"a": [2.0**WARM_UPS_MAX]}}
-    assert [line for line in told if "still getting faster" in line]
+    assert [line for line in lines if "still getting faster" in line]

@@ -1,4 +1,4 @@
-"""Each measurement once, as small as it gets, on Barnabas: it tells figures that the table has, all above nothing."""
+"""Each measurement once, very small, on Barnabas: it returns figures of the table, all above zero."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from barnabas.common.clock import SystemClock
 from benchmarks.bench import Bench, Size
-from benchmarks.figures import FIGURES
-from benchmarks.load_generator import LoadGenerator, LoadGeneratorError
+from benchmarks.load.load_generator import LoadGenerator, LoadGeneratorError
+from benchmarks.report.figures import FIGURES
 from benchmarks.systems import SETTINGS, Barnabas, System, port_of, running
 from benchmarks.workloads import MEASUREMENTS
-from tests.support.kafka_jars import KafkaRuntime
+from tests.support.kafka.kafka_jars import KafkaRuntime
 
-# Everything happens, nothing is measured.
+# Large enough to run everything, too small to measure anything.
 TINY = Size(
     records_1k=2_000,
     records_100=5_000,
@@ -34,24 +34,27 @@ TINY = Size(
     producers=(1, 10),
     settle_ms=0,
 )
-# The measurements of which one stands for another, that differs from it by a number.
+# Measurements that differ only by a number from the one that runs in their place.
 SAME = {"small-1x1": "small-32x2", "metadata-1x1": "metadata-32x2", "groups-848": "groups", "produce-100": "produce-1k"}
 
 
 @pytest.fixture(scope="module")
 def bench(apache_runtime: KafkaRuntime, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """The measurements' tools, with the smallest size."""
     clock = SystemClock()
     return Bench(apache_runtime, LoadGenerator(tmp_path_factory.mktemp("generator"), clock), clock, TINY)
 
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """One running broker."""
     with running(Barnabas(tmp_path_factory.mktemp("one"))) as system:
         yield system
 
 
+@pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", [name for name in MEASUREMENTS if name not in SAME])
-def test_a_measurement_tells_its_figures(
+def test_a_measurement_returns_its_figures(
     name: str, bench: Bench, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     row = MEASUREMENTS[name]
@@ -69,12 +72,13 @@ def test_a_measurement_tells_its_figures(
     assert all(value > 0 for value in samples.values())
 
 
-def test_every_figure_is_measured_by_somebody() -> None:
+def test_the_table_of_measurements_names_known_figures() -> None:
     assert {row.warm_by for row in MEASUREMENTS.values()} - {""} <= FIGURES.keys()
     assert set(SAME) | set(SAME.values()) <= MEASUREMENTS.keys()
 
 
-def test_a_refused_request_ends_the_measurement(one: System, tmp_path: Path) -> None:
+@pytest.mark.needs("gcc")
+def test_an_error_response_ends_the_measurement(one: System, tmp_path: Path) -> None:
     generator = LoadGenerator(tmp_path, SystemClock(), answer_timeout_ms=100)
     for work in (generator.metadata_work, lambda port, topic: generator.produce_work(port, topic, 1)):
         with pytest.raises(LoadGeneratorError, match="answered without an error"):

@@ -1,23 +1,23 @@
-"""The controller's pushes have a queue and a handler of their own, so a broker whose handlers are held hears them."""
+"""The controller's pushes have their own queue and handler, so a broker whose handlers are blocked still gets them."""
 
 from __future__ import annotations
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest
-from tests.support.network import UPDATE_METADATA, Client, ListenerRow, Network, heartbeat
+from tests.support.broker.network import UPDATE_METADATA, Client, ListenerRow, Network, heartbeat
 
 CONTROL_THREAD = "control-plane-kafka-request-handler-0"
 
 
 def push(client: Client) -> int:
-    """Send an UpdateMetadata; returns the error of its answer."""
+    """Send an UpdateMetadata; return the error code of its response."""
     client.send(encode_request(RequestHeader(UPDATE_METADATA, 8, 7, "controller"), UpdateMetadataRequest()))
     code: int = client.receive(UPDATE_METADATA, 8, 7).error_code
     return code
 
 
-def test_a_push_does_not_wait_behind_what_clients_ask() -> None:
+def test_a_push_does_not_wait_behind_clients_requests() -> None:
     with Network(handlers=2, queued_max_requests=1, control_max_requests=20, num_network_threads=1) as network:
         held = [network.client() for _ in range(2)]
         for client in held:
@@ -32,10 +32,10 @@ def test_a_push_does_not_wait_behind_what_clients_ask() -> None:
             client.sock.close()
 
 
-def test_what_clients_ask_is_never_carried_out_there() -> None:
+def test_clients_requests_are_never_carried_out_there() -> None:
     with Network(handlers=1, control_max_requests=20) as network, network.client() as client:
         assert client.heartbeat("ok") == ErrorCode.NONE
-        # A push with a request behind it is a run like any other: it is carried out where clients' requests are.
+        # A push with a request behind it is an ordinary run: the clients' handlers carry it out.
         run = encode_request(RequestHeader(UPDATE_METADATA, 8, 7, "x"), UpdateMetadataRequest()) + heartbeat("ok", 8)
         client.send(run)
         assert client.receive(UPDATE_METADATA, 8, 7).error_code == ErrorCode.NONE
@@ -43,7 +43,7 @@ def test_what_clients_ask_is_never_carried_out_there() -> None:
         assert CONTROL_THREAD not in network.services.threads
 
 
-def test_a_listener_for_clients_leads_nowhere_near_it() -> None:
+def test_a_listener_for_clients_does_not_use_it() -> None:
     listeners = (ListenerRow(), ListenerRow("INTERNAL"))
     with Network(handlers=1, control_max_requests=20, listeners=listeners, inter_broker_listener="INTERNAL") as network:
         with network.client() as client:
@@ -54,7 +54,7 @@ def test_a_listener_for_clients_leads_nowhere_near_it() -> None:
         assert network.services.threads == {CONTROL_THREAD}
 
 
-def test_one_listener_for_all_is_for_nodes_too() -> None:
+def test_a_single_listener_serves_nodes_too() -> None:
     with (
         Network(handlers=1, listeners=(ListenerRow("ONLY"),), inter_broker_listener="ONLY") as network,
         network.client("ONLY") as client,

@@ -48,22 +48,22 @@ def open_session(sessions, *names, **about):
     return made.finish([(i, data()) for i in made.items])[1]
 
 
-def test_an_incremental_answer_names_what_changed_only(sessions):
+def test_an_incremental_response_names_only_changed_partitions(sessions):
     session_id = open_session(sessions, "a", "b", "c")
     made = context(sessions, session_id, 1)
     assert [i.tp.topic for i in made.items] == ["a", "b", "c"]
-    answers = [(made.items[0], data(records=b"xx")), (made.items[1], data()), (made.items[2], data(high_watermark=5))]
-    error, told_id, told = made.finish(answers)
-    assert (error, told_id, [i.tp.topic for i, _ in told]) == (ErrorCode.NONE, session_id, ["a", "c"])
+    results = [(made.items[0], data(records=b"xx")), (made.items[1], data()), (made.items[2], data(high_watermark=5))]
+    error, named_id, named = made.finish(results)
+    assert (error, named_id, [i.tp.topic for i, _ in named]) == (ErrorCode.NONE, session_id, ["a", "c"])
     again = context(sessions, session_id, 2, forgotten=["c"])
-    assert [i.tp.topic for i in again.items] == ["b", "a"]  # who had records goes to the end
+    assert [i.tp.topic for i in again.items] == ["b", "a"]  # a partition with records goes to the end
 
 
-def test_an_error_is_told_once_and_its_end_too(sessions):
+def test_an_error_and_its_end_are_each_named_once(sessions):
     session_id = open_session(sessions, "a")
-    for epoch, answer, is_told in ((1, data(error=3), True), (2, data(), True), (3, data(), False)):
+    for epoch, result, is_named in ((1, data(error=3), True), (2, data(), True), (3, data(), False)):
         made = context(sessions, session_id, epoch)
-        assert bool(made.finish([(made.items[0], answer)])[2]) is is_told
+        assert bool(made.finish([(made.items[0], result)])[2]) is is_named
 
 
 def test_wrong_ids_and_epochs_are_refused(sessions):
@@ -73,7 +73,7 @@ def test_wrong_ids_and_epochs_are_refused(sessions):
     assert context(sessions, session_id, 1, version=13).error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_a_late_answer_finds_the_session_moved_on(sessions):
+def test_a_late_response_is_an_invalid_epoch_if_the_session_has_moved_on(sessions):
     session_id = open_session(sessions, "a")
     late = context(sessions, session_id, 1)
     context(sessions, session_id, 2)
@@ -93,7 +93,7 @@ def test_a_session_that_forgets_everything_ends(sessions):
     assert len(sessions) == 0
 
 
-def test_an_inconsistent_topic_id_fails_the_whole(sessions):
+def test_an_inconsistent_topic_id_fails_the_whole_request(sessions):
     made = context(sessions, 0, 0, "a", version=13)
     bad = [(made.items[0], data(error=ErrorCode.INCONSISTENT_TOPIC_ID))]
     assert made.finish(bad) == (ErrorCode.INCONSISTENT_TOPIC_ID, 0, [])
@@ -106,7 +106,7 @@ def test_unknown_ids_are_looked_up_again(sessions):
     assert context(sessions, session_id, 1, version=13).items[0].tp.topic == "a"
 
 
-def test_a_full_cache_evicts_the_idle_the_small_and_consumers_for_followers(sessions, clock):
+def test_a_full_cache_evicts_idle_smaller_and_consumer_sessions(sessions, clock):
     first = open_session(sessions, "a")
     open_session(sessions, "a", "b")
     assert open_session(sessions, "c") == 0  # all are young and in use
@@ -114,7 +114,7 @@ def test_a_full_cache_evicts_the_idle_the_small_and_consumers_for_followers(sess
     assert follower
     assert context(sessions, first, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     clock.advance_ms(1001)
-    assert open_session(sessions, "c")  # nobody was used for long
+    assert open_session(sessions, "c")  # no session was used for a while
     assert sessions.partition_count() == 3
 
 

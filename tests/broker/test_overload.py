@@ -1,5 +1,5 @@
-"""Clients that ask too much, or do not take what they asked for: what the broker holds for them is bounded, and a
-bystander is served as before.
+"""Clients that send too much, or do not read their responses: the broker bounds what it holds for them, and serves a
+bystander as before.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker import processors
-from barnabas.broker.memory_pool import MemoryPool
+from barnabas.broker.network.memory_pool import MemoryPool
 from barnabas.broker.purgatory import PURGE_INTERVAL
-from barnabas.common import open_files
-from barnabas.metrics import catalogue
+from barnabas.common.disk import open_files
 from barnabas.metrics.meters import Gauge
+from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
-from tests.support.broker_room import BrokerRoom, state
-from tests.support.broker_room import fetch as fetch_records
-from tests.support.network import (
+from tests.support.broker.broker_rig import BrokerRig, state
+from tests.support.broker.broker_rig import fetch as fetch_records
+from tests.support.broker.network import (
     FETCH,
     FETCH_VERSION,
     HEARTBEAT,
@@ -42,7 +42,7 @@ POOL_BYTES = 100_000
 
 
 def padded(kind: str, correlation_id: int, size: int) -> bytes:
-    """A heartbeat with bytes behind its body, which Kafka ignores: `size` bytes in all."""
+    """A heartbeat of `size` bytes: those after its body are ignored, as in Kafka."""
     plain = heartbeat(kind, correlation_id)[4:]
     return struct.pack(">i", size) + plain + bytes(size - len(plain))
 
@@ -66,8 +66,8 @@ def begun_bytes(network: Network) -> int:
 # --- queued.max.request.bytes -------------------------------------------------------------------------------------
 
 
-def test_half_sent_frames_are_bounded_and_all_are_answered_in_the_end(network: Network) -> None:
-    """Who has begun goes on; others wait in the kernel until there is memory, and nobody is forgotten."""
+def test_half_sent_frames_are_bounded_and_all_are_answered(network: Network) -> None:
+    """Started frames finish. Others wait in the kernel until there is memory; none is forgotten."""
     count, size = 30, 40_000
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(network.client()) for _ in range(count)]
@@ -91,7 +91,7 @@ def test_a_frame_larger_than_what_is_left_is_let_in(network: Network) -> None:
 
 
 def test_a_request_holds_its_memory_until_it_is_answered(network: Network) -> None:
-    """Large ones wait for that; small ones come in meanwhile: who sends slowly keeps nobody else out."""
+    """Large frames wait for memory, small ones do not: a slow sender keeps no other client out."""
     with network.client() as first, network.client() as second, network.client() as small:
         first.send(padded("wait", 1, POOL_BYTES))
         assert network.services.arrived.acquire(timeout=20)
@@ -108,8 +108,8 @@ def test_a_request_holds_its_memory_until_it_is_answered(network: Network) -> No
             assert second.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
 
 
-def test_a_request_that_waits_for_others_lets_them_in(network: Network) -> None:
-    """A produce that waits for replicas must not keep out the fetch that would tell of them."""
+def test_a_parked_request_gives_its_memory_back(network: Network) -> None:
+    """A produce that waits for replicas must not keep out the follower's fetch that completes it."""
     with network.client() as first, network.client() as second:
         first.send(padded("park", 1, POOL_BYTES) + heartbeat("ok", 2))
         assert network.services.arrived.acquire(timeout=20)
@@ -121,17 +121,17 @@ def test_a_request_that_waits_for_others_lets_them_in(network: Network) -> None:
 
 
 @pytest.mark.parametrize("sent", [10_000, POOL_BYTES + 4], ids=["half a frame", "a request in progress"])
-def test_who_goes_away_gives_its_memory_back(network: Network, sent: int) -> None:
+def test_a_client_that_disconnects_gives_its_memory_back(network: Network, sent: int) -> None:
     with network.client() as other:
         with network.client() as client:
             client.send(padded("wait", 1, POOL_BYTES)[:sent])
-            eventually("the pool is empty", lambda: not pool(network).has_room())
+            eventually("the pool is empty", lambda: not pool(network).has_bytes())
         network.services.gate.set()
         assert other.heartbeat("ok") == ErrorCode.NONE
     eventually("all is given back", lambda: pool(network).used_bytes() == 0)
 
 
-def test_many_pipelined_requests_give_back_what_they_took(network: Network) -> None:
+def test_many_pipelined_requests_give_their_memory_back(network: Network) -> None:
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(network.client()) for _ in range(20)]
         for number, client in enumerate(clients):
@@ -154,7 +154,7 @@ def test_requests_that_came_together_are_counted_until_the_last_is_answered(netw
         assert network.services.arrived.acquire(timeout=20)
         for number in range(2):
             assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
-        eventually("who waits holds nothing", lambda: pool(network).used_bytes() == 0)
+        eventually("a parked request holds no memory", lambda: pool(network).used_bytes() == 0)
         network.services.gate.clear()
         network.services.deferred[0].force_complete()
         assert network.services.arrived.acquire(timeout=20)
@@ -166,7 +166,7 @@ def test_requests_that_came_together_are_counted_until_the_last_is_answered(netw
     assert pool(network).used_bytes() == 0
 
 
-def test_metrics_tell_of_the_pool(network: Network) -> None:
+def test_metrics_of_the_pool(network: Network) -> None:
     def value(row: catalogue.Metric) -> float:
         ((_, gauge),) = dict(network.registry.collect())[row]
         assert isinstance(gauge, Gauge)
@@ -177,7 +177,7 @@ def test_metrics_tell_of_the_pool(network: Network) -> None:
         assert network.services.arrived.acquire(timeout=20)
         assert value(catalogue.MEMORY_POOL_AVAILABLE) == 0
         assert value(catalogue.MEMORY_POOL_USED) == POOL_BYTES + 1
-        eventually("time goes by", lambda: value(catalogue.MEMORY_POOL_DEPLETED_TIME) > 0)
+        eventually("time passes", lambda: value(catalogue.MEMORY_POOL_DEPLETED_TIME) > 0)
         assert value(catalogue.MEMORY_POOL_DEPLETED_SHARE) > 0
         network.services.gate.set()
 
@@ -185,8 +185,8 @@ def test_metrics_tell_of_the_pool(network: Network) -> None:
 # --- many connections ---------------------------------------------------------------------------------------------
 
 
-def test_many_that_go_at_once_are_closed_a_few_a_turn() -> None:
-    """A client that works is served between them."""
+def test_many_simultaneous_disconnects_are_closed_a_few_a_turn() -> None:
+    """A working client is served between them."""
     with Network(num_network_threads=1) as network, network.client() as bystander:
         with contextlib.ExitStack() as stack:
             for _ in range(300):
@@ -197,10 +197,8 @@ def test_many_that_go_at_once_are_closed_a_few_a_turn() -> None:
     assert processors.CLOSES_A_TURN < 300
 
 
-def test_what_is_read_ahead_is_bounded_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that sends without waiting has one read of its requests in memory, not more, and a small one where
-    there are many like it.
-    """
+def test_read_ahead_is_bounded_over_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that pipelines has at most one read of its requests in memory, and a small one if there are many."""
     monkeypatch.setattr(processors, "READ_AHEAD_BYTES", 10 * processors.SCRATCH_BYTES_MIN)
     with Network(num_network_threads=1) as network, contextlib.ExitStack() as stack:
         (processor,) = network.server.processors()
@@ -222,8 +220,8 @@ def test_what_is_read_ahead_is_bounded_for_all_together(monkeypatch: pytest.Monk
     eventually("all are gone", lambda: network.server.quotas.total() == 0)
 
 
-def test_a_connection_that_says_nothing_costs_little() -> None:
-    """What Python holds for it, all objects together."""
+def test_an_idle_connection_costs_little() -> None:
+    """The memory of all its Python objects together."""
     with Network(num_network_threads=1) as network, network.client():
         eventually("it is there", lambda: len(network.connections()) == 1)
         (connection,) = network.connections()
@@ -235,7 +233,7 @@ def test_a_connection_that_says_nothing_costs_little() -> None:
 
 @pytest.fixture
 def _descriptors() -> Iterator[None]:
-    """The process's limit of descriptors is put back afterwards."""
+    """Restores the process's limit of descriptors afterwards."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -243,7 +241,7 @@ def _descriptors() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_descriptors")
 def test_connections_leave_some_descriptors_for_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Clients wait in the backlog, logs can be opened; once some have gone the others come in. It is told once."""
+    """Clients wait in the backlog and logs can be opened. Once some disconnect, others come in. One line is logged."""
     count = 40
     with Network() as network, contextlib.ExitStack() as stack, caplog.at_level(logging.INFO):
         used = len(os.listdir("/proc/self/fd"))
@@ -255,7 +253,7 @@ def test_connections_leave_some_descriptors_for_files(tmp_path: Path, caplog: py
         late = [stack.enter_context(network.client()) for _ in range(6)]
         for number, client in enumerate(late):
             client.send(heartbeat("ok", number))
-        eventually("no more are let in", lambda: "cannot accept connections" in caplog.text)
+        eventually("no more are accepted", lambda: "cannot accept connections" in caplog.text)
         for number in range(8):
             stack.enter_context((tmp_path / str(number)).open("wb"))
         for client in clients[:20]:
@@ -269,7 +267,7 @@ def test_connections_leave_some_descriptors_for_files(tmp_path: Path, caplog: py
 # --- slow readers -------------------------------------------------------------------------------------------------
 
 
-def test_readers_of_large_files_who_do_not_read_hold_no_memory_and_no_handler(tmp_path: Path) -> None:
+def test_clients_that_do_not_read_large_files_hold_no_memory_and_no_handler(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(bytes(4_000_000))
     descriptor = os.open(path, os.O_RDONLY)
@@ -282,7 +280,7 @@ def test_readers_of_large_files_who_do_not_read_hold_no_memory_and_no_handler(tm
             for number in range(20):
                 assert bystander.heartbeat("ok", number) == ErrorCode.NONE
         requests = network.channel.requests
-        eventually("every handler has nothing to do", lambda: requests.sleeping_handlers() == 2)
+        eventually("every handler sleeps", lambda: requests.sleeping_handlers() == 2)
         assert all(sys.getsizeof(part) < 1_000 for c in network.connections() for part in c.outgoing or ())
         assert all(c.request is None or c.request.buffer is None for c in network.connections())
         response = readers[0].receive(FETCH, FETCH_VERSION, 1)
@@ -290,8 +288,8 @@ def test_readers_of_large_files_who_do_not_read_hold_no_memory_and_no_handler(tm
     os.close(descriptor)
 
 
-def test_a_reader_that_stopped_is_closed_as_idle_and_lets_go_of_its_file(tmp_path: Path) -> None:
-    """What it was being sent, a deleted segment perhaps, is free then."""
+def test_a_client_that_stopped_reading_is_closed_as_idle_and_releases_its_file(tmp_path: Path) -> None:
+    """The file being sent, perhaps a deleted segment, is closed then."""
     path = tmp_path / "segment"
     path.write_bytes(bytes(20_000_000))
     descriptor = os.open(path, os.O_RDONLY)
@@ -304,7 +302,7 @@ def test_a_reader_that_stopped_is_closed_as_idle_and_lets_go_of_its_file(tmp_pat
     os.close(descriptor)
 
 
-def test_a_client_that_never_reads_has_one_answer_in_memory() -> None:
+def test_a_client_that_never_reads_has_one_response_in_memory() -> None:
     with Network(num_network_threads=1) as network, Client(network.server.port("PLAINTEXT")) as deaf:
         deaf.sock.settimeout(1)
         with contextlib.suppress(TimeoutError):
@@ -320,12 +318,13 @@ def test_a_client_that_never_reads_has_one_answer_in_memory() -> None:
 # --- requests that wait -------------------------------------------------------------------------------------------
 
 
-def test_a_fetch_that_waits_costs_little_and_nothing_once_its_time_is_up() -> None:
-    """Also when its client has gone: until then it waits, as in Kafka. So what 10,000 long polls hold is bounded; of
-    those that are over, as many linger as the purge interval says.
+def test_a_waiting_fetch_costs_little_and_nothing_after_its_timeout() -> None:
+    """Even if its client has disconnected: it waits until its timeout, as in Kafka.
+
+    So the memory of 10,000 long polls is bounded. Of expired ones, at most the purge interval stay.
     """
-    room = BrokerRoom()
-    room.push({"t": [state(1)]})
+    rig = BrokerRig()
+    rig.push({"t": [state(1)]})
     count = 2 * PURGE_INTERVAL
 
     def held_bytes() -> int:
@@ -333,17 +332,17 @@ def test_a_fetch_that_waits_costs_little_and_nothing_once_its_time_is_up() -> No
         return tracemalloc.get_traced_memory()[0]
 
     try:
-        room.answer(fetch_records(0, max_wait_ms=1), 12)  # what is made once is made
-        room.advance_ms(10)
+        rig.answer(fetch_records(0, max_wait_ms=1), 12)  # creates what is created once
+        rig.advance_ms(10)
         tracemalloc.start()
         before = held_bytes()
-        waiting = [room.answer(fetch_records(0, max_wait_ms=60_000), 12) for _ in range(count)]
-        assert room.purgatories.fetch.delayed() == count
+        waiting = [rig.answer(fetch_records(0, max_wait_ms=60_000), 12) for _ in range(count)]
+        assert rig.purgatories.fetch.delayed() == count
         assert (held_bytes() - before) / count < 8 * 1024
         del waiting
-        room.advance_ms(60_001)
-        assert room.purgatories.fetch.delayed() == room.purgatories.fetch.watched() == 0
+        rig.advance_ms(60_001)
+        assert rig.purgatories.fetch.delayed() == rig.purgatories.fetch.watched() == 0
         assert (held_bytes() - before) / count < 200
     finally:
         tracemalloc.stop()
-        room.close()
+        rig.close()

@@ -1,4 +1,4 @@
-"""Purgatories: completion happens exactly once, whoever comes first."""
+"""Purgatories: an operation completes exactly once, by whichever thread comes first."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from barnabas.broker import purgatory as purgatory_module
-from barnabas.broker.answers import NO_REPLY, NoReply
-from barnabas.broker.purgatory import Deferred, DelayedOperation, Outcome, Purgatory
+from barnabas.broker.purgatory import Deferred, DelayedOperation, Purgatory
+from barnabas.broker.requests.answers import NO_REPLY, NoReply, Outcome
 from barnabas.common.clock import FakeClock, SystemClock
 
 
 class Waiting(DelayedOperation):
-    """Is satisfied once `is_ready` says so."""
+    """Is satisfied once `is_ready` is true."""
 
     def __init__(self, delay_ms: int | None = 1000, is_ready: bool = False) -> None:
         super().__init__(delay_ms)
@@ -53,7 +53,7 @@ def test_a_satisfied_operation_is_not_watched(purgatory: Purgatory) -> None:
     assert (operation.completions, purgatory.watched(), purgatory.delayed()) == (1, 0, 0)
 
 
-def test_a_moved_key_completes_who_waits_for_it(purgatory: Purgatory) -> None:
+def test_a_moved_key_completes_the_operations_that_wait_for_it(purgatory: Purgatory) -> None:
     first, second = Waiting(), Waiting()
     assert not purgatory.try_complete_else_watch(first, ["a", "b"])
     assert not purgatory.try_complete_else_watch(second, ["b"])
@@ -61,16 +61,16 @@ def test_a_moved_key_completes_who_waits_for_it(purgatory: Purgatory) -> None:
     assert purgatory.operations_for("b") == [first, second]
     assert purgatory.check_and_complete("b") == 0
     first.is_ready = True
-    assert purgatory.check_and_complete("nobody") == 0
+    assert purgatory.check_and_complete("unwatched") == 0
     assert purgatory.check_and_complete("b") == 1
     assert (first.completions, second.completions) == (1, 0)
-    assert (purgatory.watched(), purgatory.delayed()) == (2, 1), "the first lingers under its other key"
+    assert (purgatory.watched(), purgatory.delayed()) == (2, 1), "the first stays under its other key"
     assert purgatory.check_and_complete("a") == 0
     assert purgatory.watched() == 1
 
 
-def test_a_look_at_who_waits(purgatory: Purgatory, clock: FakeClock) -> None:
-    """The oldest first, each once with its keys; bounded, and those that are complete are not told of."""
+def test_a_view_of_the_waiting_operations(purgatory: Purgatory, clock: FakeClock) -> None:
+    """Oldest first, each once with its keys; bounded, without completed ones."""
     operations = [Waiting() for _ in range(5)]
     for number, operation in enumerate(operations):
         purgatory.try_complete_else_watch(operation, ["a", number])
@@ -83,7 +83,7 @@ def test_a_look_at_who_waits(purgatory: Purgatory, clock: FakeClock) -> None:
     assert [keys for _, keys in purgatory.waiting(10, lambda key: key == "a")] == [["a"]] * 4
 
 
-def test_a_look_finds_who_waits_behind_those_who_linger(clock: FakeClock) -> None:
+def test_the_view_finds_operations_behind_completed_ones(clock: FakeClock) -> None:
     purgatory = Purgatory("Fetch", clock, purge_interval=1000)
     for _ in range(100):
         operation = Waiting()
@@ -95,7 +95,7 @@ def test_a_look_finds_who_waits_behind_those_who_linger(clock: FakeClock) -> Non
     assert purgatory.waiting(5) == [(waiting, ["a"])]
 
 
-def test_a_look_is_bounded_however_many_wait(purgatory: Purgatory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_view_is_bounded_however_many_wait(purgatory: Purgatory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(purgatory_module, "LOOKS_A_SHARD", 20)
     for _ in range(60):
         purgatory.try_complete_else_watch(Waiting(), ["a"])
@@ -123,7 +123,7 @@ def test_no_delay_expires_at_once(purgatory: Purgatory, delay_ms: int) -> None:
     assert (operation.completions, operation.expirations) == (1, 1)
 
 
-def test_for_ever_and_for_as_long_as_a_client_may_say(purgatory: Purgatory, clock: FakeClock) -> None:
+def test_waits_without_end_and_with_the_longest_timeout(purgatory: Purgatory, clock: FakeClock) -> None:
     for_ever, longest = Waiting(None), Waiting(2**31 - 1)
     for operation in (for_ever, longest):
         assert not purgatory.try_complete_else_watch(operation, ["a"])
@@ -161,7 +161,7 @@ def test_completed_operations_are_purged(purgatory: Purgatory) -> None:
     assert (purgatory.watched(), purgatory.delayed()) == (0, 0)
 
 
-def test_a_key_can_be_given_up(purgatory: Purgatory, clock: FakeClock) -> None:
+def test_watching_a_key_can_be_cancelled(purgatory: Purgatory, clock: FakeClock) -> None:
     operation = Waiting()
     purgatory.try_complete_else_watch(operation, ["a"])
     assert purgatory.cancel_for_key("a") == [operation]
@@ -170,19 +170,19 @@ def test_a_key_can_be_given_up(purgatory: Purgatory, clock: FakeClock) -> None:
     assert not operation.is_completed
 
 
-def test_the_callback_is_told_once_whenever_it_is_bound(purgatory: Purgatory) -> None:
-    told: list[DelayedOperation] = []
+def test_the_callback_is_called_once_whenever_it_is_bound(purgatory: Purgatory) -> None:
+    called: list[DelayedOperation] = []
     early = Waiting()
-    early.bind(told.append)
-    assert told == []
+    early.bind(called.append)
+    assert called == []
     assert early.force_complete()
     assert not early.force_complete()
     late = Waiting()
     late.force_complete()
-    late.bind(told.append)
-    assert told == [early, late]
+    late.bind(called.append)
+    assert called == [early, late]
     with pytest.raises(AssertionError):
-        late.bind(told.append)
+        late.bind(called.append)
 
 
 def test_a_deferred_answer_comes_from_its_owner() -> None:
@@ -193,31 +193,31 @@ def test_a_deferred_answer_comes_from_its_owner() -> None:
     assert deferred.response() is answer
 
 
-def test_a_deferred_answer_that_is_late_is_the_timeouts(purgatory: Purgatory, clock: FakeClock) -> None:
+def test_a_late_deferred_answer_is_replaced_by_the_timeouts(purgatory: Purgatory, clock: FakeClock) -> None:
     late = NoReply(1)
     deferred = Deferred(300, lambda: late)
-    told: list[Any] = []
-    deferred.bind(lambda operation: told.append(operation.response()))
+    called: list[Any] = []
+    deferred.bind(lambda operation: called.append(operation.response()))
     assert not purgatory.try_complete_else_watch(deferred, ())
     clock.advance_ms(300)
     purgatory.advance()
-    assert told == [late]
+    assert called == [late]
     assert not deferred.complete(NO_REPLY)
     with pytest.raises(AssertionError, match="timeout"):
         Deferred(300)
 
 
 def test_threads_complete_each_operation_exactly_once() -> None:
-    """Many threads watch, check and expire the same operations; each is completed and told once."""
+    """Many threads watch, check and expire the same operations; each completes, and calls back, once."""
     purgatory = Purgatory("Stress", SystemClock(), purge_interval=50)
     purgatory.start()
     told_lock = threading.Lock()
-    told: list[DelayedOperation] = []
+    called: list[DelayedOperation] = []
     made: list[Waiting] = []
 
     def tell(operation: DelayedOperation) -> None:
         with told_lock:
-            told.append(operation)
+            called.append(operation)
 
     def work(number: int) -> None:
         for index in range(400):
@@ -240,10 +240,10 @@ def test_threads_complete_each_operation_exactly_once() -> None:
     last = Waiting(delay_ms=50)
     last.bind(lambda _: finished.set())
     purgatory.try_complete_else_watch(last, ["last"])
-    assert finished.wait(20), "all shorter delays are over when this one is"
+    assert finished.wait(20), "all shorter delays end before this one"
     purgatory.shutdown()
-    assert len(told) == len(made) == 2400
-    assert {id(operation) for operation in told} == {id(operation) for operation in made}
+    assert len(called) == len(made) == 2400
+    assert {id(operation) for operation in called} == {id(operation) for operation in made}
     assert all(operation.completions == 1 and operation.expirations <= 1 for operation in made)
     assert purgatory.delayed() == 0
     assert not any("ExpirationReaper-0-Stress" in thread.name for thread in threading.enumerate())

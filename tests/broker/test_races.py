@@ -1,7 +1,7 @@
-"""What several threads touch at once without a lock: each claim, under as many threads as find it wrong.
+"""What several threads use at once without a lock: each claim is tried with many threads.
 
-On an interpreter with a global lock these pass easily; on a free-threaded one (`make test-free-threaded`) they found
-what they are about.
+On an interpreter with a global lock these tests pass easily. On a free-threaded one (`make test-free-threaded`) they
+found the bugs that they now prevent.
 """
 
 from __future__ import annotations
@@ -13,37 +13,38 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.answers import NO_REPLY
-from barnabas.broker.connection import FrameReader
-from barnabas.broker.coordinators.consumer_group import ConsumerGroup
-from barnabas.broker.coordinators.consumer_group_types import GroupState
-from barnabas.broker.coordinators.mailbox import Mailbox
-from barnabas.broker.purgatory import DelayedOperation, Outcome, Purgatory
-from barnabas.broker.request_channel import Request, RequestContext, RequestQueue, ResponseQueue
-from barnabas.broker.request_log import KEPT, FailedRequest, RequestLog, _keep
-from barnabas.broker.storage.log import FetchIsolation
-from barnabas.broker.storage.log_types import AppendOrigin
-from barnabas.broker.topic_stats import BrokerTopicStats
+from barnabas.broker.coordinators.consumer.group import ConsumerGroup
+from barnabas.broker.coordinators.consumer.values import GroupState
+from barnabas.broker.coordinators.runtime.shard_lock import ShardLock
+from barnabas.broker.monitoring.topic_stats import BrokerTopicStats
+from barnabas.broker.network.connection import FrameReader
+from barnabas.broker.purgatory import DelayedOperation, Purgatory
+from barnabas.broker.request_channel import RequestQueue, ResponseQueue
+from barnabas.broker.requests.answers import NO_REPLY, Outcome
+from barnabas.broker.requests.request import Request, RequestContext
+from barnabas.broker.requests.request_log import KEPT, FailedRequest, RequestLog, _keep
+from barnabas.broker.storage.log.log import FetchIsolation
+from barnabas.broker.storage.log.log_types import AppendOrigin
 from barnabas.common.clock import SystemClock
 from barnabas.metrics.meters import Counter
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
-from tests.support.storage_bench import Bench
+from tests.support.broker.storage_bench import Bench
 from tests.support.threads import at_once
 
 TURNS = 3000
 
 
 class Until:
-    """Lets readers go on until the last writer is done."""
+    """Lets readers continue until the last writer is done."""
 
     def __init__(self, writers: int) -> None:
         self._left = writers
         self._lock = threading.Lock()
 
     def writer(self, write: Callable[[int], object], turns: int = TURNS) -> Callable[[], None]:
-        """A job that writes so often."""
+        """A job that writes a number of times."""
 
         def job() -> None:
             try:
@@ -56,7 +57,7 @@ class Until:
         return job
 
     def reader(self, read: Callable[[], object]) -> Callable[[], None]:
-        """A job that reads all the while."""
+        """A job that reads until the writers are done."""
 
         def job() -> None:
             while self._left:
@@ -65,20 +66,20 @@ class Until:
         return job
 
 
-def test_counts_are_exact_whoever_counts() -> None:
+def test_counts_are_exact_from_any_thread() -> None:
     counter, seen = Counter(), [0]
     until = Until(4)
 
-    def look() -> None:
+    def check() -> None:
         count = counter.count
-        assert count >= seen[0], "a count went back"
+        assert count >= seen[0], "a count decreased"
         seen[0] = count
 
-    at_once(*(until.writer(lambda _: counter.inc()) for _ in range(4)), until.reader(look))
+    at_once(*(until.writer(lambda _: counter.inc()) for _ in range(4)), until.reader(check))
     assert counter.count == 4 * TURNS
 
 
-def test_topics_are_counted_while_the_page_is_made() -> None:
+def test_topics_are_counted_during_a_scrape() -> None:
     registry = Registry()
     stats = BrokerTopicStats(registry)
     until = Until(3)
@@ -93,7 +94,7 @@ def test_topics_are_counted_while_the_page_is_made() -> None:
     assert sum(stats.topic(f"t{number}").totals()[2] for number in range(50)) == 3 * 600 * 3
 
 
-def test_requests_are_recorded_while_the_page_is_made() -> None:
+def test_requests_are_recorded_during_a_scrape() -> None:
     registry = Registry()
     metrics = RequestMetrics(registry)
     until = Until(3)
@@ -111,15 +112,15 @@ def test_the_rings_of_requests_are_read_while_they_are_filled() -> None:
     log = RequestLog(RequestMetrics(Registry()))
     until = Until(3)
 
-    def look() -> None:
+    def check() -> None:
         assert len(list(log.errors)) <= KEPT + 3
 
     failed = FailedRequest("Produce", 12, 1, None, "connection", ())
-    at_once(*(until.writer(lambda _: _keep(log.errors, failed)) for _ in range(3)), until.reader(look))
+    at_once(*(until.writer(lambda _: _keep(log.errors, failed)) for _ in range(3)), until.reader(check))
     assert len(log.errors) == KEPT
 
 
-def test_a_group_is_looked_at_while_members_come_and_go() -> None:
+def test_a_group_is_described_while_members_come_and_go() -> None:
     group = ConsumerGroup("g")
     member: Any = SimpleNamespace(is_reconciled_to=lambda _epoch: True)
     group.members["stays"] = member
@@ -130,16 +131,16 @@ def test_a_group_is_looked_at_while_members_come_and_go() -> None:
         group.members[f"m{turn % 20}"] = member
         group.members.pop(f"m{turn * 7 % 20}", None)
 
-    def look() -> None:
+    def check() -> None:
         assert group.state is GroupState.STABLE
 
-    at_once(until.writer(change, 5 * TURNS), until.reader(look), until.reader(look))
+    at_once(until.writer(change, 5 * TURNS), until.reader(check), until.reader(check))
 
 
 def test_no_open_transaction_is_ever_stable() -> None:
     bench = Bench()
     target = bench.open()
-    begun = [2**62]  # where the open transaction began, as long as one is surely open
+    begun = [2**62]  # the offset at which the open transaction started
     until = Until(1)
 
     def transaction(turn: int) -> None:
@@ -155,38 +156,38 @@ def test_no_open_transaction_is_ever_stable() -> None:
         target.append_as_leader(memoryview(bytearray(marker)), leader_epoch=0, origin=AppendOrigin.COORDINATOR)
         target.update_high_watermark(first + 2)
 
-    def look() -> None:
+    def check() -> None:
         before = begun[0]
         stable = target.last_stable_offset
-        assert stable <= before or begun[0] != before, "somebody could read what may yet be aborted"
+        assert stable <= before or begun[0] != before, "a reader could see records that may still be aborted"
 
     def read() -> None:
         end = target.log_end_offset
         data = target.read(max(0, end - 4), 1000, isolation=FetchIsolation.TXN_COMMITTED, min_one_message=True)
         assert data.last_stable_offset <= data.high_watermark <= data.log_end_offset
 
-    at_once(until.writer(transaction, 1000), until.reader(look), until.reader(look), until.reader(read))
+    at_once(until.writer(transaction, 1000), until.reader(check), until.reader(check), until.reader(read))
     target.invariants()
 
 
-def test_a_letter_is_never_left_lying() -> None:
+def test_an_event_posted_to_a_shard_is_never_left_unprocessed() -> None:
     failures: list[Exception] = []
-    mailbox = Mailbox(failures.append)
+    lock = ShardLock(failures.append)
     read: list[int] = []
     until = Until(3)
 
     def hold() -> None:
-        with mailbox:
-            mailbox.say(lambda: None)
+        with lock:
+            lock.after_release(lambda: None)
 
-    writers = [until.writer(lambda turn: mailbox.post(lambda: read.append(turn))) for _ in range(3)]
+    writers = [until.writer(lambda turn: lock.post(lambda: read.append(turn))) for _ in range(3)]
     at_once(*writers, until.reader(hold))
     assert len(read) == 3 * TURNS
     assert failures == []
 
 
 class Waiting(DelayedOperation):
-    """Is satisfied once the flag is up."""
+    """Is satisfied once the flag is set."""
 
     def __init__(self, flag: list[bool]) -> None:
         super().__init__(None)
@@ -200,8 +201,8 @@ class Waiting(DelayedOperation):
         return NO_REPLY
 
 
-def test_who_waits_is_found_by_who_changes_the_state() -> None:
-    """The interleaving of purgatory.py, rule 3: a watcher and a change that cross each other's way."""
+def test_a_state_change_finds_the_waiting_operation() -> None:
+    """The interleaving of purgatory.py, rule 3: a watcher and a state change at the same time."""
     purgatory = Purgatory("Produce", SystemClock())
     for _ in range(400):
         flag, state_lock = [False], threading.Lock()
@@ -216,7 +217,7 @@ def test_who_waits_is_found_by_who_changes_the_state() -> None:
             purgatory.try_complete_else_watch(operation, ["key"])
 
         at_once(watch, change)
-        assert operation.is_completed, "nobody will come again"
+        assert operation.is_completed, "no thread checks it again"
 
 
 @pytest.mark.parametrize("handlers", [1, 3])
@@ -230,7 +231,7 @@ def test_every_request_is_taken_and_answered_once(handlers: int) -> None:
     answered: list[Request] = []
 
     def processor() -> None:
-        """As a processor does: put in batches, sleep only when that was announced."""
+        """Act as a processor: put in batches, sleep only after `may_sleep`."""
         for first in range(0, TURNS, 3):
             requests.put_all(given[first : first + 3])
             while len(answered) < first + 3:
@@ -253,7 +254,7 @@ def test_every_request_is_taken_and_answered_once(handlers: int) -> None:
     assert sorted(map(id, answered)) == sorted(map(id, given))
 
 
-def test_a_frame_is_cut_up_while_the_next_one_is_cut_off() -> None:
+def test_a_frame_is_read_while_the_next_one_is_cut() -> None:
     reader = FrameReader(1000)
     frame = b"\0\0\0\x64" + bytes(100)
     reader.receive(memoryview(frame * TURNS))

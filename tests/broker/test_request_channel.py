@@ -9,16 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.broker import request_channel
-from barnabas.broker.request_channel import (
-    SHED_NS,
-    STALL_NS,
-    QueueClosed,
-    Request,
-    RequestChannel,
-    RequestContext,
-    RequestQueue,
-    ResponseQueue,
-)
+from barnabas.broker.request_channel import SHED_NS, STALL_NS, QueueClosed, RequestChannel, RequestQueue, ResponseQueue
+from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.common.clock import FakeClock
 from tests.support.waiting import eventually
 
@@ -41,7 +33,7 @@ def _global_lock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_of(count: int) -> Request:
-    """Requests that came together."""
+    """A run: requests that came together."""
     first = last = request()
     for _ in range(count - 1):
         last.following = last = request()
@@ -49,7 +41,7 @@ def run_of(count: int) -> Request:
 
 
 class Handlers:
-    """Threads that take from a queue, and work until they are let go."""
+    """Threads that take requests from a queue, and hold each until the test releases it."""
 
     def __init__(self, requests: RequestQueue, count: int) -> None:
         self.requests = requests
@@ -90,7 +82,7 @@ def test_requests_come_out_in_order() -> None:
         requests.get(timeout=0.01)
 
 
-def test_a_full_queue_holds_its_putter_back() -> None:
+def test_a_full_queue_blocks_its_putter() -> None:
     requests = RequestQueue(2)
     requests.put_all([request(), request()])
     with pytest.raises(queue.Full):
@@ -100,7 +92,7 @@ def test_a_full_queue_holds_its_putter_back() -> None:
     third = request()
     putter = threading.Thread(target=requests.put, args=(third,))
     putter.start()
-    requests.put(None)  # a sentinel always has room
+    requests.put(None)  # a sentinel is always accepted
     assert putter.is_alive()
     taken = [requests.get() for _ in range(3)]
     putter.join(TIMEOUT_S)
@@ -141,7 +133,7 @@ def test_one_handler_is_woken_for_many_requests(clock: FakeClock) -> None:
     handlers.stop()
 
 
-def test_another_handler_is_woken_when_none_comes_to_take(clock: FakeClock) -> None:
+def test_another_handler_is_woken_when_none_takes_requests(clock: FakeClock) -> None:
     requests = RequestQueue(100, clock.monotonic_ns)
     handlers = Handlers(requests, 4)
     requests.put_all([request() for _ in range(10)])
@@ -164,13 +156,13 @@ def test_a_superfluous_handler_goes_to_sleep(clock: FakeClock) -> None:
     requests.put_all([request() for _ in range(5)])
     requests.get()
     with pytest.raises(queue.Empty):
-        requests.get(block=False)  # the other one, awake too, just took
+        requests.get(block=False)  # the other awake handler just took one
     clock.advance_ns(SHED_NS)
     requests.get(block=False)
     assert requests.qsize() == 3
 
 
-def test_parallel_handlers_are_not_rationed(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+def test_wake_ups_of_parallel_handlers_are_not_rationed(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     monkeypatch.setattr(request_channel, "HAS_GLOBAL_LOCK", False)
     requests = RequestQueue(100, clock.monotonic_ns)
     handlers = Handlers(requests, 3)
@@ -225,7 +217,7 @@ def test_a_processor_is_woken_only_when_asleep_and_once() -> None:
     items = [request() for _ in range(4)]
     responses.put(items[0])
     assert bell.rung == 0
-    assert not responses.may_sleep(), "there is something to do"
+    assert not responses.may_sleep(), "a response waits"
     assert responses.take_all() == items[:1]
     assert responses.may_sleep()
     responses.put(items[1])
@@ -250,7 +242,7 @@ def test_a_processor_is_woken_only_when_asleep_and_once() -> None:
     assert bell.rung == 3
 
 
-def test_the_channel_knows_its_queues() -> None:
+def test_the_channel_sums_its_queues() -> None:
     channel = RequestChannel(5)
     quiet: Callable[[], None] = Bell()
     one, two = ResponseQueue(quiet), ResponseQueue(quiet)
@@ -269,7 +261,7 @@ def test_the_channel_knows_its_queues() -> None:
     assert channel.response_queue_sizes() == {2: 0}
 
 
-def test_a_request_tells_where_it_comes_from() -> None:
+def test_a_request_has_the_context_of_its_connection() -> None:
     item = request()
     assert item.listener_name == item.security_protocol == "PLAINTEXT"
     assert (item.client_address, item.connection_id, item.principal) == ("10.0.0.1", "a-b-0-1", "User:ANONYMOUS")

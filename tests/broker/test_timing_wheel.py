@@ -1,4 +1,4 @@
-"""The timing wheel, with a clock that moves when told."""
+"""The timing wheel, with a fake clock."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_cancelled_tasks_never_run() -> None:
     assert not recorder.timer.cancel(kept)
 
 
-def test_a_wheel_that_idled_is_up_to_date() -> None:
+def test_an_idle_wheel_catches_up() -> None:
     recorder = Recorder()
     recorder.advance_ms(10_000_000)
     recorder.add(5)
@@ -71,7 +71,7 @@ def test_a_wheel_that_idled_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_tasks_run_in_time_and_order(seed: int) -> None:
-    """Against the obvious model: each task runs in the first step that reaches its time."""
+    """Compared with a simple model: each task runs in the first step that reaches its time."""
     random_ = random.Random(seed)
     recorder = Recorder()
     expected: list[int] = []
@@ -88,7 +88,7 @@ def test_random_tasks_run_in_time_and_order(seed: int) -> None:
     assert [ran_at for _, ran_at in recorder.ran] == sorted(ran_at for _, ran_at in recorder.ran)
 
 
-def test_one_failing_task_does_not_hold_up_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_failing_task_does_not_stop_others(caplog: pytest.LogCaptureFixture) -> None:
     recorder = Recorder()
     recorder.timer.add(CallbackTask(5, lambda: 1 / 0))
     recorder.add(5)

@@ -1,6 +1,6 @@
-"""Which partitions of a topic a consumer is assigned, read off what its leader wrote.
+"""Parses the assignment of a consumer, as its group's leader encoded it.
 
-Format (any version begins like version 0): int16 version, array of (string topic, array of int32 partitions).
+Format (all versions begin like version 0): int16 version, array of (string topic, array of int32 partitions).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import struct
 
 
 def assigned_partitions(assignment: bytes, topic: str) -> list[int]:
-    """The partitions of this topic; none for a member that got nothing."""
+    """The assigned partitions of a topic; none for an empty assignment."""
     if not assignment:
         return []
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""What __consumer_offsets says: who was assigned what in which generation, and every committed offset, in order."""
+"""Reads __consumer_offsets: the assignment of each generation, and every committed offset, in order."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, TopicPartition
 
-from barnabas.broker.coordinators import offset_records
-from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.broker.coordinators.offsets import records as offset_records
+from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
 from tests.churn.assignment import assigned_partitions
 from tests.churn.history import GroupHistory
 from tests.churn.members import TOPIC
@@ -18,7 +18,7 @@ AT_ONCE = 1000
 
 
 def read_group_log(bootstrap: str, partitions: int, histories: Iterable[GroupHistory]) -> None:
-    """Read every partition to its end and enter what it says into the histories."""
+    """Read every partition to its end and add its records to the histories."""
     by_group = {history.group: history for history in histories}
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "proof", "enable.auto.commit": False})
     try:
@@ -35,7 +35,7 @@ def read_group_log(bootstrap: str, partitions: int, histories: Iterable[GroupHis
 
 
 def note(histories: Mapping[str, GroupHistory], key: bytes, value: bytes | None, offset: int) -> None:
-    """Enter one record of __consumer_offsets into the group's history."""
+    """Add one record of __consumer_offsets to its group's history."""
     record = offset_records.read(key, value, offset)
     history = None if record is None else histories.get(record.group_id)
     if history is None:

@@ -1,11 +1,11 @@
-"""What members, an onlooker and the log say of groups, and what must never be among it. Pure.
+"""The history of groups, from their members, an observer and the log, and its checks. Pure.
 
 Rules
-1. In one generation of a group each partition has at most one owner.
-2. A committed offset never goes back by itself: who commits has read on from the offset committed before, so what is
-   told later is never less. But a client that is not answered in time commits again on another connection, and the
-   broker, when it gets on, finds both: a repetition of a commit that the log has may come after the next one.
-3. Generations of a group only go up.
+1. In one generation of a group, each partition has at most one owner.
+2. A committed offset never goes back: a member that commits has read on from the last committed offset. One exception:
+   a client without a response repeats its commit on another connection, and the broker may handle both. So a repetition
+   of a commit in the log may come after the next commit.
+3. Generations of a group only increase.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class GroupHistory:
-    """One group. Not thread-safe: whoever shares it locks."""
+    """The history of one group. Not thread-safe: threads that share it need a lock."""
 
     group: str
     owners: dict[tuple[str, int, int], str] = field(default_factory=dict)  # (source, generation, partition) -> member
-    told: dict[int, int] = field(default_factory=dict)  # partition -> the offset told last
+    reported: dict[int, int] = field(default_factory=dict)  # partition -> the offset in the last response
     logged: dict[int, int] = field(default_factory=dict)  # partition -> the offset in the log so far
     every_logged: set[tuple[int, int]] = field(default_factory=set)  # (partition, offset) in the log so far
-    repeated: set[tuple[int, int]] = field(default_factory=set)  # likewise: commits that came again, after others
-    told_back: list[tuple[int, int, int]] = field(default_factory=list)  # (partition, offset, what was told before)
+    repeated: set[tuple[int, int]] = field(default_factory=set)  # likewise: repeated commits after later ones
+    went_back: list[tuple[int, int, int]] = field(default_factory=list)  # (partition, offset, reported before)
     generation: int = -1  # the highest in the log so far
     claims: int = 0
-    others: list[str] = field(default_factory=list)  # problems without those of `told_back`
+    others: list[str] = field(default_factory=list)  # problems except those of `went_back`
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong; known when the log has been read."""
+        """All problems; complete once the log has been read."""
         return self.others + [
-            f"{self.group}: partition {partition}: offset {offset} is told after {before}"
-            for partition, offset, before in self.told_back
+            f"{self.group}: partition {partition}: offset {offset} is reported after {before}"
+            for partition, offset, before in self.went_back
             if (partition, offset) not in self.repeated
         ]
 
     def claimed(self, source: str, member: str, generation: int, partitions: Iterable[int]) -> None:
-        """A member believes that it owns these partitions in this generation; or the log, another source, says so."""
+        """According to a source (the members or the log), a member owns these partitions in this generation."""
         for partition in partitions:
             self.claims += 1
             owner = self.owners.setdefault((source, generation, partition), member)
@@ -51,22 +51,22 @@ class GroupHistory:
 
     @property
     def generations(self) -> set[int]:
-        """Those in which somebody owned something."""
+        """The generations in which a member owned a partition."""
         return {generation for _, generation, _ in self.owners}
 
-    def offset_told(self, partition: int, offset: int) -> None:
-        """The coordinator told an onlooker a committed offset."""
-        before = self.told.get(partition, -1)
+    def offset_reported(self, partition: int, offset: int) -> None:
+        """The coordinator returned a committed offset to the observer."""
+        before = self.reported.get(partition, -1)
         if offset < before:
-            self.told_back.append((partition, offset, before))
-        self.told[partition] = max(before, offset)
+            self.went_back.append((partition, offset, before))
+        self.reported[partition] = max(before, offset)
 
     def offset_confirmed(self, partition: int, offset: int) -> None:
-        """A member's commit was answered: from now on nobody may be told less."""
-        self.told[partition] = max(self.told.get(partition, -1), offset)
+        """A member's commit was confirmed: later responses must not be lower."""
+        self.reported[partition] = max(self.reported.get(partition, -1), offset)
 
     def offset_logged(self, partition: int, offset: int) -> None:
-        """The next record of a committed offset in the log."""
+        """The log's next record with a committed offset."""
         before = self.logged.get(partition, -1)
         if offset < before:
             if (partition, offset) in self.every_logged:
@@ -77,7 +77,7 @@ class GroupHistory:
         self.every_logged.add((partition, offset))
 
     def generation_logged(self, generation: int) -> None:
-        """The next record of the group in the log."""
+        """The log's next record of the group."""
         if generation < self.generation:
             self._wrong(f"the log has generation {generation} after {self.generation}")
         self.generation = max(self.generation, generation)

@@ -1,10 +1,10 @@
-"""One member of a group as a process of its own, which can be killed: `python member.py '{"group": ..., ...}'`.
+"""One member of a group as a process that can be killed: `python member.py '{"group": ..., ...}'`.
 
-It reads, and commits what it has read after every few records. What it believes is printed, a line of JSON each:
-    {"event": "owns", "generation": 3, "partitions": [0, 2]}                       whenever that changes
-    {"event": "committed", "generation": 3, "offsets": {"0": 17}}                  when the broker has confirmed it
+It reads, and commits after every few records. It prints its view as lines of JSON:
+    {"event": "owns", "generation": 3, "partitions": [0, 2]}                       at each change
+    {"event": "committed", "generation": 3, "offsets": {"0": 17}}                  after the broker's confirmation
     {"event": "error", "what": "..."}
-SIGTERM makes it leave its group in order.
+On SIGTERM it leaves its group.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 POLL_S = 0.1
 RECORDS_PER_COMMIT = 20
-MAGIC = b"CGMDv2:"  # how librdkafka writes a group's metadata down: magic, generation (native int32), names
+MAGIC = b"CGMDv2:"  # librdkafka's encoding of a group's metadata: magic, generation (native int32), names
 
 
 def generation_of(consumer: Consumer) -> int:
-    """The generation (or member epoch) that the client is in."""
+    """The client's generation (or member epoch)."""
     metadata = consumer.consumer_group_metadata()
     assert metadata.startswith(MAGIC)
     return int.from_bytes(metadata[len(MAGIC) : len(MAGIC) + 4], sys.byteorder, signed=True)
@@ -41,7 +41,7 @@ class Member:
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def run(self) -> None:
-        """Read and commit until it is told to leave."""
+        """Read and commit until SIGTERM."""
         while not self._is_leaving:
             messages = [m for m in self._consumer.consume(RECORDS_PER_COMMIT, POLL_S) if m.error() is None]
             positions = {m.partition(): m.offset() + 1 for m in messages}
@@ -58,29 +58,29 @@ class Member:
         try:
             answers = self._consumer.commit(offsets=offsets, asynchronous=False) if offsets else []
         except KafkaException as error:
-            tell("error", what=f"commit: {error}")
+            report("error", what=f"commit: {error}")
             return
         committed = {answer.partition: answer.offset for answer in answers if answer.error is None}
-        tell("committed", generation=generation, offsets=committed)
+        report("committed", generation=generation, offsets=committed)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         numbers = {assigned.partition for assigned in partitions}
         self._owned = self._owned | numbers if self._is_cooperative else numbers
-        self._tell_owned()
+        self._report_owned()
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._owned -= {revoked.partition for revoked in partitions}
-        self._tell_owned()
+        self._report_owned()
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._owned = set()
-        self._tell_owned()
+        self._report_owned()
 
-    def _tell_owned(self) -> None:
-        tell("owns", generation=generation_of(self._consumer), partitions=sorted(self._owned))
+    def _report_owned(self) -> None:
+        report("owns", generation=generation_of(self._consumer), partitions=sorted(self._owned))
 
 
-def tell(event: str, **what: Any) -> None:
+def report(event: str, **what: Any) -> None:
     """Print a line."""
     print(json.dumps({"event": event, **what}), flush=True)
 

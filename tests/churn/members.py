@@ -24,7 +24,7 @@ MEMBER = Path(__file__).with_name("member.py")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How the members of a group are configured."""
+    """The configuration of a group's members."""
 
     name: str
     config: Mapping[str, Any]
@@ -42,12 +42,12 @@ KINDS = (
 
 
 class MemberProcess:
-    """A member that runs, and the thread that reads what it prints."""
+    """A running member, and the thread that reads its output."""
 
     def __init__(self, group: Group, bootstrap: str, name: str) -> None:
         self.name = name
         self.owned: frozenset[int] = frozenset()  # replaced whole by the reading thread
-        self.is_still = False
+        self.is_paused = False
         self._group = group
         config = {
             "bootstrap.servers": bootstrap, "group.id": group.name, "client.id": name, "enable.auto.commit": False,
@@ -60,7 +60,7 @@ class MemberProcess:
         given = {"topic": TOPIC, "cooperative": group.kind.is_cooperative, "config": config}
         command = tied_to_parent([sys.executable, str(MEMBER), json.dumps(given)])
         self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        # A static member's successor owns, in the same generation, what it owned: they are one member.
+        # A static member's successor owns the same partitions in the same generation: they count as one member.
         self._identity = name if group.kind.is_static else f"{name} (pid {self.child.pid})"
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -70,8 +70,8 @@ class MemberProcess:
         self.child.send_signal(number)
 
     def end(self, number: signal.Signals) -> None:
-        """End the process and wait until it is gone and all it said is heard."""
-        if self.is_still and number is not signal.SIGKILL:
+        """End the process, and wait until it has ended and all its output was read."""
+        if self.is_paused and number is not signal.SIGKILL:
             self.signal(signal.SIGCONT)
         self.signal(number)
         try:
@@ -83,21 +83,21 @@ class MemberProcess:
 
     def _listen(self) -> None:
         assert self.child.stdout is not None
-        with self.child.stdout as told:
-            for line in told:
-                self._hear(json.loads(line))
+        with self.child.stdout as output:
+            for line in output:
+                self._handle(json.loads(line))
 
-    def _hear(self, said: dict[str, Any]) -> None:
-        if said["event"] == "owns":
-            self.owned = frozenset(said["partitions"])
-            self._group.claimed(self._identity, said["generation"], self.owned)
-        elif said["event"] == "committed":
-            self._group.confirmed({int(p): offset for p, offset in said["offsets"].items()})
+    def _handle(self, event: dict[str, Any]) -> None:
+        if event["event"] == "owns":
+            self.owned = frozenset(event["partitions"])
+            self._group.claimed(self._identity, event["generation"], self.owned)
+        elif event["event"] == "committed":
+            self._group.confirmed({int(p): offset for p, offset in event["offsets"].items()})
 
 
 @dataclass(slots=True)
 class Group:
-    """A group, its members, and what is known of it."""
+    """A group, its members, and its history."""
 
     kind: Kind
     history: GroupHistory
@@ -111,27 +111,27 @@ class Group:
         return self.history.group
 
     def claimed(self, member: str, generation: int, partitions: frozenset[int]) -> None:
-        """See the history."""
+        """See GroupHistory.claimed."""
         with self._lock:
             self.history.claimed("the members", member, generation, partitions)
 
     def confirmed(self, offsets: Mapping[int, int]) -> None:
-        """See the history."""
+        """See GroupHistory.offset_confirmed."""
         with self._lock:
             for partition, offset in offsets.items():
                 self.history.offset_confirmed(partition, offset)
 
     def known(self) -> dict[int, int]:
-        """What was told or confirmed so far."""
+        """The offsets that were reported or confirmed so far."""
         with self._lock:
-            return dict(self.history.told)
+            return dict(self.history.reported)
 
-    def told(self, since: Mapping[int, int], offsets: Mapping[int, int]) -> None:
-        """An answer to a question that was asked when `since` was known: what came up meanwhile may be missing."""
+    def reported(self, since: Mapping[int, int], offsets: Mapping[int, int]) -> None:
+        """The response to a request that was sent when `since` was known; later commits may be missing in it."""
         with self._lock:
-            current = dict(self.history.told)
-            self.history.told = dict(since)
+            current = dict(self.history.reported)
+            self.history.reported = dict(since)
             for partition, offset in offsets.items():
-                self.history.offset_told(partition, offset)
+                self.history.offset_reported(partition, offset)
             for partition, offset in current.items():
-                self.history.told[partition] = max(offset, self.history.told.get(partition, -1))
+                self.history.reported[partition] = max(offset, self.history.reported.get(partition, -1))

@@ -1,8 +1,8 @@
-"""One run: a cluster, groups of real clients, churn; then peace, and the proof.
+"""One run: a cluster, groups of real clients, churn; then a quiet phase, and the checks.
 
-Churn is a seeded choice of deeds: members join, leave, die (kill -9), stand still for longer than their session, or are
-replaced under their instance id; a group's coordinator dies, is shut down, or stands still, and comes back. An onlooker
-asks for the committed offsets all the time.
+Churn is a seeded sequence of deeds. Members join, leave, die (kill -9), are paused for longer than their session, or
+are replaced under their instance id. A group's coordinator is killed, shut down or paused, and returns. An observer
+requests the committed offsets all the time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.common.clock import SystemClock
 from tests.churn.group_log import read_group_log
 from tests.churn.history import GroupHistory
 from tests.churn.members import KINDS, PARTITIONS, SESSION_MS, TOPIC, Group, Kind, MemberProcess
-from tests.churn.onlooker import Asker, Onlooker
+from tests.churn.observer import GroupClient, Observer
 from tests.support.cluster import BarnabasCluster
 from tests.support.history import RECONNECT, ProduceLoad
 from tests.support.waiting import eventually
@@ -30,9 +30,9 @@ BROKERS = 3
 MEMBERS_MAX = 4
 COORDINATOR_PARTITIONS = 5
 PAUSE_MS = (100, 2_000)  # between two deeds
-HOLD_MS = (200, 4_000)  # how long a coordinator is away
-STILL_MS = (1_000, 9_000)  # how long a member stands still: around its session timeout
-PEACE_TIMEOUT_MS = 90_000
+HOLD_MS = (200, 4_000)  # the downtime of a coordinator
+PAUSED_MS = (1_000, 9_000)  # how long a member is paused: around its session timeout
+QUIET_TIMEOUT_MS = 90_000
 CREATE_TIMEOUT_S = 20
 CONFIG = {
     "broker.session.timeout.ms": "2000",
@@ -50,7 +50,7 @@ CONFIG = {
 
 
 class ChurnError(AssertionError):
-    """A group did something that it must not."""
+    """A group broke a rule."""
 
 
 class Churn:
@@ -64,34 +64,34 @@ class Churn:
         self._say = say
         self._clock = SystemClock()
         self._started_ms = self._clock.monotonic_ms()
-        self._pause = threading.Event()  # never set: a wait for a real while
-        self._asker = Asker(cluster.brokers)
+        self._pause = threading.Event()  # never set: waits by the real clock
+        self._client = GroupClient(cluster.brokers)
         self._groups = [Group(kind, GroupHistory(kind.name)) for kind in kinds]
-        self._away: list[tuple[int, Node]] = []  # (when it comes back, who)
+        self._away: list[tuple[int, Node]] = []  # (when it returns, the broker)
         self._deeds: dict[Callable[[], str], int] = {
-            self._join: 5, self._leave: 3, self._kill_member: 3, self._replace: 2, self._stand_still: 2,
-            self._coordinator_dies: 4, self._coordinator_stops: 2, self._coordinator_stands_still: 2,
+            self._join: 5, self._leave: 3, self._kill_member: 3, self._replace: 2, self._pause_member: 2,
+            self._coordinator_dies: 4, self._coordinator_stops: 2, self._coordinator_pauses: 2,
         }  # fmt: skip
 
     def execute(self, deeds: int) -> None:
-        """Let so many things happen, make peace, and check; raises ChurnError."""
+        """Do this many deeds, restore everything, and check; raises ChurnError."""
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap, **RECONNECT})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, BROKERS)])[TOPIC].result(CREATE_TIMEOUT_S)
         with ExitStack() as stack:
             stack.callback(self._end_all)
             load = stack.enter_context(ProduceLoad(self._cluster.bootstrap, TOPIC, PARTITIONS))
-            onlooker = stack.enter_context(Onlooker(self._cluster.brokers, self._groups))
+            observer = stack.enter_context(Observer(self._cluster.brokers, self._groups))
             for group in self._groups:
                 self._start_member(group)
             self._await_settled()
             for number in range(deeds):
                 self._one_deed(number)
-            self._make_peace()
+            self._restore()
             load.stop()
-            onlooker.stop()
+            observer.stop()
             for group in self._groups:
-                eventually(f"{group.name} answers", lambda group=group: onlooker.ask(group), PEACE_TIMEOUT_MS)
-            self._tell(f"{onlooker.answers} answers about offsets")
+                eventually(f"{group.name} answers", lambda group=group: observer.observe(group), QUIET_TIMEOUT_MS)
+            self._log(f"{observer.answers} responses with offsets")
         read_group_log(self._cluster.bootstrap, COORDINATOR_PARTITIONS, [group.history for group in self._groups])
         self._check()
 
@@ -103,7 +103,7 @@ class Churn:
         while not what:
             deed = self._random.choices(list(self._deeds), list(self._deeds.values()))[0]
             what = deed()
-        self._tell(f"deed {number}: {what}")
+        self._log(f"deed {number}: {what}")
         self._pause.wait(self._random.randint(*PAUSE_MS) / 1000)
         for node in self._cluster.nodes.values():
             if not node.is_running and all(node is not away for _, away in self._away):
@@ -152,7 +152,7 @@ class Churn:
         return f"{member.name} {what}"
 
     def _replace(self) -> str:
-        """The process dies and another takes its place; in a static group under the same instance id."""
+        """Kill a process and start its successor; in a static group under the same instance id."""
         group = self._some_group()
         member = self._some_member(group)
         if member is None:
@@ -161,25 +161,25 @@ class Churn:
         self._start_member(group, member.name)
         return f"{member.name} is replaced"
 
-    def _stand_still(self) -> str:
-        """A zombie: when it goes on it believes what it believed before."""
+    def _pause_member(self) -> str:
+        """Pause a member: when it resumes, it may be a zombie with an outdated view."""
         group = self._some_group()
         member = self._some_member(group)
-        if member is None or member.is_still:
+        if member is None or member.is_paused:
             return ""
-        member.is_still = True
+        member.is_paused = True
         member.signal(signal.SIGSTOP)
-        still_ms = self._random.randint(*STILL_MS)
+        paused_ms = self._random.randint(*PAUSED_MS)
 
-        def go_on() -> None:
-            if member.is_still and member.child.poll() is None:
-                member.is_still = False
+        def resume() -> None:
+            if member.is_paused and member.child.poll() is None:
+                member.is_paused = False
                 member.signal(signal.SIGCONT)
 
-        timer = threading.Timer(still_ms / 1000, go_on)
+        timer = threading.Timer(paused_ms / 1000, resume)
         timer.daemon = True
         timer.start()
-        return f"{member.name} stands still for {still_ms} ms"
+        return f"{member.name} is paused for {paused_ms} ms"
 
     def _coordinator_dies(self) -> str:
         return self._without_coordinator("dies", lambda node: self._cluster.stop_node(node, signal.SIGKILL))
@@ -187,9 +187,9 @@ class Churn:
     def _coordinator_stops(self) -> str:
         return self._without_coordinator("is shut down", lambda node: self._cluster.stop_node(node))
 
-    def _coordinator_stands_still(self) -> str:
+    def _coordinator_pauses(self) -> str:
         return self._without_coordinator(
-            "stands still", lambda node: self._cluster.signal_node(node, signal.SIGSTOP)
+            "is paused", lambda node: self._cluster.signal_node(node, signal.SIGSTOP)
         )  # fmt: skip
 
     def _without_coordinator(self, what: str, strike: Callable[[Node], None]) -> str:
@@ -203,35 +203,35 @@ class Churn:
         return f"{node.name}, coordinator of {group.name}, {what} for {hold_ms} ms"
 
     def _coordinator_of(self, group: Group) -> Node:
-        coordinator = self._asker.coordinator_of(group.name)
+        coordinator = self._client.coordinator_of(group.name)
         return self._cluster.nodes[0] if coordinator is None else coordinator
 
     # Peace
 
-    def _make_peace(self) -> None:
+    def _restore(self) -> None:
         self._come_back(everybody=True)
         self._cluster.await_ready()
         for group in self._groups:
             for member in group.members.values():
-                if member.is_still:
-                    member.is_still = False
+                if member.is_paused:
+                    member.is_paused = False
                     member.signal(signal.SIGCONT)
             if not group.members:
                 self._start_member(group)
-        self._tell("peace")
+        self._log("no more deeds")
         self._await_settled()
-        self._tell("all groups are stable")
+        self._log("all groups are stable")
 
     def _await_settled(self) -> None:
         for group in self._groups:
-            eventually(f"{group.name} is stable", lambda group=group: self._is_settled(group), PEACE_TIMEOUT_MS)
+            eventually(f"{group.name} is stable", lambda group=group: self._is_settled(group), QUIET_TIMEOUT_MS)
 
     def _is_settled(self, group: Group) -> bool:
-        """Stable, with the members that run and no others, who own all partitions, each one's once."""
+        """Whether the group is stable with exactly the running members, and each partition has one owner."""
         owned = sorted(partition for member in group.members.values() for partition in member.owned)
         if owned != list(range(PARTITIONS)):
             return False
-        state, members = self._asker.describe(group)
+        state, members = self._client.describe(group)
         return state == "Stable" and sorted(members) == sorted(group.members)
 
     def _end_all(self) -> None:
@@ -239,27 +239,27 @@ class Churn:
             for member in group.members.values():
                 member.end(signal.SIGKILL)
 
-    # The proof
+    # Checks
 
     def _check(self) -> None:
         for group in self._groups:
             history = group.history
-            told = sum(history.told.values())
-            self._tell(
-                f"{group.name}: {len(history.generations)} generations, {history.claims} claims, {told} committed"
+            committed = sum(history.reported.values())
+            self._log(
+                f"{group.name}: {len(history.generations)} generations, {history.claims} claims, {committed} committed"
             )
-            if not (history.claims and told > 0):
-                history.others.append(f"{group.name}: nothing was claimed or committed: the run shows nothing")
+            if not (history.claims and committed > 0):
+                history.others.append(f"{group.name}: nothing was claimed or committed: the run proves nothing")
         problems = [problem for group in self._groups for problem in group.history.problems]
         if problems:
             raise ChurnError("\n".join(problems))
 
-    def _tell(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         elapsed_s = (self._clock.monotonic_ms() - self._started_ms) / 1000
         self._say(f"{elapsed_s:7.1f} s  {text}")
 
 
 def run(directory: Path, deeds: int, seed: int, say: Callable[[str], None]) -> None:
-    """A cluster of its own, and a run in it; raises AssertionError."""
+    """Start a cluster and do a run in it; raises AssertionError."""
     with BarnabasCluster(directory, broker_count=BROKERS, first_port=0, config=CONFIG) as cluster:
         Churn(cluster, seed, say).execute(deeds)

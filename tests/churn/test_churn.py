@@ -1,4 +1,4 @@
-"""A short run of churn as part of the tests; `make churn` is the long one. The seed is always printed."""
+"""A short churn run as part of the tests; `make churn` is a long one. The seed is always printed."""
 
 from __future__ import annotations
 

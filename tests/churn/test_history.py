@@ -1,4 +1,4 @@
-"""The checker notices what it is there for."""
+"""The checks of a group's history find every kind of problem."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ WRONG: dict[str, tuple[Callable[[GroupHistory], object], str]] = {
         lambda h: (h.claimed("x", "a", 3, [0, 1]), h.claimed("x", "b", 3, [1])),
         "g: partition 1 has two owners in generation 3, according to x: a and b",
     ),
-    "an offset that is told goes back": (
-        lambda h: (h.offset_told(0, 5), h.offset_told(0, 4)),
-        "g: partition 0: offset 4 is told after 5",
+    "a reported offset goes back": (
+        lambda h: (h.offset_reported(0, 5), h.offset_reported(0, 4)),
+        "g: partition 0: offset 4 is reported after 5",
     ),
     "a confirmed offset is lost": (
-        lambda h: (h.offset_confirmed(0, 5), h.offset_told(0, 4)),
-        "g: partition 0: offset 4 is told after 5",
+        lambda h: (h.offset_confirmed(0, 5), h.offset_reported(0, 4)),
+        "g: partition 0: offset 4 is reported after 5",
     ),
     "a committed offset is forgotten": (
-        lambda h: (h.offset_confirmed(0, 0), h.offset_told(0, -1)),
-        "g: partition 0: offset -1 is told after 0",
+        lambda h: (h.offset_confirmed(0, 0), h.offset_reported(0, -1)),
+        "g: partition 0: offset -1 is reported after 0",
     ),
     "an offset goes back in the log": (
         lambda h: (h.offset_logged(0, 5), h.offset_logged(0, 4)),
@@ -37,32 +37,32 @@ WRONG: dict[str, tuple[Callable[[GroupHistory], object], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_noticed(what: str) -> None:
+def test_a_problem_is_found(what: str) -> None:
     deed, problem = WRONG[what]
     history = GroupHistory("g")
     deed(history)
     assert history.problems == [problem]
 
 
-def test_what_is_right_is_let_be() -> None:
+def test_a_correct_history_has_no_problems() -> None:
     history = GroupHistory("g")
     history.claimed("x", "a", 3, [0, 1])
     history.claimed("x", "a", 3, [0])
     history.claimed("x", "b", 4, [1])
     history.claimed("y", "c", 4, [1])
     for offset in (-1, 5, 5, 6):
-        history.offset_told(0, offset)
-    history.offset_confirmed(0, 4)  # an answer that comes late
+        history.offset_reported(0, offset)
+    history.offset_confirmed(0, 4)  # a late response
     for generation in (1, 2, 2):
         history.generation_logged(generation)
     assert history.problems == []
 
 
-def test_a_repeated_commit_that_comes_late_is_the_clients() -> None:
+def test_a_late_repetition_of_a_commit_is_no_problem() -> None:
     history = GroupHistory("g")
-    history.offset_told(0, 6)
-    history.offset_told(0, 5)
-    assert history.problems == ["g: partition 0: offset 5 is told after 6"]
+    history.offset_reported(0, 6)
+    history.offset_reported(0, 5)
+    assert history.problems == ["g: partition 0: offset 5 is reported after 6"]
     for offset in (5, 6, 5, 6, 7):
         history.offset_logged(0, offset)
     assert history.problems == []

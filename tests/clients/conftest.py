@@ -13,18 +13,22 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.client.connection import NodeConnection
+from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.cluster import ApacheKafkaTarget, BarnabasCluster, Target
-from tests.support.kafka_jars import kafka_runtime
+from tests.support.kafka.kafka_jars import kafka_runtime
 from tests.support.waiting import eventually
 
 _numbers = itertools.count()
 
 REPLICATED = {"test_transactions", "test_idempotence", "test_groups"}
 BROKERS_MAX = 3
+METADATA_VERSION = 9
+TIMEOUT_MS = 20_000
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have the tests of these modules run on one broker and on three."""
+    """Run the tests of these modules on one broker and on three."""
     if "target" not in metafunc.fixturenames or metafunc.module.__name__.rpartition(".")[2] not in REPLICATED:
         return
     counts = [1] if metafunc.config.getoption("target") == "apache" else [1, BROKERS_MAX]
@@ -66,7 +70,17 @@ def create_topic(admin: AdminClient, target: Target, unused_name: str) -> Callab
         named = {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, partitions, replicas, config=named)
         admin.create_topics([topic])[name].result(20)
-        eventually("the broker knows the topic", lambda: name in admin.list_topics(timeout=20).topics)
+        for address in target.bootstrap.split(","):
+            eventually(f"the broker at {address} knows the topic", lambda at=address: _has_topic(at, name))
         return name
 
     return create
+
+
+def _has_topic(address: str, name: str) -> bool:
+    """Whether this broker's metadata has a topic. The push of a new topic reaches each broker at its own time."""
+    host, _, port = address.rpartition(":")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    with NodeConnection(host, int(port), timeout_ms=TIMEOUT_MS) as connection:
+        (topic,) = connection.send(request, METADATA_VERSION).topics
+    return not topic.error_code

@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
     TopicMetadata,
 )
 
-from tests.support.clients import list_offsets
 from tests.support.cluster import Target
+from tests.support.kafka.clients import list_offsets
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 20
@@ -44,13 +44,13 @@ def produce(target: Target, topic: str, count: int, partition: int = 0) -> None:
 
 
 def topics(admin: AdminClient) -> dict[str, TopicMetadata]:
-    """The topics that the broker knows now, by name. (A broker hears of a change a moment after the controller.)"""
+    """Return the topics that the broker knows, by name. A broker applies a change slightly after the controller."""
     listed: dict[str, TopicMetadata] = admin.list_topics(timeout=TIMEOUT_S).topics
     return listed
 
 
 def error_code(call: Callable[[], object]) -> int:
-    """The code of the Kafka error that the call raises."""
+    """Return the code of the Kafka error that the call raises."""
     with pytest.raises(KafkaException) as raised:
         call()
     error = raised.value.args[0]
@@ -74,7 +74,7 @@ def test_a_topic_is_created_listed_described_and_deleted(admin: AdminClient, unu
     eventually("it is gone", lambda: unused_name not in topics(admin))
 
 
-def test_a_topic_comes_back_empty_under_a_deleted_ones_name(
+def test_a_topic_recreated_under_a_deleted_name_is_empty(
     target: Target, admin: AdminClient, create_topic: Callable[..., str]
 ) -> None:
     topic = create_topic()
@@ -99,7 +99,7 @@ def test_a_topic_comes_back_empty_under_a_deleted_ones_name(
         ("unknown-config", 1, 1, {"no.such.key": "1"}, KafkaError.INVALID_CONFIG),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused(
+def test_an_invalid_topic_is_rejected(
     admin: AdminClient, name: str, partitions: int, replicas: int, config: dict[str, str], expected: int
 ) -> None:
     topic = NewTopic(name, partitions, replicas, config=config)
@@ -117,9 +117,7 @@ def test_an_unknown_topic_cannot_be_deleted(admin: AdminClient, unused_name: str
     assert error_code(lambda: deletion.result(TIMEOUT_S)) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_partitions_are_added_and_take_records(
-    target: Target, admin: AdminClient, create_topic: Callable[..., str]
-) -> None:
+def test_added_partitions_accept_records(target: Target, admin: AdminClient, create_topic: Callable[..., str]) -> None:
     topic = create_topic(partitions=1)
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(TIMEOUT_S)
     eventually("three partitions", lambda: len(topics(admin)[topic].partitions) == 3)
@@ -169,7 +167,7 @@ def test_a_brokers_configuration_lists_every_key(admin: AdminClient) -> None:
     assert len(entries) > 250
 
 
-def test_offsets_are_listed_by_every_kind_of_question(
+def test_offsets_are_listed_by_every_offset_spec(
     target: Target, admin: AdminClient, create_topic: Callable[..., str]
 ) -> None:
     topic = create_topic()

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.support.cluster import Target
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 Run = Callable[..., str]
@@ -19,7 +19,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(tools: KafkaTools, target: Target) -> Run:
-    """Runs a tool against the cluster and returns what it printed."""
+    """Runs a tool against the cluster and returns its output."""
 
     def run_tool(tool: str, *arguments: str, stdin: str = "") -> str:
         where = ("--bootstrap-server", target.bootstrap)
@@ -49,7 +49,7 @@ def test_kafka_topics_creates_describes_alters_and_deletes(run: Run, unused_name
     eventually("it is gone", lambda: unused_name not in run("kafka-topics", "--list").split())
 
 
-def test_kafka_topics_says_that_a_topic_exists(tools: KafkaTools, target: Target, create_topic: Run) -> None:
+def test_kafka_topics_reports_that_a_topic_exists(tools: KafkaTools, target: Target, create_topic: Run) -> None:
     topic = create_topic()
     result = tools.run("kafka-topics", "--bootstrap-server", target.bootstrap, "--create", "--topic", topic)
     assert result.exit_code == 1
@@ -120,7 +120,7 @@ def test_kafka_consumer_groups_shows_the_members_of_a_group(run: Run, create_top
         consumer.close()
 
 
-def test_kafka_get_offsets_tells_first_last_and_by_time(run: Run, create_topic: Run) -> None:
+def test_kafka_get_offsets_lists_first_last_and_by_time(run: Run, create_topic: Run) -> None:
     topic = create_topic(partitions=2)
     produce_lines(run, topic, 10)
 

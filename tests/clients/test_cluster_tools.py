@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.cluster import Node
 from barnabas.config.checks import RACK_AWARE_SELECTOR
 from tests.support.cluster import BarnabasCluster
-from tests.support.kafka_jars import kafka_runtime
-from tests.support.kafka_tools import MAIN_CLASSES, SMALL_JVM, KafkaTools
+from tests.support.kafka.kafka_jars import kafka_runtime
+from tests.support.kafka.kafka_tools import MAIN_CLASSES, SMALL_JVM, KafkaTools
 from tests.support.processes import tied_to_parent
 from tests.support.waiting import eventually
 
@@ -30,16 +30,16 @@ _numbers = itertools.count()
 
 
 class RackedCluster(BarnabasCluster):
-    """Broker N stands in rack N."""
+    """A cluster whose broker N is in rack N."""
 
     def properties(self, node: Node) -> dict[str, str]:
-        """A node's properties, with its rack."""
+        """Return a node's properties, with its rack."""
         return {**super().properties(node), "broker.rack": f"rack-{node.node_id}"}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RackedCluster]:
-    """Three brokers that notice soon when one is gone."""
+    """Three brokers with a short session timeout."""
     settings = {
         "replica.selector.class": RACK_AWARE_SELECTOR,
         "auto.leader.rebalance.enable": "false",
@@ -51,7 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RackedCluster]
 
 @pytest.fixture
 def run(tools: KafkaTools, cluster: RackedCluster) -> Run:
-    """Runs a tool against the brokers that run and returns what it printed."""
+    """Runs a tool against the running brokers and returns its output."""
 
     def run_tool(tool: str, *arguments: str, stdin: bytes = b"", fails: bool = False) -> str:
         alive = ",".join(f"{node.host}:{node.port}" for node in cluster.brokers if node.is_running)
@@ -67,7 +67,7 @@ def run(tools: KafkaTools, cluster: RackedCluster) -> Run:
 
 @pytest.fixture
 def make_topic(cluster: RackedCluster) -> Callable[..., str]:
-    """Creates a topic on the replicas given for each partition, and returns its name."""
+    """Creates a topic with these replicas for each partition, and returns its name."""
 
     def make(*replicas: Sequence[int], **config: str) -> str:
         name = f"moved-{next(_numbers)}"
@@ -82,7 +82,7 @@ def make_topic(cluster: RackedCluster) -> Callable[..., str]:
 
 @contextlib.contextmanager
 def stopped(cluster: RackedCluster, *broker_ids: int) -> Iterator[None]:
-    """Brokers that are down meanwhile."""
+    """Stop these brokers for the time of the block."""
     nodes = [cluster.nodes[id_] for id_ in broker_ids]
     for node in nodes:
         cluster.stop_node(node)
@@ -95,22 +95,25 @@ def stopped(cluster: RackedCluster, *broker_ids: int) -> Iterator[None]:
 
 
 def described(run: Run, topic: str) -> list[dict[str, str]]:
-    """What kafka-topics says of each partition."""
+    """Parse the output of kafka-topics for each partition."""
     lines = run("kafka-topics", "--describe", "--topic", topic).splitlines()
     fields = (re.findall(r"(\w[\w ]*): ([^\t]*)", line) for line in lines if "\tPartition: " in line)
     return [dict(found) for found in fields]
 
 
 def isrs(run: Run, topic: str) -> list[set[str]]:
+    """Return the ISR of each partition, as broker ids."""
     return [set(partition["Isr"].split(",")) for partition in described(run, topic)]
 
 
 def write_json(path: Path, value: Any) -> str:
+    """Write a JSON file and return its path."""
     path.write_text(json.dumps(value))
     return str(path)
 
 
 def move_of(topic: str, *replicas: Sequence[int]) -> dict[str, Any]:
+    """Return a reassignment plan with these replicas for each partition."""
     partitions = [{"topic": topic, "partition": i, "replicas": list(r)} for i, r in enumerate(replicas)]
     return {"version": 1, "partitions": partitions}
 
@@ -120,7 +123,9 @@ def fill(run: Run, topic: str, count: int) -> None:
     run("kafka-console-producer", "--topic", topic, stdin=(b"x" * 1000 + b"\n") * count)
 
 
-def test_kafka_topics_names_partitions_in_trouble(run: Run, make_topic: Any, cluster: RackedCluster) -> None:
+def test_kafka_topics_lists_under_replicated_and_unavailable_partitions(
+    run: Run, make_topic: Any, cluster: RackedCluster
+) -> None:
     safe = make_topic([0, 1], min_insync_replicas="1")
     at_min = make_topic([0, 1, 2], min_insync_replicas="2")
     gone = make_topic([2])
@@ -177,19 +182,21 @@ def test_kafka_reassign_partitions_cancels(run: Run, make_topic: Any, tmp_path: 
     assert "throttled" not in run("kafka-configs", "--describe", "--entity-type", "brokers")
 
 
-def test_kafka_leader_election_brings_preferred_leaders_back(run: Run, make_topic: Any, cluster: RackedCluster) -> None:
+def test_kafka_leader_election_elects_preferred_leaders(run: Run, make_topic: Any, cluster: RackedCluster) -> None:
     topic = make_topic([1, 0, 2])
     with stopped(cluster, 1):
         assert described(run, topic)[0]["Leader"] == "0"
     eventually("the ISR is whole", lambda: isrs(run, topic) == [{"0", "1", "2"}], TIMEOUT_MS)
     election = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
-    told = run("kafka-leader-election", *election)
-    assert f"Successfully completed leader election (PREFERRED) for partitions {topic}-0" in told
+    output = run("kafka-leader-election", *election)
+    assert f"Successfully completed leader election (PREFERRED) for partitions {topic}-0" in output
     assert f"Valid replica already elected for partitions {topic}-0" in run("kafka-leader-election", *election)
     eventually("1 leads", lambda: described(run, topic)[0]["Leader"] == "1")
 
 
-def test_kafka_leader_election_takes_any_leader_when_told_to(run: Run, make_topic: Any, cluster: RackedCluster) -> None:
+def test_kafka_leader_election_elects_an_unclean_leader_on_request(
+    run: Run, make_topic: Any, cluster: RackedCluster
+) -> None:
     topic = make_topic([1, 2])
     election = ("--election-type", "unclean", "--topic", topic, "--partition", "0")
     with stopped(cluster, 2):
@@ -199,8 +206,8 @@ def test_kafka_leader_election_takes_any_leader_when_told_to(run: Run, make_topi
         cluster.await_ready(nodes=[cluster.nodes[2]])
         try:
             assert described(run, topic)[0]["Leader"] == "none"
-            told = run("kafka-leader-election", *election)
-            assert f"Successfully completed leader election (UNCLEAN) for partitions {topic}-0" in told
+            output = run("kafka-leader-election", *election)
+            assert f"Successfully completed leader election (UNCLEAN) for partitions {topic}-0" in output
             eventually("2 leads", lambda: described(run, topic)[0]["Leader"] == "2")
         finally:
             cluster.start_node(cluster.nodes[1])
@@ -216,11 +223,11 @@ def test_kafka_replica_verification_finds_replicas_equal(
     output = tmp_path / "verification.txt"
     tool = kafka_runtime().command(MAIN_CLASSES["kafka-replica-verification"], *SMALL_JVM)
     arguments = ["--broker-list", cluster.bootstrap, "--report-interval-ms", "500", "--topics-include", topic]
-    with output.open("w") as stdout:  # it runs until it is told to end
+    with output.open("w") as stdout:  # the tool runs until it gets a signal
         child = subprocess.Popen(tied_to_parent([*tool, *arguments]), stdout=stdout, stderr=subprocess.STDOUT)
         try:
-            said = f"max lag is 0 for partition {topic}-0 at offset 100 among 1 partitions"
-            eventually("it has compared all", lambda: said in output.read_text(), TIMEOUT_MS)
+            message = f"max lag is 0 for partition {topic}-0 at offset 100 among 1 partitions"
+            eventually("the tool has compared all", lambda: message in output.read_text(), TIMEOUT_MS)
         finally:
             child.kill()
             child.wait()
@@ -232,12 +239,12 @@ def test_kafka_log_dirs_describes_every_broker(run: Run, make_topic: Any, cluste
     fill(run, topic, 10)
     output = run("kafka-log-dirs", "--describe", "--topic-list", topic, "--broker-list", "0,1,2")
     brokers = json.loads(output.splitlines()[-1])["brokers"]
-    told = {
+    topics = {
         (broker["broker"], directory["logDir"]): {p["partition"] for p in directory["partitions"]}
         for broker in brokers
         for directory in broker["logDirs"]
     }
-    assert told == {
+    assert topics == {
         (0, str(cluster.nodes[0].directory / "data")): {f"{topic}-0"},
         (1, str(cluster.nodes[1].directory / "data")): {f"{topic}-0", f"{topic}-1"},
         (2, str(cluster.nodes[2].directory / "data")): {f"{topic}-1"},
@@ -248,6 +255,7 @@ class TestKafkaConfigs:
     """kafka-configs: topics, one broker, all brokers, loggers."""
 
     def change(self, run: Run, entity: Sequence[str], *changes: str, fails: bool = False) -> str:
+        """Run kafka-configs --alter for an entity."""
         return run("kafka-configs", "--alter", *entity, *changes, fails=fails)
 
     def test_of_a_topic(self, run: Run, make_topic: Any) -> None:
@@ -278,7 +286,7 @@ class TestKafkaConfigs:
         assert "Cannot update these configs dynamically: [log.dirs]" in fixed
         self.change(run, one, "--delete-config", "num.io.threads,max.connections.per.ip")
         self.change(run, every, "--delete-config", "num.io.threads,message.max.bytes")
-        eventually("all have what the file says", lambda: [handlers(n) for n in cluster.brokers] == [8, 8, 8])
+        eventually("all brokers have the file's value", lambda: [handlers(n) for n in cluster.brokers] == [8, 8, 8])
 
     def test_of_loggers(self, run: Run) -> None:
         entity = ("--entity-type", "broker-loggers", "--entity-name", "1")
@@ -289,13 +297,13 @@ class TestKafkaConfigs:
 
 
 def handlers(node: Node) -> int:
-    """How many request handlers a broker has."""
+    """Return a broker's number of request handlers."""
     assert node.child is not None
     tasks = Path(f"/proc/{node.child.pid}/task").iterdir()
     return sum((task / "comm").read_text().startswith("req-handler") for task in tasks)
 
 
-def test_kafka_cluster_tells_the_id_and_unregisters(run: Run, cluster: RackedCluster) -> None:
+def test_kafka_cluster_prints_the_id_and_unregisters_a_broker(run: Run, cluster: RackedCluster) -> None:
     assert re.search(r"Cluster ID: \S{22}", run("kafka-cluster", "cluster-id"))
 
     def states(*flags: str) -> dict[str, tuple[str, str]]:
@@ -308,10 +316,10 @@ def test_kafka_cluster_tells_the_id_and_unregisters(run: Run, cluster: RackedClu
         eventually("it is fenced", lambda: states("--include-fenced-brokers")["2"] == ("rack-2", "fenced"))
         assert set(states()) == {"0", "1"}
         assert "Broker 2 is no longer registered." in run("kafka-cluster", "unregister", "--id", "2")
-        eventually("it is forgotten", lambda: set(states("--include-fenced-brokers")) == {"0", "1"})
+        eventually("the broker is unregistered", lambda: set(states("--include-fenced-brokers")) == {"0", "1"})
         again = run("kafka-cluster", "unregister", "--id", "2", fails=True)
         assert "Broker ID 2 is not currently registered" in again
-    assert states() == alive, "it has registered anew"
+    assert states() == alive, "it has registered again"
 
 
 def test_a_consumer_reads_from_the_replica_of_its_rack(run: Run, make_topic: Any, cluster: RackedCluster) -> None:
@@ -328,7 +336,7 @@ def test_a_consumer_reads_from_the_replica_of_its_rack(run: Run, make_topic: Any
 
 
 def bytes_out(node: Node, topic: str) -> float:
-    """How many bytes of a topic a broker has given to consumers, as its metrics say."""
+    """Return the bytes of a topic that a broker has sent to consumers, by its metrics."""
     with urllib.request.urlopen(f"http://{node.host}:{node.metrics_port}/metrics", timeout=10) as page:
         text = page.read().decode()
     found = re.search(

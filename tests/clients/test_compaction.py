@@ -18,12 +18,14 @@ PER_KEY = 40
 
 
 def set_on_the_broker(admin: AdminClient, name: str, value: str) -> None:
+    """Set a dynamic configuration of the broker."""
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "0", incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(20)
 
 
 def produce(target: Target, topic: str, key: str | None, *values: str) -> list[KafkaError]:
+    """Produce values with a key and return the delivery errors."""
     errors: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": target.bootstrap, "linger.ms": 0})
     for value in values:
@@ -42,7 +44,7 @@ def test_the_last_record_of_each_key_stays(
             assert produce(target, topic, f"k{key}", str(number)) == []
 
     def left() -> list[tuple[str, str]]:
-        produce(target, topic, "k0", "end")  # after segment.ms: what came before is rolled, and can be cleaned
+        produce(target, topic, "k0", "end")  # after segment.ms: the segment is rolled and its records can be cleaned
         return [(key, value) for key, value in read_all(target, topic) if key != "k0"]
 
     expected = [(f"k{key}", str(PER_KEY - 1)) for key in range(1, KEYS)]
@@ -50,7 +52,7 @@ def test_the_last_record_of_each_key_stays(
 
 
 def read_all(target: Target, topic: str) -> list[tuple[str, str]]:
-    """(key, value) of every record that there is, in order."""
+    """Read (key, value) of every record, in order."""
     consumer = Consumer(
         {"bootstrap.servers": target.bootstrap, "group.id": topic, "enable.partition.eof": True, "check.crcs": True}
     )
@@ -69,7 +71,7 @@ def read_all(target: Target, topic: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-def test_records_without_a_key_are_refused(target: Target, create_topic: Callable[..., str], policy: str) -> None:
+def test_records_without_a_key_are_rejected(target: Target, create_topic: Callable[..., str], policy: str) -> None:
     topic = create_topic(cleanup_policy=policy)
     (error,) = produce(target, topic, None, "no key")
     assert error.code() == KafkaError.INVALID_RECORD

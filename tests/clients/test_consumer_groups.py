@@ -19,10 +19,10 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.compare.consumer_group_questions import Member
 from tests.compare.conversation import Conversation
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.cluster import ApacheKafkaTarget, BarnabasCluster, Target
-from tests.support.kafka_jars import kafka_runtime
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.apache_kafka import ApacheKafka
+from tests.support.kafka.kafka_jars import kafka_runtime
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 PARTITIONS = 4
@@ -41,7 +41,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A broker whose consumer groups are quick."""
+    """A broker with short intervals for consumer groups."""
     directory: Path = tmp_path_factory.mktemp("quick")
     if request.config.getoption("target") == "apache":
         node: ApacheKafka = ApacheKafkaTarget(kafka_runtime(), directory, CONFIG)
@@ -60,7 +60,7 @@ def admin(cluster: Target) -> AdminClient:
 
 @pytest.fixture
 def create(admin: AdminClient, unused_name: str) -> Callable[..., str]:
-    """Creates a topic and returns its name, which serves for a group too."""
+    """Creates a topic and returns its name, which is also used for a group."""
 
     def create_topic(suffix: str = "", partitions: int = PARTITIONS) -> str:
         name = unused_name + suffix
@@ -73,7 +73,7 @@ def create(admin: AdminClient, unused_name: str) -> Callable[..., str]:
 
 @pytest.fixture
 def make(cluster: Target) -> Iterator[MakeConsumer]:
-    """Makes consumers that are closed at the test's end, if the test did not; of the consumer protocol unless told."""
+    """Makes consumers and closes them at the test's end. They use the consumer protocol unless configured otherwise."""
     made: list[Consumer] = []
 
     def make_consumer(group: str, *topics: str, **config: object) -> Consumer:
@@ -96,7 +96,7 @@ def make(cluster: Target) -> Iterator[MakeConsumer]:
 
 @pytest.fixture
 def run(tools: KafkaTools, cluster: Target) -> Run:
-    """Runs a tool against the cluster and returns what it printed."""
+    """Runs a tool against the cluster and returns its output."""
 
     def run_tool(tool: str, *arguments: str) -> str:
         return tools.run(tool, "--bootstrap-server", cluster.bootstrap, *arguments).check().stdout
@@ -113,7 +113,7 @@ def produce(cluster: Target, topic: str, count: int) -> None:
 
 
 def poll(*consumers: Consumer) -> list[str]:
-    """One short poll of each consumer; the values that came. What the coordinator may say in passing is no error."""
+    """Poll each consumer shortly and return the received values. Retriable coordinator errors are ignored."""
     values = []
     for consumer in consumers:
         for message in consumer.consume(1000, 0.02):
@@ -125,12 +125,12 @@ def poll(*consumers: Consumer) -> list[str]:
 
 
 def owned(consumer: Consumer) -> set[tuple[str, int]]:
-    """The partitions that a consumer has now."""
+    """Return a consumer's current partitions."""
     return {(assigned.topic, assigned.partition) for assigned in consumer.assignment()}
 
 
 def share(*consumers: Consumer) -> Callable[[], bool]:
-    """Whether these consumers have all the partitions of a topic, equally many and none twice."""
+    """Check whether these consumers have all partitions of a topic, evenly and each once."""
 
     def is_shared() -> bool:
         poll(*consumers)
@@ -150,23 +150,23 @@ def test_members_share_the_partitions_and_take_over_when_one_leaves(
     eventually("three share", share(first, second, third))
     produce(cluster, topic, 100)
     values: list[str] = []
-    eventually("all values came", lambda: len(values.extend(poll(first, second, third)) or values) >= 100)
+    eventually("all values arrived", lambda: len(values.extend(poll(first, second, third)) or values) >= 100)
     assert sorted(values, key=int) == [str(number) for number in range(100)]
     second.close()
     eventually("two share", share(first, third))
 
 
-def test_a_group_goes_on_where_it_committed(cluster: Target, make: MakeConsumer, create: Run) -> None:
+def test_a_group_continues_at_its_committed_offset(cluster: Target, make: MakeConsumer, create: Run) -> None:
     topic = create()
     produce(cluster, topic, 40)
     first = make(topic, topic)
     values: list[str] = []
-    eventually("all values came", lambda: len(values.extend(poll(first)) or values) >= 40)
+    eventually("all values arrived", lambda: len(values.extend(poll(first)) or values) >= 40)
     first.commit(offsets=[TopicPartition(topic, number, 7) for number in range(PARTITIONS)], asynchronous=False)
     first.close()
     second = make(topic, topic)
     rest: list[str] = []
-    eventually("the values behind the commit came", lambda: len(rest.extend(poll(second)) or rest) >= 12)
+    eventually("the values after the commit arrived", lambda: len(rest.extend(poll(second)) or rest) >= 12)
     assert sorted(rest, key=int) == [str(number) for number in range(28, 40)]
 
 
@@ -178,7 +178,7 @@ def test_new_partitions_are_assigned(admin: AdminClient, make: MakeConsumer, cre
     eventually("it has the new ones too", share(consumer))
 
 
-def test_topics_that_appear_later_are_assigned_and_those_that_go_are_taken_away(
+def test_created_topics_are_assigned_and_deleted_ones_revoked(
     admin: AdminClient, make: MakeConsumer, create: Run, unused_name: str
 ) -> None:
     later = f"{unused_name}-later"
@@ -200,7 +200,7 @@ def test_a_regular_expression_is_resolved_by_the_broker(make: MakeConsumer, crea
     assert {topic for topic, _ in owned(consumer)} == {f"{unused_name}-a-1", f"{unused_name}-b-1"}
 
 
-def test_a_static_member_comes_back_to_its_partitions(make: MakeConsumer, create: Run) -> None:
+def test_a_static_member_gets_its_partitions_back(make: MakeConsumer, create: Run) -> None:
     topic = create()
     first, second = (make(topic, topic, group_instance_id=f"i{number}") for number in range(2))
     eventually("two share", share(first, second))
@@ -224,7 +224,7 @@ def test_a_group_moves_from_the_classic_to_the_consumer_protocol_and_back(
     assert "consumer" in type_of(run, topic)
     produce(cluster, topic, 100)
     values: list[str] = []
-    eventually("all values came", lambda: len(values.extend(poll(*old, new)) or values) >= 100)
+    eventually("all values arrived", lambda: len(values.extend(poll(*old, new)) or values) >= 100)
     assert sorted(values, key=int) == [str(number) for number in range(100)]
     for consumer in (*old, new):
         consumer.commit(asynchronous=False) if owned(consumer) and values else None
@@ -232,7 +232,7 @@ def test_a_group_moves_from_the_classic_to_the_consumer_protocol_and_back(
     eventually("the classic ones share again", share(*old))
     assert "classic" in type_of(run, topic)
     new = make(topic, topic)
-    eventually("up once more", share(*old, new))
+    eventually("the group is upgraded again", share(*old, new))
     for consumer in old:
         consumer.close()
     eventually("only the new one is left", share(new))
@@ -240,7 +240,7 @@ def test_a_group_moves_from_the_classic_to_the_consumer_protocol_and_back(
 
 
 def type_of(run: Run, group: str) -> str:
-    """What kafka-groups says of a group."""
+    """Return the row of kafka-groups for a group."""
     return next(line for line in run("kafka-groups", "--list").splitlines() if line.split()[0] == group).lower()
 
 
@@ -281,7 +281,7 @@ def test_kafka_configs_gives_a_group_its_own_session(
 
 
 def members_of(member: Member) -> list[object]:
-    """The members of its group."""
+    """Describe the members of the group."""
     members: list[object] = member.describe().groups[0].members
     return members
 
@@ -289,18 +289,20 @@ def members_of(member: Member) -> list[object]:
 def test_kafka_consumer_perf_test_reads_in_a_consumer_group(cluster: Target, create: Run, run: Run) -> None:
     topic = create()
     produce(cluster, topic, 5000)
-    told = run(
+    output = run(
         "kafka-consumer-perf-test", "--topic", topic, "--group", topic, "--num-records", "5000",
         "--timeout", "20000", "--command-property", "group.protocol=consumer",
     )  # fmt: skip
-    assert "5000" in told
+    assert "5000" in output
 
 
 def test_a_new_group_of_one_has_its_assignment_at_once(cluster: Target, admin: AdminClient, create: Run) -> None:
-    """One heartbeat: under 50 ms from joining to the assignment."""
+    """The first heartbeat returns the assignment, within 50 ms."""
     topic = create()
     conversation = Conversation(int(cluster.bootstrap.rpartition(":")[2]))
-    eventually("a coordinator", lambda: conversation.ask(FindCoordinatorRequest(key=topic), 2).error_code == 0)
+    eventually(
+        "the group has a coordinator", lambda: conversation.ask(FindCoordinatorRequest(key=topic), 2).error_code == 0
+    )
     described = admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
     topic_id = base64.b64decode(f"{described.topic_id}==")
     clock, times_ms = SystemClock(), []
@@ -326,10 +328,10 @@ def test_kafka_dump_log_reads_the_records_of_a_consumer_group(
     files = [
         str(path) for path in cluster.broker_data_directory().glob("__consumer_offsets-*/*.log") if path.stat().st_size
     ]
-    told = (
+    output = (
         tools.run("kafka-dump-log", "--offsets-decoder", "--deep-iteration", "--files", ",".join(files)).check().stdout
     )
-    ours = [line for line in told.splitlines() if f'"groupId":"{topic}"' in line]
+    ours = [line for line in output.splitlines() if f'"groupId":"{topic}"' in line]
     types = {int(found) for line in ours for found in re.findall(r'key: \{"type":"?(\d+)', line)}
     assert types == {3, 5, 6, 7, 8, 16}, ours
 

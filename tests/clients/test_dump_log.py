@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.support.clients import COMPRESSIONS
 from tests.support.cluster import Target
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.clients import COMPRESSIONS
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 COUNT = 3000
-# What the tool prints of a file that it can read but does not agree with.
+# The tool's complaints about a file that it can read but finds inconsistent.
 COMPLAINTS = re.compile(
     r"Mismatches in|Non-consecutive|not found|corrupt|is missing|isvalid: false|Exception|out of order", re.IGNORECASE
 )
@@ -24,7 +24,7 @@ COMPLAINTS = re.compile(
 
 @pytest.fixture
 def dump(tools: KafkaTools) -> Callable[..., str]:
-    """Runs kafka-dump-log on files, sees that it has no complaint and returns what it printed."""
+    """Runs kafka-dump-log on files, checks that it has no complaint and returns its output."""
 
     def run(files: list[Path], *arguments: str) -> str:
         assert files
@@ -40,7 +40,7 @@ def dump(tools: KafkaTools) -> Callable[..., str]:
 def test_segments_indexes_and_snapshots_are_sound(
     target: Target, create_topic: Callable[..., str], dump: Callable[..., str], compression: str
 ) -> None:
-    topic = create_topic(segment_bytes=str(1024 * 1024))  # the least that Kafka 4.3 takes
+    topic = create_topic(segment_bytes=str(1024 * 1024))  # the minimum of Kafka 4.3
     noise = random.Random(1)
     producer = Producer(
         {

@@ -1,4 +1,4 @@
-"""kafka-consumer-groups and kafka-groups from the 4.3.1 jars, in all that they do to classic groups."""
+"""kafka-consumer-groups and kafka-groups from the 4.3.1 jars, with all their operations on classic groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.cluster import Target
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 RECORDS = 10  # in each partition
@@ -28,29 +28,30 @@ class Groups:
         self._where = ("--bootstrap-server", target.bootstrap)
 
     def run(self, *arguments: str, tool: str = "kafka-consumer-groups") -> str:
-        """What the tool prints. Raises AssertionError if it fails."""
+        """Run the tool and return its output. Raises AssertionError if it fails."""
         return self._tools.run(tool, *self._where, *arguments).check().stdout
 
-    def says(self, *arguments: str) -> str:
-        """What the tool prints, on both outputs, whether it fails or not."""
+    def output(self, *arguments: str) -> str:
+        """Run the tool, which may fail, and return its standard output and error."""
         result = self._tools.run("kafka-consumer-groups", *self._where, *arguments)
         return result.stdout + result.stderr
 
     def table(self, *arguments: str, tool: str = "kafka-consumer-groups") -> list[Row]:
-        """The rows of the table that the tool prints, by its headings."""
+        """Return the rows of the tool's table, by its headings."""
         lines = [line for line in self.run(*arguments, tool=tool).splitlines() if line.strip()]
         start = next(index for index, line in enumerate(lines) if line.startswith(("GROUP", "TOPIC")))
         titles = lines[start].split()
         return [dict(zip(titles, line.split(), strict=False)) for line in lines[start + 1 :]]
 
     def offsets(self, group: str) -> dict[int, int]:
-        """What a group has committed, by partition."""
+        """Return a group's committed offsets, by partition."""
         rows = self.table("--describe", "--group", group)
         return {int(row["PARTITION"]): int(row["CURRENT-OFFSET"]) for row in rows}
 
 
 @pytest.fixture
 def groups(tools: KafkaTools, target: Target) -> Groups:
+    """The tools on the cluster under test."""
     return Groups(tools, target)
 
 
@@ -68,7 +69,7 @@ def topic(target: Target, create_topic: Callable[..., str]) -> str:
 
 @pytest.fixture
 def member(target: Target, topic: str) -> Iterator[Consumer]:
-    """The only member of a group that is named after the topic; it has committed 5 and 7."""
+    """The only member of a group with the topic's name; it has committed 5 and 7."""
     config = {
         "bootstrap.servers": target.bootstrap, "group.id": topic, "client.id": "reader", "enable.auto.commit": False,
     }  # fmt: skip
@@ -109,10 +110,10 @@ class TestDescribe:
     def test_an_empty_group(self, groups: Groups, empty: str) -> None:
         assert groups.offsets(empty) == {0: 5, 1: 7}
         assert re.search(rf"{empty} .*Empty +0", groups.run("--describe", "--group", empty, "--state"))
-        assert f"Consumer group '{empty}' has no active members." in groups.says("--describe", "--group", empty)
+        assert f"Consumer group '{empty}' has no active members." in groups.output("--describe", "--group", empty)
 
     def test_no_group(self, groups: Groups, unused_name: str) -> None:
-        assert f"Group {unused_name} not found." in groups.says("--describe", "--group", unused_name)
+        assert f"Group {unused_name} not found." in groups.output("--describe", "--group", unused_name)
 
     def test_all_groups(self, groups: Groups, member: Consumer, topic: str) -> None:
         assert topic in groups.run("--describe", "--all-groups", "--state")
@@ -127,7 +128,7 @@ class TestDescribe:
         assert types[topic] == "Classic"
 
 
-# What is asked for -> the offsets of partitions 0 and 1 afterwards; before, they are 5 and 7, and the ends are 10.
+# Reset option -> the offsets of partitions 0 and 1 afterwards. Before, they are 5 and 7; the log end offsets are 10.
 RESETS: dict[str, tuple[tuple[str, ...], tuple[int, int]]] = {
     "to earliest": (("--to-earliest",), (0, 0)),
     "to latest": (("--to-latest",), (10, 10)),
@@ -172,9 +173,9 @@ class TestReset:
         groups.run("--group", group, "--reset-offsets", "--topic", topic, "--to-offset", "3", "--execute")
         assert groups.offsets(group) == {0: 3, 1: 3}
 
-    def test_a_group_with_members_is_refused(self, groups: Groups, member: Consumer, topic: str) -> None:
-        said = groups.says("--group", topic, "--reset-offsets", "--topic", topic, "--to-earliest", "--execute")
-        assert "can only be reset if the group" in said
+    def test_a_group_with_members_is_rejected(self, groups: Groups, member: Consumer, topic: str) -> None:
+        output = groups.output("--group", topic, "--reset-offsets", "--topic", topic, "--to-earliest", "--execute")
+        assert "can only be reset if the group" in output
         assert groups.offsets(topic) == {0: 5, 1: 7}
 
 
@@ -183,9 +184,9 @@ class TestDelete:
         groups.run("--group", empty, "--delete-offsets", "--topic", f"{empty}:0")
         assert groups.offsets(empty) == {1: 7}
 
-    def test_offsets_of_what_is_read(self, groups: Groups, member: Consumer, topic: str) -> None:
-        said = groups.says("--group", topic, "--delete-offsets", "--topic", topic)
-        assert "actively subscribed to it" in said
+    def test_offsets_of_a_subscribed_topic(self, groups: Groups, member: Consumer, topic: str) -> None:
+        output = groups.output("--group", topic, "--delete-offsets", "--topic", topic)
+        assert "actively subscribed to it" in output
         assert groups.offsets(topic) == {0: 5, 1: 7}
 
     def test_a_group(self, groups: Groups, empty: str) -> None:
@@ -195,11 +196,11 @@ class TestDelete:
         assert empty not in groups.run("--list").split()
 
     def test_a_group_with_members(self, groups: Groups, member: Consumer, topic: str) -> None:
-        assert "The group is not empty" in groups.says("--group", topic, "--delete")
+        assert "The group is not empty" in groups.output("--group", topic, "--delete")
         assert topic in groups.run("--list").split()
 
     def test_no_group(self, groups: Groups, unused_name: str) -> None:
-        assert "The group id does not exist." in groups.says("--group", unused_name, "--delete")
+        assert "The group id does not exist." in groups.output("--group", unused_name, "--delete")
 
 
 def test_kafka_groups_lists_by_type_and_protocol(groups: Groups, member: Consumer, topic: str) -> None:

@@ -28,7 +28,7 @@ MakeConsumer = Callable[..., Consumer]
 
 @pytest.fixture
 def make_consumer(target: Target) -> Iterator[MakeConsumer]:
-    """Makes consumers that are closed at the test's end, if the test did not."""
+    """Makes consumers and closes them at the test's end."""
     made: list[Consumer] = []
 
     def make(group: str, topic: str, **config: object) -> Consumer:
@@ -53,14 +53,14 @@ def produce(target: Target, topic: str, count: int) -> None:
 
 
 def poll_all(*consumers: Consumer) -> list[str]:
-    """One short poll of each consumer; the values that came."""
+    """Poll each consumer shortly and return the received values."""
     messages = [message for consumer in consumers for message in consumer.consume(1000, 0.05)]
     assert [message.error() for message in messages] == [None] * len(messages)
     return [message.value().decode() for message in messages]
 
 
 def owned(consumer: Consumer) -> set[int]:
-    """The partitions that a consumer has now."""
+    """Return a consumer's current partitions."""
     return {assigned.partition for assigned in consumer.assignment()}
 
 
@@ -78,29 +78,29 @@ def test_consumers_share_the_partitions_and_take_over_when_one_leaves(
     eventually("each consumer has two partitions", is_shared)
     produce(target, topic, 100)
     values: list[str] = []
-    eventually("all values came", lambda: len(values.extend(poll_all(first, second)) or values) >= 100)
+    eventually("all values arrived", lambda: len(values.extend(poll_all(first, second)) or values) >= 100)
     assert sorted(values, key=int) == [str(number) for number in range(100)]
     second.close()
     eventually("the other has them all", lambda: poll_all(first) is not None and owned(first) == set(range(PARTITIONS)))
 
 
-def test_a_group_goes_on_where_it_committed(
+def test_a_group_continues_at_its_committed_offset(
     target: Target, make_consumer: MakeConsumer, create_topic: Callable[..., str]
 ) -> None:
     topic = create_topic(partitions=PARTITIONS)
     produce(target, topic, 40)
     first = make_consumer(topic, topic)
     values: list[str] = []
-    eventually("all values came", lambda: len(values.extend(poll_all(first)) or values) >= 40)
+    eventually("all values arrived", lambda: len(values.extend(poll_all(first)) or values) >= 40)
     first.commit(offsets=[TopicPartition(topic, number, 7) for number in range(PARTITIONS)], asynchronous=False)
     first.close()
     second = make_consumer(topic, topic)
     rest: list[str] = []
-    eventually("the values behind the commit came", lambda: len(rest.extend(poll_all(second)) or rest) >= 12)
+    eventually("the values after the commit arrived", lambda: len(rest.extend(poll_all(second)) or rest) >= 12)
     assert sorted(rest, key=int) == [str(number) for number in range(28, 40)]
 
 
-def test_committed_offsets_and_metadata_are_told(
+def test_committed_offsets_and_metadata_are_returned(
     target: Target, make_consumer: MakeConsumer, create_topic: Callable[..., str]
 ) -> None:
     topic = create_topic(partitions=PARTITIONS)
@@ -134,7 +134,7 @@ def test_the_admin_client_describes_alters_and_deletes_a_group(
     assert topic not in {group.group_id for group in admin.list_consumer_groups().result(TIMEOUT_S).valid}
 
 
-def test_a_static_member_comes_back_to_its_partitions(
+def test_a_static_member_gets_its_partitions_back(
     make_consumer: MakeConsumer, create_topic: Callable[..., str]
 ) -> None:
     topic = create_topic(partitions=PARTITIONS)
@@ -185,14 +185,14 @@ def test_an_aiokafka_group_consumes_and_commits(target: Target, create_topic: Ca
 
 
 def test_a_new_group_of_one_has_its_assignment_at_once(target: Target, create_topic: Callable[..., str]) -> None:
-    """JoinGroup for a member id, JoinGroup, SyncGroup: under 50 ms when there is no initial delay to wait for."""
+    """Without an initial delay, JoinGroup for a member id, JoinGroup and SyncGroup take less than 50 ms together."""
     topic = create_topic()
     any_broker = Conversation(int(target.bootstrap.rpartition(":")[2]))
     clock, times_ms = SystemClock(), []
     for number in range(10):
         group = f"{topic}-{number}"
         find = FindCoordinatorRequest(key=group)
-        eventually("a coordinator", lambda find=find: any_broker.ask(find, 2).error_code == 0)  # type: ignore[misc]
+        eventually("the group has a coordinator", lambda find=find: any_broker.ask(find, 2).error_code == 0)  # type: ignore[misc]
         member = Member(Conversation(any_broker.ask(find, 2).port), group, topic)
         eventually("it has loaded", lambda m=member: m.heartbeat().error_code == UNKNOWN_MEMBER_ID)  # type: ignore[misc]
         started_ms = clock.monotonic_ms()

@@ -1,4 +1,4 @@
-"""Idempotent producers: no record lost, none twice, order kept."""
+"""Idempotent producers: no record is lost or duplicated, and the order is kept."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import aiokafka
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.clients import ConfluentKafka
 from tests.support.cluster import Target
+from tests.support.kafka.clients import ConfluentKafka
 
 COUNT = 2000
 

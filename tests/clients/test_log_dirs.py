@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cluster import BarnabasCluster
 from tests.support.history import ProduceLoad, Reader
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 TOPIC = "moving"
@@ -42,7 +42,7 @@ class Tools:
         self._plan = directory / "plan.json"
 
     def described(self) -> dict[str, dict[int, Any]]:
-        """What kafka-log-dirs tells: the name given in log.dirs -> partition -> its row."""
+        """Run kafka-log-dirs. Returns the name given in log.dirs -> partition -> its row."""
         where = ("--bootstrap-server", self._cluster.bootstrap)
         printed = self._tools.run("kafka-log-dirs", *where, "--describe", "--topic-list", TOPIC).check().stdout
         (broker,) = json.loads(printed.splitlines()[-1])["brokers"]
@@ -55,17 +55,18 @@ class Tools:
         return found
 
     def reassign(self, mode: str, *arguments: str) -> str:
-        """Run kafka-reassign-partitions with the plan."""
+        """Run kafka-reassign-partitions with this plan."""
         where = ("--bootstrap-server", self._cluster.bootstrap, "--reassignment-json-file", str(self._plan))
         return self._tools.run("kafka-reassign-partitions", *where, mode, *arguments).check().stdout
 
     def reassign_refused(self) -> str:
-        """What the tool says of a plan that the broker does not carry out."""
+        """Return the tool's output for a plan that the broker rejects."""
         where = ("--bootstrap-server", self._cluster.bootstrap, "--reassignment-json-file", str(self._plan))
         result = self._tools.run("kafka-reassign-partitions", *where, "--execute")
         return result.stdout + result.stderr
 
     def plan(self, directories: dict[int, str]) -> None:
+        """Write the plan: partition -> the name of its log directory."""
         base = self._cluster.directory
         rows = [
             {"topic": TOPIC, "partition": index, "replicas": [0], "log_dirs": [str(base / name / "broker-0")]}
@@ -132,7 +133,7 @@ def test_cordoned_directories_get_no_new_partitions(
     cordon(f"{one},{two}")
 
     def refused() -> bool:
-        """The controller hears of it with the next heartbeat, which comes at once."""
+        """The next heartbeat reports the directories to the controller; it is sent at once."""
         try:
             admin.create_topics([NewTopic("nowhere", 1, 1)])["nowhere"].result(20)
         except KafkaException as error:
@@ -140,6 +141,6 @@ def test_cordoned_directories_get_no_new_partitions(
         admin.delete_topics(["nowhere"])["nowhere"].result(20)
         return False
 
-    eventually("there is no place any more", refused)
+    eventually("no directory accepts partitions", refused)
     cordon(two)
-    eventually("there is again", lambda: not refused())
+    eventually("a directory accepts partitions again", lambda: not refused())

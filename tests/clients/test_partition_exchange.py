@@ -15,24 +15,24 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from barnabas.broker.storage import checkpoints
-from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
-from barnabas.broker.storage.names import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
+from barnabas.broker.storage.directories import checkpoints
+from barnabas.broker.storage.directories.names import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
+from barnabas.broker.storage.log.log import AppendOrigin, FetchIsolation, Log
 from barnabas.common.clock import SystemClock
-from barnabas.common.files import OsFileSystem
+from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.records.batch import ControlType, end_txn_marker, iter_headers, iter_records
 from barnabas.protocol.records.compression import CompressionType
 from tests.clients.test_dump_log import COMPLAINTS
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.clients import list_offsets
-from tests.support.compaction import append_keyed, compact, segment_bytes
-from tests.support.kafka_jars import KafkaRuntime
-from tests.support.kafka_tools import KafkaTools
-from tests.support.storage_bench import Bench
+from tests.support.broker.compaction import append_keyed, compact, segment_bytes
+from tests.support.broker.storage_bench import Bench
+from tests.support.kafka.apache_kafka import ApacheKafka
+from tests.support.kafka.clients import list_offsets
+from tests.support.kafka.kafka_jars import KafkaRuntime
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
-SEGMENT_BYTES = 1024 * 1024  # the least that Kafka takes
+SEGMENT_BYTES = 1024 * 1024  # Kafka's minimum
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
     "segment.bytes": str(SEGMENT_BYTES),
@@ -46,18 +46,19 @@ Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...
 
 @pytest.fixture(scope="module")
 def node(apache_runtime: KafkaRuntime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """A node of Apache Kafka whose cleaner is in a hurry."""
+    """A node of Apache Kafka whose cleaner runs without delays."""
     with ApacheKafka(apache_runtime, tmp_path_factory.mktemp("apache"), BROKER_CONFIG) as running:
         yield running
 
 
 def create(node: ApacheKafka, topic: str) -> None:
+    """Create a topic with one partition on a node of Apache Kafka."""
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=TOPIC_CONFIG)])[topic].result(20)
 
 
 def consumed(node: ApacheKafka, topic: str, isolation: str, start: int = 0) -> list[Row]:
-    """All records of the topic's partition, as a consumer of Apache Kafka's broker gets them."""
+    """Read all records of the topic's partition with a consumer from Apache Kafka's broker."""
     consumer = Consumer(
         {
             "bootstrap.servers": node.bootstrap,
@@ -84,7 +85,7 @@ def consumed(node: ApacheKafka, topic: str, isolation: str, start: int = 0) -> l
 
 
 def stored(target: Log, isolation: FetchIsolation) -> list[Row]:
-    """The same, from our log: what a consumer makes of the bytes and of the aborted transactions with them."""
+    """Read all records from our log, as a consumer filters them by the aborted transactions."""
     rows: list[Row] = []
     offset = target.log_start_offset
     while offset < target.log_end_offset:
@@ -126,7 +127,7 @@ def test_we_read_what_apache_kafka_wrote_and_compacted(node: ApacheKafka, tmp_pa
             (transactional.commit_transaction if number % 40 == 7 else transactional.abort_transaction)(20)
     del plain, transactional
     partition = node.data_directory / "theirs-0"
-    eventually("its cleaner has been there", lambda: _is_clean(node, "theirs"))
+    eventually("its cleaner has cleaned the log", lambda: _is_clean(node, "theirs"))
     committed = consumed(node, "theirs", "read_committed")
     uncommitted = consumed(node, "theirs", "read_uncommitted")
     node.stop()
@@ -138,7 +139,7 @@ def test_we_read_what_apache_kafka_wrote_and_compacted(node: ApacheKafka, tmp_pa
         assert stored(target, FetchIsolation.HIGH_WATERMARK) == uncommitted
         target.close()
     node.start()
-    # Our cleaner goes on where Apache Kafka's was: a second round over the same keys takes nothing that must stay.
+    # Our cleaner continues where Apache Kafka's ended: a second round over the same keys drops nothing that must stay.
     bench = Bench(OsFileSystem(), str(tmp_path / "theirs-0"))
     bench.clock.advance_ms(max(0, max(row[4] for row in committed) - bench.clock.wall_ms()))
     target = bench.open(compact=True, segment_bytes=SEGMENT_BYTES)
@@ -150,7 +151,7 @@ def test_we_read_what_apache_kafka_wrote_and_compacted(node: ApacheKafka, tmp_pa
 
 
 def _is_clean(node: ApacheKafka, topic: str) -> bool:
-    """Whether all but the active segment were cleaned."""
+    """Check whether all but the active segment were cleaned."""
     path = node.data_directory / "cleaner-offset-checkpoint"
     lines = path.read_text().splitlines() if path.exists() else []
     offsets = [int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")]
@@ -161,7 +162,7 @@ def _is_clean(node: ApacheKafka, topic: str) -> bool:
 def write_ours(directory: Path) -> Log:
     """A compacted partition: all codecs, headers, tombstones, transactions, producers whose last batches are empty."""
     bench = Bench(OsFileSystem(), str(directory))
-    bench.clock.advance_ms(SystemClock().wall_ms() - bench.clock.wall_ms())  # its cleaner goes by its own clock
+    bench.clock.advance_ms(SystemClock().wall_ms() - bench.clock.wall_ms())  # its cleaner uses this clock
     target = bench.open(compact=True, delete=False, segment_bytes=40_000, index_interval_bytes=500)
     chance = random.Random(6)
     sequence = clean = 0
@@ -242,13 +243,13 @@ def test_apache_kafka_reads_what_we_wrote_and_compacted(node: ApacheKafka, tmp_p
 
 
 def _text_files(node: ApacheKafka) -> list[Path]:
-    """All text files of a log directory, of the partition that holds the cluster's metadata too."""
+    """Return all text files of a log directory, with those of the metadata partition."""
     names = ("*-checkpoint", "*/leader-epoch-checkpoint", "*/partition.metadata", "meta.properties")
     return sorted(path for name in names for path in node.data_directory.glob(name))
 
 
-def _seal(path: Path, offsets: dict[TopicPartition, int]) -> None:
-    """Write what a text file says anew, as we write it; of offsets also these."""
+def _add_checksum(path: Path, offsets: dict[TopicPartition, int]) -> None:
+    """Rewrite a text file with our code; offset checkpoints with `offsets` added."""
     fs, name = OsFileSystem(), str(path)
     if path.name == "meta.properties":
         found = checkpoints.read_meta_properties(fs, name)
@@ -266,20 +267,20 @@ def _seal(path: Path, offsets: dict[TopicPartition, int]) -> None:
 
 
 def test_apache_kafka_reads_our_text_files_and_we_read_its(node: ApacheKafka) -> None:
-    create(node, "sealed")
+    create(node, "checksums")
     producer = Producer({"bootstrap.servers": node.bootstrap})
     for number in range(10):
-        producer.produce("sealed", b"%d" % number, b"k%d" % number, partition=0)
+        producer.produce("checksums", b"%d" % number, b"k%d" % number, partition=0)
         assert producer.flush(20) == 0
     del producer
     node.stop()
-    tp = TopicPartition("sealed", 0)
+    tp = TopicPartition("checksums", 0)
     for path in _text_files(node):
-        if path.stat().st_size:  # Kafka makes some of them empty
-            _seal(path, {tp: 3} if path.name == LOG_START_OFFSET_FILE else {})
+        if path.stat().st_size:  # Kafka creates some of them empty
+            _add_checksum(path, {tp: 3} if path.name == LOG_START_OFFSET_FILE else {})
     names = {path.name: path.read_bytes() for path in _text_files(node)}
-    sealed = {name for name, content in names.items() if b"crc32c" in content or content.count(b"\t") > 5}
-    assert sealed >= {
+    with_checksum = {name for name, content in names.items() if b"crc32c" in content or content.count(b"\t") > 5}
+    assert with_checksum >= {
         "leader-epoch-checkpoint",
         "log-start-offset-checkpoint",
         "meta.properties",
@@ -288,10 +289,10 @@ def test_apache_kafka_reads_our_text_files_and_we_read_its(node: ApacheKafka) ->
         "replication-offset-checkpoint",
     }
     node.start()
-    partition = confluent_kafka.TopicPartition("sealed", 0)
+    partition = confluent_kafka.TopicPartition("checksums", 0)
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     assert list_offsets(admin, {partition: OffsetSpec.earliest()}) == {partition: 3}
-    assert [row[0] for row in consumed(node, "sealed", "read_committed", 3)] == list(range(3, 10))
+    assert [row[0] for row in consumed(node, "checksums", "read_committed", 3)] == list(range(3, 10))
     node.stop()
     log = node.log_file.read_text()
     assert "Malformed" not in log
@@ -299,14 +300,14 @@ def test_apache_kafka_reads_our_text_files_and_we_read_its(node: ApacheKafka) ->
     fs, directory = OsFileSystem(), node.data_directory
     for name, offset in ((LOG_START_OFFSET_FILE, 3), (RECOVERY_POINT_FILE, 10), (HIGH_WATERMARK_FILE, 10)):
         written = directory / name
-        assert written.read_bytes() != names[name], "Apache Kafka has written it anew"
+        assert written.read_bytes() != names[name], "Apache Kafka has written it again"
         assert checkpoints.OffsetCheckpoint(fs, str(written)).read()[tp] == offset
     node.start()
 
 
 @pytest.fixture
 def dump(tools: KafkaTools) -> Callable[..., str]:
-    """Runs kafka-dump-log, sees that it has no complaint and returns what it printed."""
+    """Runs kafka-dump-log, checks that it has no complaint and returns its output."""
 
     def run(files: list[Path], *arguments: str) -> str:
         assert files
@@ -339,6 +340,6 @@ def test_kafka_dump_log_agrees(tmp_path: Path, dump: Callable[..., str], recover
     assert "deleteHorizonMs: OptionalLong[" in output
     dump(list(directory.glob("*.index")), "--index-sanity-check")
     dump(list(directory.glob("*.timeindex")), "--verify-index-only")
-    if not recovered:  # a marker of which no data is left aborts nothing: recovery notes none
+    if not recovered:  # recovery indexes no aborted transaction for a marker without remaining data
         assert "producerId: 9" in dump(list(directory.glob("*.txnindex")))
     assert "producerId: 5" in dump(list(directory.glob("*.snapshot")))

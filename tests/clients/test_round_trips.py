@@ -1,4 +1,4 @@
-"""What one client produces, every other client reads: each client, each compression."""
+"""Every client reads the records of every other client, with each compression."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.protocol.records.batch import iter_headers
-from tests.support.clients import (
+from tests.support.cluster import Target
+from tests.support.kafka.clients import (
     COMPRESSIONS,
     AioKafka,
     ApacheConsole,
@@ -17,8 +18,7 @@ from tests.support.clients import (
     Kcat,
     Message,
 )
-from tests.support.cluster import Target
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_tools import KafkaTools
 
 MESSAGES = [Message(f"key-{number}", f"value {number} " + "x" * 100, (("origin", "EWR"),)) for number in range(50)]
 PRODUCERS = ("confluent-kafka", "kafka-python", "aiokafka", "kcat", "apache-console")
@@ -26,13 +26,13 @@ PRODUCERS = ("confluent-kafka", "kafka-python", "aiokafka", "kcat", "apache-cons
 
 @pytest.fixture(scope="session")
 def clients(tools: KafkaTools) -> dict[str, Client]:
-    """Every client by its name."""
+    """Return every client by name."""
     every: tuple[Client, ...] = (ConfluentKafka(), KafkaPython(), AioKafka(), Kcat(), ApacheConsole(tools))
     return {client.name: client for client in every}
 
 
 def stored_compressions(target: Target, topic: str) -> set[str]:
-    """How the batches of a topic's only partition are compressed on disk."""
+    """Return the compression of the batches of a topic's only partition on disk."""
     (segment,) = (target.broker_data_directory() / f"{topic}-0").glob("*.log")
     return {header.compression_type.name.lower() for _, header in iter_headers(segment.read_bytes())}
 
@@ -50,7 +50,7 @@ def test_every_client_reads_what_another_produced(
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_a_topic_recompresses_what_it_is_configured_to(
+def test_a_topic_recompresses_to_its_configured_type(
     target: Target, clients: dict[str, Client], create_topic: Callable[..., str], compression: str
 ) -> None:
     topic = create_topic(compression_type="uncompressed" if compression == "none" else compression)

@@ -1,4 +1,4 @@
-"""Transactions: what is committed is read once, what is aborted never, offsets go along with records."""
+"""Transactions: committed records are read once, aborted ones never, and offsets commit with the records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.broker.coordinators.transaction import TxnState
+from barnabas.broker.coordinators.transactions.transaction import TxnState
 from barnabas.common.clock import SystemClock
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from tests.support.cluster import BarnabasCluster, Target
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 from tests.support.wire import RawConnection
 
@@ -28,7 +28,7 @@ ONE_LIFE = (TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.
 
 
 def transactional(bootstrap: str, transactional_id: str, **config: object) -> Producer:
-    """A producer that has its epoch."""
+    """Return an initialised transactional producer."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0, **config}
     )
@@ -37,7 +37,7 @@ def transactional(bootstrap: str, transactional_id: str, **config: object) -> Pr
 
 
 def write(producer: Producer, topic: str, *values: str, partition: int = 0) -> None:
-    """Begin a transaction and have its records stored."""
+    """Begin a transaction and store its records."""
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=partition)
@@ -45,7 +45,7 @@ def write(producer: Producer, topic: str, *values: str, partition: int = 0) -> N
 
 
 def read_committed(bootstrap: str, topic: str, until: int, partition: int = 0) -> list[str]:
-    """The values of a partition up to offset `until` (exclusive), as a read_committed consumer sees them."""
+    """Read the values of a partition up to offset `until` (exclusive) as a read_committed consumer."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": "read_committed",
@@ -77,6 +77,7 @@ def create_topic_on(bootstrap: str, name: str, partitions: int = 1, replicas: in
 
 @pytest.fixture
 def topic(create_topic: Callable[..., str]) -> str:
+    """The name of a new topic."""
     return create_topic()
 
 
@@ -127,7 +128,7 @@ def test_aiokafkas_producer_commits_and_aborts(target: Target, topic: str) -> No
     assert read_committed(target.bootstrap, topic, 6) == ["a", "b"]
 
 
-def test_a_second_producer_fences_the_first_and_aborts_what_it_left_open(target: Target, topic: str) -> None:
+def test_a_second_producer_fences_the_first_and_aborts_its_open_transaction(target: Target, topic: str) -> None:
     first = transactional(target.bootstrap, topic)
     write(first, topic, "left open")
     second = transactional(target.bootstrap, topic)
@@ -156,6 +157,8 @@ Run = Callable[..., str]
 
 
 def runner(tools: KafkaTools, bootstrap: str) -> Run:
+    """Return a function that runs a tool on a cluster and returns its output."""
+
     def run(tool: str, *arguments: str, stdin: str = "") -> str:
         return tools.run(tool, "--bootstrap-server", bootstrap, *arguments, stdin=stdin.encode()).check().stdout
 
@@ -163,7 +166,7 @@ def runner(tools: KafkaTools, bootstrap: str) -> Run:
 
 
 def rows(table: str) -> list[dict[str, str]]:
-    """What a tool printed as a table, by its headings."""
+    """Parse a tool's table by its headings."""
     lines = [line.split() for line in table.splitlines() if line.strip()]
     return [dict(zip(lines[0], line, strict=False)) for line in lines[1:]]
 
@@ -238,10 +241,10 @@ def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasClust
 
 def test_a_hanging_transaction_is_found_and_aborted(trusting: BarnabasCluster, tools: KafkaTools) -> None:
     create_topic_on(trusting.bootstrap, "h")
-    transactional(trusting.bootstrap, "any")  # so that there is a coordinator
+    transactional(trusting.bootstrap, "any")  # creates the coordinator's topic
     long_ago_ms = SystemClock().wall_ms() - 3_600_000
     batch = build_batch(
-        [SimpleRecord(long_ago_ms, None, b"nobody ends me")], producer_id=77, producer_epoch=3, base_sequence=0,
+        [SimpleRecord(long_ago_ms, None, b"hanging")], producer_id=77, producer_epoch=3, base_sequence=0,
         is_transactional=True,
     )  # fmt: skip
     data = TopicProduceData(name="h", partition_data=[PartitionProduceData(index=0, records=batch)])
@@ -289,14 +292,14 @@ COUNT = 24
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasCluster]:
-    """Three brokers; few partitions of the internal topics, so that their leaders are easily hit."""
+    """Three brokers with few partitions of the internal topics, so that a stopped broker often leads one."""
     config = {"transaction.state.log.num.partitions": "3", "offsets.topic.num.partitions": "3"}
     with BarnabasCluster(tmp_path_factory.mktemp("three"), broker_count=3, first_port=0, config=config) as cluster:
         yield cluster
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_transactions_go_on_while_brokers_go_and_come(three: BarnabasCluster, how: str) -> None:
+def test_transactions_continue_while_brokers_stop_and_start(three: BarnabasCluster, how: str) -> None:
     topic = f"moving-{how}"
     create_topic_on(three.bootstrap, topic, 3, 3, **{"min.insync.replicas": "2"})
     producers = [transactional(three.bootstrap, f"{topic}-{number}") for number in range(3)]

@@ -1,4 +1,4 @@
-"""Record batches that a producer should not send, and a good one."""
+"""A valid record batch, and batches that a producer should not send."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from barnabas.protocol.records.batch import (
     build_batch,
     encode_record,
     read_header,
-    reseal,
+    update_crc,
 )
 from barnabas.protocol.records.compression import CompressionType, compress
 
-# Where the fields of a batch's header stand.
+# Offsets of the fields in a batch's header.
 _LENGTH, _MAGIC, _CRC, _ATTRIBUTES, _LAST_OFFSET_DELTA, _COUNT = 8, 16, 17, 21, 23, 57
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 YEAR_2100_MS = 4_102_444_800_000
 
 
 def records(count: int = 2, value: bytes = b"value", timestamp_ms: int = FIRST_TIMESTAMP_MS) -> list[SimpleRecord]:
-    """Records with a key, a second apart."""
+    """Return records with a key, a second apart."""
     return [SimpleRecord(timestamp_ms + 1000 * number, b"key", value) for number in range(count)]
 
 
 def good(compression: CompressionType = CompressionType.NONE) -> bytes:
-    """Two records."""
+    """Return a batch of two records."""
     return build_batch(records(), compression=compression)
 
 
 def sequenced(producer_id: int, base_sequence: int, producer_epoch: int = 0) -> bytes:
-    """Two records of an idempotent producer."""
+    """Return a batch of two records of an idempotent producer."""
     return build_batch(records(), producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
 
 
 def legacy(magic: int) -> bytes:
-    """One message of the formats before batches."""
+    """Return one message in a format older than batches."""
     timestamp = struct.pack(">q", FIRST_TIMESTAMP_MS) if magic == 1 else b""
     body = struct.pack(">bb", magic, 0) + timestamp + struct.pack(">ii", -1, 5) + b"value"
     message = struct.pack(">I", zlib.crc32(body)) + body
@@ -45,7 +45,7 @@ def legacy(magic: int) -> bytes:
 
 
 def bad() -> dict[str, bytes]:
-    """What is wrong with a batch -> the batch. (Null records are missing: Apache Kafka 4.3.1 never answers them.)"""
+    """Return invalid batches by their error. Null records are left out: Apache Kafka 4.3.1 never answers them."""
     return {
         "no records": b"",
         "garbage": b"\x00" * 100,
@@ -53,13 +53,13 @@ def bad() -> dict[str, bytes]:
         "cut short": good()[:-3],
         "two batches": good() + good(),
         "a flipped byte": good()[:-1] + b"\xff",
-        "a wrong crc": _with(good(), _CRC, ">I", 1, sealed=False),
-        "a length beyond the end": _with(good(), _LENGTH, ">i", 10_000, sealed=False),
-        "a tiny length": _with(good(), _LENGTH, ">i", 3, sealed=False),
+        "a wrong crc": _with(good(), _CRC, ">I", 1, has_valid_crc=False),
+        "a length beyond the end": _with(good(), _LENGTH, ">i", 10_000, has_valid_crc=False),
+        "a tiny length": _with(good(), _LENGTH, ">i", 3, has_valid_crc=False),
         "magic 0": legacy(0),
         "magic 1": legacy(1),
-        "magic 3": _with(good(), _MAGIC, ">b", 3, sealed=False),
-        "magic -1": _with(good(), _MAGIC, ">b", -1, sealed=False),
+        "magic 3": _with(good(), _MAGIC, ">b", 3, has_valid_crc=False),
+        "magic -1": _with(good(), _MAGIC, ">b", -1, has_valid_crc=False),
         "too high a count": _with(good(), _COUNT, ">i", 3),
         "too low a count": _with(good(), _COUNT, ">i", 1),
         "a negative count": _with(good(), _COUNT, ">i", -1),
@@ -83,9 +83,9 @@ _CODECS = (CompressionType.NONE, CompressionType.LZ4)
 
 
 def _damaged() -> dict[str, bytes]:
-    """What is wrong with two records -> their bytes. Each is a length, attributes, two deltas, key, value, headers."""
+    """Return the bytes of two invalid records by their error: length, attributes, two deltas, key, value, headers."""
     first = encode_record(records(1)[0], 0, 0)
-    body = encode_record(records(1)[0], 0, 1)[1:-1]  # without the length in front and the count of headers
+    body = encode_record(records(1)[0], 0, 1)[1:-1]  # without the length and the number of headers
     return {
         "a key beyond its record": first + _record(body[:3] + b"\x7e" + body[4:] + b"\x00"),
         "a key of a negative length": first + _record(body[:3] + b"\x05" + body[4:] + b"\x00"),
@@ -103,7 +103,7 @@ def _damaged() -> dict[str, bytes]:
 
 
 def _odd_offsets() -> dict[str, bytes]:
-    """Two records whose offsets are not 0 and 1. (Compressed ones Apache Kafka 4.3.1 cannot rewrite: we can.)"""
+    """Return two records with offset deltas other than 0 and 1. Apache Kafka 4.3.1 cannot rewrite compressed ones."""
     first = encode_record(records(1)[0], 0, 0)
     return {
         "a gap in the offsets": first + encode_record(records(1)[0], 0, 5),
@@ -117,15 +117,15 @@ def _record(body: bytes) -> bytes:
 
 
 def _of_records(raw: bytes, kind: CompressionType) -> bytes:
-    """A batch that says it has two records, and has these bytes."""
+    """Return a batch with a record count of two and these bytes."""
     header = read_header(build_batch(records(), compression=kind))
     return assemble_batch(header, raw if kind is CompressionType.NONE else compress(kind, raw))
 
 
-def _with(batch: bytes, position: int, layout: str, value: int, *, sealed: bool = True) -> bytes:
-    """The batch with one field changed, and its CRC made right again unless `sealed` is false."""
+def _with(batch: bytes, position: int, layout: str, value: int, *, has_valid_crc: bool = True) -> bytes:
+    """Return the batch with one field changed. The CRC is corrected unless `has_valid_crc` is false."""
     changed = bytearray(batch)
     struct.pack_into(layout, changed, position, value)
-    if sealed:
-        reseal(changed, 0, len(changed))
+    if has_valid_crc:
+        update_crc(changed, 0, len(changed))
     return bytes(changed)

@@ -1,4 +1,4 @@
-"""What both brokers tell the members of consumer groups (KIP-848), step by step; see `group_life_questions`."""
+"""The responses to members of consumer groups (KIP-848), step by step; see `group_life_questions`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNKNOWN_ID = bytes(range(16))
 
 @dataclass(slots=True)
 class Member:
-    """A member of the consumer protocol; it remembers its epoch."""
+    """A member of the consumer protocol. It keeps its epoch."""
 
     conversation: Conversation
     group: str
@@ -40,15 +40,15 @@ class Member:
     instance_id: str | None = None
 
     def another(self, member_id: str, instance_id: str | None = None) -> Member:
-        """Somebody else in the same group."""
+        """Return another member of the same group."""
         return Member(self.conversation, self.group, self.topic, self.topic_id, member_id, instance_id=instance_id)
 
     def classic(self, instance_id: str | None = None) -> classic.Member:
-        """A member of the classic protocol."""
+        """Return a member of the classic protocol."""
         return classic.Member(self.conversation, self.group, self.topic, instance_id=instance_id)
 
     def heartbeat(self, epoch: int | None = None, version: int = 1, **fields: Any) -> Any:
-        """Say that it is alive, and what `fields` say."""
+        """Send a heartbeat with these fields."""
         given = {"member_id": self.member_id, "instance_id": self.instance_id, **fields}
         epoch = self.epoch if epoch is None else epoch
         answer = self.conversation.ask(
@@ -59,23 +59,23 @@ class Member:
         return answer
 
     def join(self, version: int = 1, **fields: Any) -> Any:
-        """Join."""
+        """Join the group."""
         given = {
             "rebalance_timeout_ms": 30_000, "subscribed_topic_names": [self.topic], "topic_partitions": [], **fields,
         }  # fmt: skip
         return self.heartbeat(0, version, **given)
 
     def owns(self, *partitions: int, epoch: int | None = None) -> Any:
-        """Say what it owns."""
+        """Report the owned partitions."""
         owned = [TopicPartitions(topic_id=self.topic_id, partitions=list(partitions))] if partitions else []
         return self.heartbeat(epoch, topic_partitions=owned)
 
     def leave(self, epoch: int = -1) -> Any:
-        """Leave, for good or (-2) for a while."""
+        """Leave the group; epoch -2: as a static member, temporarily."""
         return self.heartbeat(epoch)
 
     def describe(self) -> Any:
-        """Ask what the group is; members by id."""
+        """Describe the group, with its members sorted by id."""
         answer = self.conversation.ask(
             ConsumerGroupDescribeRequest(group_ids=[self.group], include_authorized_operations=True), 1
         )
@@ -88,7 +88,7 @@ class Member:
         return answer
 
     def listed(self, **filters: list[str]) -> Any:
-        """Ask for the list of groups; only this one is kept."""
+        """List the groups and keep only this one."""
         answer = self.conversation.ask(ListGroupsRequest(**filters), 5)
         answer.groups = [group for group in answer.groups if group.group_id == self.group]
         return answer
@@ -99,11 +99,11 @@ class Member:
         return self.classic(self.instance_id).commit(version, **{**given, **fields})
 
     def fetch(self, member_id: str | None, epoch: int) -> Any:
-        """Ask for offsets as a member."""
+        """Fetch offsets as a member."""
         return self.classic().fetch(member_id=member_id, member_epoch=epoch)
 
     def configure(self, **configs: str | None) -> Any:
-        """Change the group's configuration; None: to the default."""
+        """Change the group's configuration; None resets to the default."""
         changes = [
             AlterableConfig(name=name.replace("_", "."), config_operation=int(value is None), value=value)
             for name, value in configs.items()
@@ -112,12 +112,12 @@ class Member:
         return self.conversation.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
 
     def assign_at_once(self) -> None:
-        """Have every change answered by a new assignment, without the second between two.
+        """Set the assignment interval to 0, so that every change has a new assignment at once.
 
-        The change is the controller's; the coordinator learns of it a little later.
+        The controller makes the change; the coordinator applies it slightly later.
         """
         assert self.configure(consumer_assignment_interval_ms="0").responses[0].error_code == ErrorCode.NONE
-        asked = DescribeConfigsRequest(
+        request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
                     resource_type=GROUP_RESOURCE,
@@ -126,11 +126,13 @@ class Member:
                 )
             ]
         )
-        eventually("the interval is known", lambda: self.conversation.ask(asked, 4).results[0].configs[0].value == "0")
+        eventually(
+            "the interval is known", lambda: self.conversation.ask(request, 4).results[0].configs[0].value == "0"
+        )
 
 
 def questions(topic: str, topic_id: bytes) -> Iterator[tuple[str, Callable[[Conversation], AnswersByVersion]]]:
-    """The stories, each in a group of its own."""
+    """Return the stories by name, each with its own group."""
     for what, story in STORIES.items():
         yield (
             f"Consumer group: {what}",
@@ -146,7 +148,7 @@ def _tell(conversation: Conversation, what: str, story: Story, topic: str, topic
 
 
 def _refused(one: Member) -> Iterator[tuple[str, Any]]:
-    """Requests that contradict themselves, or that the coordinator cannot know."""
+    """Inconsistent requests, and requests with unknown ids."""
     yield "join without a member id", one.join(member_id="")
     yield "join with a blank member id", one.join(member_id=" ")
     yield "heartbeat without a member id as in v0", one.heartbeat(1, 0, member_id="")
@@ -228,7 +230,7 @@ def _life(one: Member) -> Iterator[tuple[str, Any]]:
 
 
 def _two(one: Member) -> Iterator[tuple[str, Any]]:
-    """Two members, and a partition that goes from one to the other."""
+    """Two members, and a partition that moves from one to the other."""
     one.assign_at_once()
     two = one.another("two")
     yield "join of the first", one.join()
@@ -254,7 +256,7 @@ def _two(one: Member) -> Iterator[tuple[str, Any]]:
 
 
 def _static(one: Member) -> Iterator[tuple[str, Any]]:
-    """A static member that goes for a while, and those who come under its name."""
+    """A static member that leaves temporarily, and others with the same instance id."""
     one.assign_at_once()
     one.instance_id = "i"
     yield "join", one.join()
@@ -281,7 +283,7 @@ def _static(one: Member) -> Iterator[tuple[str, Any]]:
 
 
 def _regex(one: Member) -> Iterator[tuple[str, Any]]:
-    """A regular expression, which is resolved in the background."""
+    """A subscription by regular expression, resolved in the background."""
     one.assign_at_once()
     yield "join", one.join(subscribed_topic_names=None, subscribed_topic_regex=f"{one.topic[:-1]}.")
     eventually("it has partitions", lambda: _has_partitions(one))
@@ -296,19 +298,19 @@ def _has_partitions(member: Member) -> bool:
 
 
 def _configs(one: Member) -> Iterator[tuple[str, Any]]:
-    """A group's own configuration."""
+    """The configuration of a group."""
     yield "a longer heartbeat interval", one.configure(consumer_heartbeat_interval_ms="7000")
     yield "too short a heartbeat interval", one.configure(consumer_heartbeat_interval_ms="10")
     yield "too long a session timeout", one.configure(consumer_session_timeout_ms="600000")
     yield "a key that does not exist", one.configure(consumer_nothing="1")
 
-    def is_told() -> bool:
+    def is_applied() -> bool:
         return bool(one.join().heartbeat_interval_ms == 7000)
 
-    eventually("the interval is told", is_told)
+    eventually("the interval is applied", is_applied)
     yield "heartbeat", one.heartbeat()
     yield "the default again", one.configure(consumer_heartbeat_interval_ms=None)
-    eventually("the default is told", lambda: one.heartbeat().heartbeat_interval_ms == 5000)
+    eventually("the default is applied", lambda: one.heartbeat().heartbeat_interval_ms == 5000)
     yield "leave", one.leave()
 
 
@@ -368,7 +370,7 @@ def _partitions(topic: str, *partitions: int) -> bytes:
 
 
 def _owning(member: classic.Member, *partitions: int) -> list[JoinGroupRequestProtocol]:
-    """A subscription that says what the member owns."""
+    """Encode a subscription with the member's owned partitions."""
     name = member.topic.encode()
     owned = _partitions(member.topic, *partitions)[2:-4]
     topics = b"\0\1\0\0\0\1" + len(name).to_bytes(2, "big") + name + b"\xff\xff\xff\xff"

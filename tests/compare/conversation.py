@@ -1,4 +1,4 @@
-"""Asking a broker with raw requests, and its answers in a form that two brokers can be compared by."""
+"""Raw requests to a broker, and its responses in a form in which two brokers can be compared."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from tests.support.wire import RawConnection
 
 CLOSED = "the connection is closed"
 CLIENT_ID = "compare"
-# What may differ between two brokers that behave the same: shown as whether it is there.
+# Fields that may differ between two brokers with the same behaviour. Only their presence is shown.
 _NUMBERS = {"producer_id", "session_id", "port", "partition_size", "total_bytes", "usable_bytes"}
 _NAMES = {"member_id", "leader", "cluster_id", "log_dir", "host", "documentation"}
-# What is compared elsewhere or depends on what else a broker has.
+# Fields that other tests compare, or that depend on the broker's other data.
 _LEFT_OUT = {
     "throttle_time_ms",
-    "error_message",  # for people: each says it in its own words, where it says anything
+    "error_message",  # text for people; the wording may differ
     "batch_index_error_message",
     "api_keys",
     "supported_features",
     "finalized_features",
     "finalized_features_epoch",
 }
-Answer = Any  # what JSON can hold
-AnswersByVersion = dict[str, Answer]  # "4-12" or "7" -> the answer that these versions got
+Answer = Any  # a JSON value
+AnswersByVersion = dict[str, Answer]  # "4-12" or "7" -> the response to these versions
 
 
 @dataclass(slots=True)
 class Later:
-    """A request whose answer is still to come."""
+    """A request whose response is pending."""
 
     connection: RawConnection
     api_key: int
     version: int
 
     def answer(self) -> Any:
-        """Wait for the answer, decode it, and close the connection."""
+        """Wait for the response, decode it, and close the connection."""
         with self.connection as connection:
             answer = connection.receive_frame()
         assert answer is not None, "the connection was closed instead"
@@ -51,24 +51,24 @@ class Later:
 
 @dataclass(slots=True)
 class Conversation:
-    """Questions to one broker, each on a connection of its own."""
+    """Sends requests to one broker, each on a new connection."""
 
     port: int
     topic_ids: dict[bytes, str] = field(default_factory=dict)
 
     def ask(self, request: Request, version: int) -> Any:
-        """The decoded answer, or None if the broker closes the connection instead."""
+        """Send a request. Returns the decoded response, or None if the broker closes the connection instead."""
         frame = encode_request(RequestHeader(request.API_KEY, version, 1, CLIENT_ID), request)
         return self.ask_raw(frame[4:], request.API_KEY, version)
 
     def ask_later(self, request: Request, version: int) -> Later:
-        """Send a request that is answered only after others were sent."""
+        """Send a request whose response waits for later requests."""
         connection = RawConnection(self.port)
         connection.send_frame(encode_request(RequestHeader(request.API_KEY, version, 1, CLIENT_ID), request)[4:])
         return Later(connection, request.API_KEY, version)
 
     def ask_raw(self, payload: bytes, api_key: int, answer_version: int) -> Any:
-        """The same for any bytes; the answer is read as that of this API and version."""
+        """Send any bytes. The response is decoded as that of this API and version."""
         with RawConnection(self.port) as connection:
             answer = connection.request(payload)
         if answer is None:
@@ -77,9 +77,9 @@ class Conversation:
         return response_class(api_key).decode(answer, answer_version, offset)
 
     def ask_in_every_version(self, request: Request) -> AnswersByVersion:
-        """The comparable answers by ranges of versions that got the same one.
+        """Send a request in all versions. Returns the comparable responses by ranges of versions with the same one.
 
-        Versions that cannot say what the request says are left out.
+        Versions that cannot encode the request are left out.
         """
         answers: list[tuple[int, Answer]] = []
         for version in range(request.MIN_VERSION, request.MAX_VERSION + 1):
@@ -90,7 +90,7 @@ class Conversation:
         return _merge(answers)
 
     def comparable(self, value: Any, name: str = "") -> Answer:
-        """The value without what may differ between two brokers that behave the same."""
+        """Return the value without details that may differ between two brokers with the same behaviour."""
         if value is None:
             return CLOSED if not name else None
         if isinstance(value, Struct):
@@ -113,7 +113,7 @@ class Conversation:
 
 
 def _in_order(values: list[Any], name: str) -> list[Any]:
-    """Configuration entries and partitions come in no order that means anything."""
+    """Sort configuration entries and partitions, whose order has no meaning."""
     if name == "configs":
         return sorted(values, key=lambda entry: entry.name)
     if name == "partitions" and values and hasattr(values[0], "partition_index"):

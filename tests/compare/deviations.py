@@ -1,9 +1,9 @@
-"""Where Barnabas answers something else than Apache Kafka, and why.
+"""The responses in which Barnabas deviates from Apache Kafka, and the reasons.
 
-InitProducerId v6 is unstable in Apache Kafka 4.3.1, which neither lists nor serves it; Barnabas does both.
+InitProducerId v6 is unstable in Apache Kafka 4.3.1, which neither lists nor serves it. Barnabas does both.
 
-Apache Kafka 4.3.1 has no branch for these inputs: an exception that nobody expects becomes UNKNOWN_SERVER_ERROR, which
-clients retry. Barnabas says what is wrong.
+Apache Kafka 4.3.1 has no branch for some invalid inputs. An unexpected exception becomes UNKNOWN_SERVER_ERROR, which
+clients retry. Barnabas returns a specific error.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import json
 
 from tests.compare.conversation import AnswersByVersion
 
-# API key -> versions of it that we serve and Apache Kafka does not: unstable there, but written down in its schema.
+# API key -> versions that we serve. Apache Kafka's schema has them, but they are unstable there.
 ADVERTISED = {"22": "0-6"}
-# Question -> what we answer where Apache Kafka answers UNKNOWN_SERVER_ERROR.
+# Question -> our error where Apache Kafka returns UNKNOWN_SERVER_ERROR.
 INSTEAD_OF_UNKNOWN_SERVER_ERROR = {
     "IncrementalAlterConfigs with an unknown operation": "INVALID_REQUEST",
     "Produce compression 7": "UNSUPPORTED_COMPRESSION_TYPE",
@@ -25,7 +25,7 @@ INSTEAD_OF_UNKNOWN_SERVER_ERROR = {
 
 
 def apply(question: str, answers: AnswersByVersion) -> AnswersByVersion:
-    """What Barnabas should answer where Apache Kafka answered this."""
+    """Return Barnabas's expected responses for these responses of Apache Kafka."""
     ours = INSTEAD_OF_UNKNOWN_SERVER_ERROR.get(question, "UNKNOWN_SERVER_ERROR")
     if question.startswith("InitProducerId"):
         answers = {versions.replace("-5", "-6"): answer for versions, answer in answers.items() if versions != "6"}

@@ -1,4 +1,4 @@
-"""Apache Kafka's answers, recorded: the tests need no Kafka server. `python -m tests.compare.record` renews them."""
+"""Apache Kafka's recorded responses; the tests need no Kafka server. `python -m tests.compare.record` renews them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ FILE = Path(__file__).parents[1] / "data" / "apache-kafka-answers.json"
 
 
 def load() -> dict[str, AnswersByVersion]:
-    """The recorded answers by question."""
+    """Read the recorded responses by question."""
     answers: dict[str, AnswersByVersion] = json.loads(FILE.read_text())["answers"]
     return answers
 
 
 def save(answers: dict[str, AnswersByVersion], advertised: dict[str, str], source: str) -> None:
-    """Write the answers, one question a line, so that a change reads well."""
+    """Write the responses, a line for each question, so that diffs are readable."""
     lines = [f"  {json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items()]
     head = f' "source": {json.dumps(source)},\n "advertised": {json.dumps(advertised)},\n'
     FILE.write_text("{\n" + head + ' "answers": {\n' + ",\n".join(lines) + "\n }\n}\n")
 
 
 def load_advertised() -> dict[str, str]:
-    """The versions that Apache Kafka's ApiVersions lists, by API key."""
+    """Read the versions that Apache Kafka's ApiVersions lists, by API key."""
     advertised: dict[str, str] = json.loads(FILE.read_text())["advertised"]
     return advertised

@@ -1,6 +1,6 @@
-"""What both brokers tell the members of live groups, step by step: the answers' "versions" are the steps.
+"""The responses to members of live groups, step by step: the recorded "versions" are the steps.
 
-A story is a generator of (what is done, the answer); a member waits for others on a connection of its own.
+A story is a generator of (step, response). A request that waits for other members has a separate connection.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH, DESCRIBE, DELETE = 9, 5, 4, 5, 9, 9
 
 
 def subscription(topic: str) -> bytes:
-    """What a consumer sends that reads one topic: version 1, the topic, no user data, nothing owned."""
+    """Encode a consumer's subscription, version 1: one topic, no user data, no owned partitions."""
     name = topic.encode()
     return b"\x00\x01\x00\x00\x00\x01" + len(name).to_bytes(2, "big") + name + b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 @dataclass(slots=True)
 class Member:
-    """One member; what it does is answered at once, but for `join_later` and `sync_later`."""
+    """One member. Its requests get a response at once, except `join_later` and `sync_later`."""
 
     conversation: Conversation
     group: str
@@ -59,19 +59,19 @@ class Member:
     instance_id: str | None = None
 
     def another(self, instance_id: str | None = None) -> Member:
-        """Somebody else in the same group."""
+        """Return another member of the same group."""
         return Member(self.conversation, self.group, self.topic, instance_id=instance_id)
 
     def ask(self, request: Request, version: int) -> Any:
-        """Any question."""
+        """Send any request."""
         return self.conversation.ask(request, version)
 
     def join(self, version: int = JOIN, **fields: Any) -> Any:
-        """Join, and remember who the answer says it is."""
+        """Join the group and keep the member id and generation of the response."""
         return self._remember(self.ask(self._join_request(**fields), version))
 
     def join_later(self) -> Callable[[], Any]:
-        """Join and wait for others; what is returned gives the answer."""
+        """Join the group and wait for others. The result returns the response later."""
         later = self.conversation.ask_later(self._join_request(), JOIN)
         return lambda: self._remember(later.answer())
 
@@ -90,7 +90,7 @@ class Member:
         return answer
 
     def sync(self, version: int = SYNC, **fields: Any) -> Any:
-        """Sync as a leader of nobody else."""
+        """Sync as the leader and only member."""
         return self.ask(self._sync_request(**fields), version)
 
     def sync_later(self) -> Later:
@@ -106,7 +106,7 @@ class Member:
         return SyncGroupRequest(group_id=self.group, **given)
 
     def heartbeat(self, version: int = HEARTBEAT, **fields: Any) -> Any:
-        """Say that it is alive."""
+        """Send a heartbeat."""
         given = {
             "member_id": self.member_id, "generation_id": self.generation_id, "group_instance_id": self.instance_id,
             **fields,
@@ -114,7 +114,7 @@ class Member:
         return self.ask(HeartbeatRequest(group_id=self.group, **given), version)
 
     def leave(self, *others: MemberIdentity, version: int = LEAVE) -> Any:
-        """Leave, or make others leave."""
+        """Leave the group, or remove other members."""
         own = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id, reason="enough")
         return self.ask(LeaveGroupRequest(group_id=self.group, members=list(others) or [own]), version)
 
@@ -134,27 +134,27 @@ class Member:
         return self.ask(OffsetCommitRequest(group_id=self.group, topics=topics, **given), version)
 
     def fetch(self, version: int = FETCH, *, topic_id: bytes = ZERO_UUID, **fields: Any) -> Any:
-        """Ask for the offset of partitions 0 and 1."""
+        """Fetch the offsets of partitions 0 and 1."""
         topics = [OffsetFetchRequestTopics(name=self.topic, topic_id=topic_id, partition_indexes=[0, 1])]
         group = OffsetFetchRequestGroup(group_id=self.group, topics=topics, **fields)
         return self.ask(OffsetFetchRequest(groups=[group], require_stable=True), version)
 
     def describe(self) -> Any:
-        """Ask what the group is."""
+        """Describe the group."""
         return self.ask(DescribeGroupsRequest(groups=[self.group], include_authorized_operations=True), DESCRIBE)
 
     def delete(self) -> Any:
-        """Ask for the group to be deleted."""
+        """Delete the group."""
         return self.ask(DeleteGroupsRequest(groups_names=[self.group]), DELETE)
 
     def delete_offset(self, name: str) -> Any:
-        """Ask for the offset of a topic's partition 0 to be deleted."""
+        """Delete the offset of a topic's partition 0."""
         topic = OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
         return self.ask(OffsetDeleteRequest(group_id=self.group, topics=[topic]), 0)
 
 
 def questions(topic: str) -> Iterator[tuple[str, Callable[[Conversation], AnswersByVersion]]]:
-    """The stories, each in a group of its own."""
+    """Return the stories by name, each with its own group."""
     for what, story in STORIES.items():
         yield f"Group: {what}", lambda asked, what=what, story=story: _tell(asked, what, story, topic)
 
@@ -230,7 +230,7 @@ def _life(one: Member) -> Iterator[tuple[str, Any]]:
 
 
 def _static(one: Member) -> Iterator[tuple[str, Any]]:
-    """A static member, and those who come under its name after it."""
+    """A static member, and later members with the same instance id."""
     one.instance_id = "i"
     yield "join", one.join()
     yield "sync", one.sync()

@@ -1,4 +1,4 @@
-"""What both brokers are asked about groups that do not exist, or in ways that no client would."""
+"""Requests about unknown groups, and group requests that no client sends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Question = Callable[[Conversation], AnswersByVersion]
 
 
 def questions(topic: str) -> Iterator[tuple[str, Question]]:
-    """The questions, each with its name; the first one waits until the coordinator is there."""
+    """Yield the requests by name. Waits for the coordinator first."""
     yield "FindCoordinator", _find_coordinator
     for name, request in _requests(topic):
         yield name, lambda conversation, request=request: conversation.ask_in_every_version(request)
@@ -46,7 +46,7 @@ def questions(topic: str) -> Iterator[tuple[str, Question]]:
 def _find_coordinator(conversation: Conversation) -> AnswersByVersion:
     request = FindCoordinatorRequest(key=GROUP)
     heartbeat = HeartbeatRequest(group_id=GROUP, member_id="x")
-    eventually("a coordinator", lambda: conversation.ask(request, 2).error_code == 0)
+    eventually("the group has a coordinator", lambda: conversation.ask(request, 2).error_code == 0)
     eventually("it has loaded", lambda: conversation.ask(heartbeat, 1).error_code == 25)
     return {
         **conversation.ask_in_every_version(request),

@@ -1,7 +1,7 @@
-"""The questions that both brokers are asked, in this order, and how a fresh broker is prepared for them.
+"""The questions to both brokers, in their order, and the preparation of a fresh broker.
 
-A question has a name and yields answers by version. Questions that change something use a topic of their own, so that
-one answer that differs does not make the next ones differ.
+A question has a name and returns responses by version. A question that changes data uses its own topic, so that one
+different response does not change the next ones.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Question = Callable[[Conversation], AnswersByVersion]
 
 
 def answers(port: int) -> dict[str, AnswersByVersion]:
-    """Prepare a broker that nobody has used yet, ask it everything, and return its answers by question."""
+    """Prepare an unused broker, send it all questions, and return its responses by question."""
     conversation = Conversation(port)
     topic_id = _create_topic(conversation, TOPIC, partitions=2)
     for number in range(3):
@@ -73,18 +73,18 @@ def answers(port: int) -> dict[str, AnswersByVersion]:
         batch = batches.build_batch(batches.records(timestamp_ms=timestamp_ms))
         assert _produced(conversation, _produce(TOPIC, batch))
     producer_id = InitProducerIdRequest(transactional_id=None)
-    eventually("producer ids are there", lambda: conversation.ask(producer_id, 4).error_code == ErrorCode.NONE)
+    eventually("the broker has producer ids", lambda: conversation.ask(producer_id, 4).error_code == ErrorCode.NONE)
     return {name: question(conversation) for name, question in _questions(topic_id)}
 
 
 def advertised(port: int) -> dict[str, str]:
-    """The versions that the broker's ApiVersions lists, by API key."""
+    """Return the versions that the broker's ApiVersions lists, by API key."""
     response = Conversation(port).ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
     return {str(row.api_key): f"{row.min_version}-{row.max_version}" for row in response.api_keys}
 
 
 def _create_topic(conversation: Conversation, name: str, partitions: int = 1, **configs: str) -> bytes:
-    """Create a topic; return its id when the broker leads it."""
+    """Create a topic, wait until the broker leads it, and return its id."""
     rows = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=rows)
     (created,) = conversation.ask(CreateTopicsRequest(topics=[topic]), CREATE_TOPICS_VERSION).topics
@@ -113,7 +113,7 @@ def _questions(topic_id: bytes) -> Iterator[tuple[str, Question]]:
 
 
 def _requests(topic_id: bytes) -> Iterator[tuple[str, Request]]:
-    """Requests that change nothing that another one sees."""
+    """Requests without an effect on other questions."""
     yield from _cluster_requests()
     yield from _metadata_requests(topic_id)
     yield from _list_offsets_requests()
@@ -315,7 +315,7 @@ def _produce(topic: str, records: bytes | None, partition: int = 0, acks: int = 
 
 
 def _produce_questions() -> Iterator[tuple[str, Question]]:
-    """Each on a topic of its own, which a version before may have written to."""
+    """Produce requests, each on its own topic. An earlier version may already have written to it."""
     for what, batch in batches.bad().items():
         yield f"Produce {what}", _to_own_topic(f"produce {what}", lambda topic, batch=batch: _produce(topic, batch))
     for acks in (-1, 1, 2, -2):
@@ -361,7 +361,7 @@ def _to_own_topic(name: str, request: Callable[[str], ProduceRequest], **configs
 
 
 def _sequence_questions() -> Iterator[tuple[str, Question]]:
-    """What an idempotent producer is answered, step by step: the answers' "versions" are the steps."""
+    """The responses to an idempotent producer, step by step: the recorded "versions" are the steps."""
     stories = {
         "in order": [(0, 0), (0, 2), (0, 4)],
         "again": [(0, 0), (0, 2), (0, 2), (0, 0)],
@@ -388,7 +388,7 @@ def _tell_sequences(conversation: Conversation, what: str, steps: list[tuple[int
 
 
 def _raw_questions() -> Iterator[tuple[str, Question]]:
-    """Frames that are no proper request. The answer is read as that of ApiVersions v0 or Metadata v1."""
+    """Frames that are no valid request. The response is decoded as that of ApiVersions v0 or Metadata v1."""
     api_versions, metadata = 18, 3
     frames = {
         "an unknown API key": (request_header(999, 0), api_versions),

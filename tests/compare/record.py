@@ -1,4 +1,4 @@
-"""`make golden`: ask Apache Kafka everything and keep its answers in tests/data."""
+"""`make golden`: records Apache Kafka's responses to all questions in tests/data."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.compare import golden
 from tests.compare.questions import advertised, answers
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_jars import KAFKA_VERSION, kafka_runtime
+from tests.support.kafka.apache_kafka import ApacheKafka
+from tests.support.kafka.kafka_jars import KAFKA_VERSION, kafka_runtime
 
 
 def main() -> None:
-    """Start a fresh Apache Kafka, ask, write."""
+    """Start a fresh Apache Kafka, send all questions and write the responses."""
     with (
         tempfile.TemporaryDirectory(prefix="barnabas-golden-") as directory,
         ApacheKafka(kafka_runtime(), Path(directory), {"auto.create.topics.enable": "false"}) as node,

@@ -1,4 +1,4 @@
-"""Barnabas answers what Apache Kafka answers: error codes, defaults and offsets, in every version of a request."""
+"""Barnabas responds as Apache Kafka does: error codes, defaults and offsets, in every version of a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.cluster import BarnabasCluster
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasCluster]:
-    """A broker that nobody has used yet."""
+    """An unused broker."""
     config = {"auto.create.topics.enable": "false"}
     with BarnabasCluster(tmp_path_factory.mktemp("compare"), broker_count=1, first_port=0, config=config) as cluster:
         yield cluster
@@ -22,18 +22,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasCluste
 
 @pytest.fixture(scope="module")
 def our_answers(cluster: BarnabasCluster) -> dict[str, AnswersByVersion]:
-    """Barnabas's answers by question."""
+    """Barnabas's responses by question."""
     return answers(cluster.brokers[0].port)
 
 
 @pytest.mark.parametrize("question", golden.load())
-def test_the_answer_is_kafkas(question: str, our_answers: dict[str, AnswersByVersion]) -> None:
+def test_the_response_is_kafkas(question: str, our_answers: dict[str, AnswersByVersion]) -> None:
     theirs = deviations.apply(question, golden.load()[question])
     ours = our_answers[question]
     assert ours == theirs
 
 
-def test_what_is_advertised_is_advertised_in_kafkas_versions(cluster: BarnabasCluster) -> None:
+def test_advertised_apis_have_kafkas_versions(cluster: BarnabasCluster) -> None:
     ours = advertised(cluster.brokers[0].port)
     theirs = {**golden.load_advertised(), **deviations.ADVERTISED}
     assert ours == {key: theirs[key] for key in ours}

@@ -1,4 +1,4 @@
-"""Transactions go as with Apache Kafka, step by step."""
+"""Transactions behave as on Apache Kafka, step by step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def our_stories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     """Barnabas's transcripts by story."""
     config = {"auto.create.topics.enable": "false"}
     with BarnabasCluster(tmp_path_factory.mktemp("compare"), broker_count=1, first_port=0, config=config) as cluster:
-        # Where nodes talk: the stories hold requests of brokers, which the listener for clients refuses.
-        yield dict(transaction_stories.tell(cluster.brokers[0].internal_port))
+        # The inter-broker listener: the stories contain brokers' requests, which the listener for clients rejects.
+        yield dict(transaction_stories.run_stories(cluster.brokers[0].internal_port))
 
 
 @pytest.mark.parametrize("story", [story.__name__ for story in transaction_stories.STORIES])

@@ -1,8 +1,8 @@
-"""Stories of transactions, told by raw requests: each step and what the broker answered, as a line of a transcript.
+"""Stories of transactions as raw requests: each step and the broker's response are a line of a transcript.
 
-`python -m tests.compare.transaction_stories` has Apache Kafka tell them and writes
-tests/data/apache-kafka-transactions.txt, which Barnabas's transcript is compared with. Producer ids are named in the
-order of their appearance (A, B, ...).
+`python -m tests.compare.transaction_stories` runs them on Apache Kafka and writes
+tests/data/apache-kafka-transactions.txt. The tests compare Barnabas's transcript with this file. Producer ids are named
+in the order of their appearance (A, B, ...).
 """
 
 from __future__ import annotations
@@ -37,24 +37,25 @@ from barnabas.protocol.messages.k66_list_transactions import ListTransactionsReq
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, iter_headers
 from barnabas.protocol.schema import Request
 from tests.compare.conversation import Conversation
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_jars import kafka_runtime
+from tests.support.kafka.apache_kafka import ApacheKafka
+from tests.support.kafka.kafka_jars import kafka_runtime
 from tests.support.waiting import eventually
 
 FILE = Path(__file__).parents[1] / "data" / "apache-kafka-transactions.txt"
 V1_PRODUCE, ABORTABLE_PRODUCE, V2_PRODUCE = 9, 11, 12
 TIMEOUT_MS = 60_000
 MOVING = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-Story = Callable[["Teller"], None]
+Story = Callable[["Recorder"], None]
 
 
 def name_of(error_code: int) -> str:
+    """Return the name of an error code."""
     return ErrorCode(error_code).name
 
 
 @dataclass(slots=True)
-class Teller:
-    """Asks for one transactional id and writes the answers down."""
+class Recorder:
+    """Sends the requests of one transactional id and records the responses."""
 
     conversation: Conversation
     title: str
@@ -66,19 +67,24 @@ class Teller:
 
     @property
     def id(self) -> str:
+        """The transactional id."""
         return self.title.replace(" ", "-")
 
     @property
     def topic(self) -> str:
+        """The story's topic."""
         return f"t-{self.id}"
 
     def ask(self, request: Request, version: int) -> Any:
+        """Send a request and return the response."""
         return self.conversation.ask(request, version)
 
-    def say(self, step: str, outcome: str) -> None:
+    def record(self, step: str, outcome: str) -> None:
+        """Append a line to the transcript."""
         self.lines.append(f"{step}: {outcome}")
 
     def who(self, producer_id: int, epoch: int) -> str:
+        """Return a producer's name and epoch; ids are replaced by letters."""
         if producer_id < 0:
             return f"nobody/{epoch}"
         return f"{self.producer_names.setdefault(producer_id, chr(ord('A') + len(self.producer_names)))}/{epoch}"
@@ -86,6 +92,7 @@ class Teller:
     # Setting up
 
     def create_topic(self, partitions: int = 1) -> None:
+        """Create the story's topic and wait for its leaders."""
         topic = CreatableTopic(name=self.topic, num_partitions=partitions, replication_factor=1)
         self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
         listing = ListOffsetsRequest(
@@ -97,11 +104,12 @@ class Teller:
                 )
             ],
         )
-        eventually("the topic", lambda: not any(p.error_code for p in self.ask(listing, 5).topics[0].partitions))
+        eventually("the topic exists", lambda: not any(p.error_code for p in self.ask(listing, 5).topics[0].partitions))
 
     # Steps
 
     def init(self, version: int = 4, *, quiet_while_busy: bool = False, **fields: Any) -> None:
+        """Send InitProducerId and keep the producer id and epoch."""
         given = {"transactional_id": self.id, "transaction_timeout_ms": TIMEOUT_MS, **fields}
         answer = self.ask(InitProducerIdRequest(**given), version)
         while quiet_while_busy and answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -109,13 +117,14 @@ class Teller:
         if not answer.error_code:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         shown = {key: self._shown(key, value) for key, value in fields.items()}
-        self.say(f"init v{version} {shown or ''}".strip(), f"{name_of(answer.error_code)} "
+        self.record(f"init v{version} {shown or ''}".strip(), f"{name_of(answer.error_code)} "
                  f"{self.who(answer.producer_id, answer.producer_epoch)}")  # fmt: skip
 
     def _shown(self, key: str, value: Any) -> Any:
         return self.who(value, 0)[0] if key == "producer_id" and value >= 0 else value
 
     def add(self, *partitions: int, version: int = 3, topic: str = "", busy: bool = False, **who: Any) -> None:
+        """Send AddPartitionsToTxn; repeats it while the transaction is busy, unless `busy`."""
         given = self._given(who)
         topics = [add_wire.AddPartitionsToTxnTopic(name=topic or self.topic, partitions=list(partitions))]
         if version >= 4:
@@ -132,13 +141,13 @@ class Teller:
             rows = answer.results_by_transaction[0].topic_results if version >= 4 else (
                 answer.results_by_topic_v3_and_below
             )  # fmt: skip
-            told = {p.partition_index: p.partition_error_code for t in rows for p in t.results_by_partition}
-            return " ".join(name_of(told[index]) for index in partitions)
+            result = {p.partition_index: p.partition_error_code for t in rows for p in t.results_by_partition}
+            return " ".join(name_of(result[index]) for index in partitions)
 
-        told = outcome()
-        while told.startswith("CONCURRENT") and not busy:
-            told = outcome()
-        self.say(f"add v{version} {list(partitions)}{self._differing(who)}", told)
+        result = outcome()
+        while result.startswith("CONCURRENT") and not busy:
+            result = outcome()
+        self.record(f"add v{version} {list(partitions)}{self._differing(who)}", result)
 
     def _given(self, who: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -149,6 +158,7 @@ class Teller:
         return f" {who}" if who else ""
 
     def produce(self, version: int = V1_PRODUCE, partition: int = 0, *, busy: bool = False, **options: Any) -> None:
+        """Produce a record; repeats it while the transaction is busy, unless `busy`."""
         producer_id, epoch = options.pop("producer_id", self.producer_id), options.pop("epoch", self.epoch)
         topic = options.pop("topic", self.topic)
         key = (topic, partition, epoch)
@@ -171,32 +181,35 @@ class Teller:
             row = outcome()
         if not row.error_code:
             self.sequence[key] = sequence + 2
-        self.say(f"produce v{version} epoch {epoch} sequence {sequence}", f"{name_of(row.error_code)} "
+        self.record(f"produce v{version} epoch {epoch} sequence {sequence}", f"{name_of(row.error_code)} "
                  f"{'' if row.error_code else row.base_offset}".strip())  # fmt: skip
 
     def end(self, version: int, is_commit: bool, *, busy: bool = False, epoch: int | None = None, **who: Any) -> None:
+        """Send EndTxn; repeats it while the transaction is busy, unless `busy`."""
         given = self._given(who)
         given["producer_epoch"] = self.epoch if epoch is None else epoch
         request = EndTxnRequest(**given, committed=is_commit)
         answer = self.ask(request, version)
         while answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS and not busy:
             answer = self.ask(request, version)
-        told = name_of(answer.error_code)
+        result = name_of(answer.error_code)
         if version >= 5:
-            told += " " + self.who(answer.producer_id, answer.producer_epoch)
+            result += " " + self.who(answer.producer_id, answer.producer_epoch)
             if not answer.error_code:
                 self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         what = "commit" if is_commit else "abort"
-        self.say(f"{what} v{version} epoch {given['producer_epoch']}{self._differing(who)}", told)
+        self.record(f"{what} v{version} epoch {given['producer_epoch']}{self._differing(who)}", result)
 
     def add_offsets(self, version: int = 3, group: str | None = None, **who: Any) -> None:
+        """Send AddOffsetsToTxn."""
         request = AddOffsetsToTxnRequest(**self._given(who), group_id=self.id if group is None else group)
         answer = self.ask(request, version)
         while answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
             answer = self.ask(request, version)
-        self.say(f"add offsets v{version}{self._differing(who)}", name_of(answer.error_code))
+        self.record(f"add offsets v{version}{self._differing(who)}", name_of(answer.error_code))
 
     def commit_offset(self, version: int, offset: int, *, topic: str = "", metadata: str = "", **fields: Any) -> None:
+        """Send TxnOffsetCommit."""
         partition = offset_wire.TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=metadata
         )
@@ -207,12 +220,13 @@ class Teller:
             answer = self.ask(request, version)
             return " ".join(name_of(p.error_code) for t in answer.topics for p in t.partitions)
 
-        told = outcome()
-        while told in ("CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS"):
-            told = outcome()
-        self.say(f"commit offset {offset} v{version}{self._differing(fields)}", told)
+        result = outcome()
+        while result in ("CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS"):
+            result = outcome()
+        self.record(f"commit offset {offset} v{version}{self._differing(fields)}", result)
 
     def offset(self, *, stable: bool = True, wait: bool = False) -> None:
+        """Fetch the committed offset of the story's group."""
         request = OffsetFetchRequest(
             groups=[
                 OffsetFetchRequestGroup(
@@ -229,37 +243,38 @@ class Teller:
             row = group.topics[0].partitions[0]
             return f"{name_of(row.error_code)} {row.committed_offset}"
 
-        told = outcome()
-        while wait and told.startswith("UNSTABLE"):
-            told = outcome()
-        self.say(f"offset, {'stable' if stable else 'any'}", told)
+        result = outcome()
+        while wait and result.startswith("UNSTABLE"):
+            result = outcome()
+        self.record(f"offset, {'stable' if stable else 'any'}", result)
 
     def ends(self) -> None:
-        """How far readers of both isolation levels see."""
-        told = []
+        """Record the end offsets of both isolation levels."""
+        result = []
         for level in (0, 1):
             partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
             request = ListOffsetsRequest(
                 replica_id=-1, isolation_level=level, topics=[ListOffsetsTopic(name=self.topic, partitions=[partition])]
             )
-            told.append(self.ask(request, 5).topics[0].partitions[0].offset)
-        self.say("end for read_uncommitted, read_committed", f"{told}")
+            result.append(self.ask(request, 5).topics[0].partitions[0].offset)
+        self.record("end for read_uncommitted, read_committed", f"{result}")
 
     def until_stable(self) -> None:
-        """Wait for the markers: until both isolation levels see the same end."""
+        """Wait for the markers: until both isolation levels have the same end offset."""
 
         def is_stable() -> bool:
             lines = list(self.lines)
             self.ends()
-            told = self.lines[-1]
+            result = self.lines[-1]
             self.lines[:] = lines
-            first, second = told.rsplit("[", 1)[1].rstrip("]").split(", ")
+            first, second = result.rsplit("[", 1)[1].rstrip("]").split(", ")
             return first == second
 
-        eventually("markers", is_stable)
+        eventually("the markers are written", is_stable)
         self.ends()
 
     def fetch(self, offset: int = 0) -> None:
+        """Fetch as both isolation levels and record the result."""
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(
             max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=1,
@@ -271,32 +286,35 @@ class Teller:
             for _, h in iter_headers(memoryview(row.records or b""))
         ]
         aborted = [f"{self.who(a.producer_id, 0)[0]} from {a.first_offset}" for a in row.aborted_transactions or ()]
-        self.say(f"fetch from {offset}", f"LSO {row.last_stable_offset}, aborted {aborted}, {'; '.join(batches)}")
+        self.record(f"fetch from {offset}", f"LSO {row.last_stable_offset}, aborted {aborted}, {'; '.join(batches)}")
 
     def producers(self) -> None:
+        """Record the response of DescribeProducers."""
         request = DescribeProducersRequest(topics=[TopicRequest(name=self.topic, partition_indexes=[0, 9])])
         first, second = self.ask(request, 0).topics[0].partitions
         rows = [
             f"{self.who(p.producer_id, p.producer_epoch)} sequence {p.last_sequence} from {p.current_txn_start_offset}"
             for p in first.active_producers
         ]
-        self.say("producers", f"{rows}, partition 9: {name_of(second.error_code)}")
+        self.record("producers", f"{rows}, partition 9: {name_of(second.error_code)}")
 
     def describe(self, transactional_id: str | None = None, *, settled: bool = False) -> None:
+        """Record the response of DescribeTransactions; `settled` waits for the end of a Prepare state."""
         name = self.id if transactional_id is None else transactional_id
-        asked = DescribeTransactionsRequest(transactional_ids=[name])
-        (row,) = self.ask(asked, 0).transaction_states
+        request = DescribeTransactionsRequest(transactional_ids=[name])
+        (row,) = self.ask(request, 0).transaction_states
         while settled and row.transaction_state.startswith("Prepare"):
-            (row,) = self.ask(asked, 0).transaction_states
+            (row,) = self.ask(request, 0).transaction_states
         if row.error_code:
-            self.say("describe", name_of(row.error_code))
+            self.record("describe", name_of(row.error_code))
             return
         topics = [(topic.topic, sorted(topic.partitions)) for topic in row.topics]
         has_begun = row.transaction_start_time_ms > 0
-        self.say("describe", f"{row.transaction_state} {self.who(row.producer_id, row.producer_epoch)} "
+        self.record("describe", f"{row.transaction_state} {self.who(row.producer_id, row.producer_epoch)} "
                  f"timeout {row.transaction_timeout_ms} begun {has_begun} {topics}")  # fmt: skip
 
     def list(self, version: int = 1, **filters: Any) -> None:
+        """Record the story's transactions in the response of ListTransactions."""
         answer = self.ask(ListTransactionsRequest(**filters), version)
         mine = [
             f"{self.who(row.producer_id, 0)[0]} {row.transaction_state}"
@@ -304,9 +322,10 @@ class Teller:
             if row.transactional_id == self.id
         ]
         shown = {key: value for key, value in filters.items() if key != "producer_id_filters"}
-        self.say(f"list {shown}", f"{name_of(answer.error_code)} {mine} unknown {answer.unknown_state_filters}")
+        self.record(f"list {shown}", f"{name_of(answer.error_code)} {mine} unknown {answer.unknown_state_filters}")
 
     def mark(self, version: int, is_commit: bool, *partitions: int, topic: str = "", **fields: Any) -> None:
+        """Send WriteTxnMarkers."""
         marker = marker_wire.WritableTxnMarker(
             **{
                 "producer_id": self.producer_id, "producer_epoch": self.epoch, "coordinator_epoch": 5,
@@ -316,16 +335,16 @@ class Teller:
         )  # fmt: skip
         answer = self.ask(marker_wire.WriteTxnMarkersRequest(markers=[marker]), version)
         errors = {p.partition_index: p.error_code for m in answer.markers for t in m.topics for p in t.partitions}
-        told = [name_of(errors[index]) for index in partitions]
-        self.say(f"mark v{version} {'commit' if is_commit else 'abort'} {list(partitions)}{self._differing(fields)}",
-                 " ".join(told))  # fmt: skip
+        result = [name_of(errors[index]) for index in partitions]
+        self.record(f"mark v{version} {'commit' if is_commit else 'abort'} {list(partitions)}{self._differing(fields)}",
+                 " ".join(result))  # fmt: skip
 
 
 # The stories
 
 
-def version_1(t: Teller) -> None:
-    """A life with version 1 of the protocol."""
+def version_1(t: Recorder) -> None:
+    """A transaction's life cycle with version 1 of the protocol."""
     t.create_topic(2)
     t.describe()
     t.init()
@@ -357,8 +376,8 @@ def version_1(t: Teller) -> None:
     t.end(3, False)
 
 
-def version_2(t: Teller) -> None:
-    """A life with version 2: partitions are added by produce, every end raises the epoch."""
+def version_2(t: Recorder) -> None:
+    """A life cycle with version 2: produce adds partitions, and every end raises the epoch."""
     t.create_topic(1)
     t.init(5)
     for is_commit in (True, False, True):
@@ -379,8 +398,8 @@ def version_2(t: Teller) -> None:
     t.describe(settled=True)
 
 
-def version_2_empty(t: Teller) -> None:
-    """Ends of what has not begun."""
+def version_2_empty(t: Recorder) -> None:
+    """Ends of empty transactions."""
     t.create_topic(1)
     t.init(5)
     t.end(5, True)
@@ -391,7 +410,7 @@ def version_2_empty(t: Teller) -> None:
     t.end(5, True)
 
 
-def fencing(t: Teller) -> None:
+def fencing(t: Recorder) -> None:
     """A second producer of the same id, version 1."""
     t.create_topic(1)
     t.init()
@@ -412,7 +431,7 @@ def fencing(t: Teller) -> None:
     t.init(4, producer_id=t.producer_id, producer_epoch=0)
 
 
-def fencing_version_2(t: Teller) -> None:
+def fencing_version_2(t: Recorder) -> None:
     """A second producer of the same id, version 2."""
     t.create_topic(1)
     t.init(5)
@@ -426,7 +445,7 @@ def fencing_version_2(t: Teller) -> None:
     t.end(5, False, epoch=0)
 
 
-def kip_360(t: Teller) -> None:
+def kip_360(t: Recorder) -> None:
     """A producer raises its epoch."""
     t.create_topic(1)
     t.init()
@@ -441,8 +460,8 @@ def kip_360(t: Teller) -> None:
     t.init(4, producer_id=t.producer_id, producer_epoch=-1)
 
 
-def strange_requests(t: Teller) -> None:
-    """What no client would ask."""
+def strange_requests(t: Recorder) -> None:
+    """Requests that no client sends."""
     t.create_topic(2)
     t.init(transaction_timeout_ms=0)
     t.init(transaction_timeout_ms=2**31 - 1)
@@ -468,7 +487,7 @@ def strange_requests(t: Teller) -> None:
     t.end(3, False)
 
 
-def verification(t: Teller) -> None:
+def verification(t: Recorder) -> None:
     """Records for partitions that are not part of the transaction (KIP-890)."""
     t.create_topic(2)
     t.init()
@@ -497,7 +516,7 @@ def verification(t: Teller) -> None:
     t.end(3, False)
 
 
-def sequences(t: Teller) -> None:
+def sequences(t: Recorder) -> None:
     """Sequence numbers at the beginning of a transaction."""
     t.create_topic(2)
     t.init(5)
@@ -518,7 +537,7 @@ def sequences(t: Teller) -> None:
     t.end(3, True)
 
 
-def offsets(t: Teller) -> None:
+def offsets(t: Recorder) -> None:
     """Offsets in transactions, version 1."""
     t.create_topic(1)
     t.init()
@@ -551,7 +570,7 @@ def offsets(t: Teller) -> None:
     t.describe(settled=True)
 
 
-def offsets_version_2(t: Teller) -> None:
+def offsets_version_2(t: Recorder) -> None:
     """Offsets in transactions, version 2: the commit adds its partition."""
     t.create_topic(1)
     t.init(5)
@@ -565,8 +584,8 @@ def offsets_version_2(t: Teller) -> None:
     t.commit_offset(5, 8, transactional_id="never-seen")
 
 
-def markers(t: Teller) -> None:
-    """What an administrator writes to end a hanging transaction, and what a zombie coordinator might."""
+def markers(t: Recorder) -> None:
+    """Markers of an administrator who ends a hanging transaction, and of a zombie coordinator."""
     t.create_topic(2)
     t.init()
     t.mark(1, False, 0)
@@ -585,8 +604,8 @@ def markers(t: Teller) -> None:
     t.fetch()
 
 
-def looking(t: Teller) -> None:
-    """Listing."""
+def looking(t: Recorder) -> None:
+    """ListTransactions with its filters."""
     t.create_topic(1)
     t.init()
     t.list()
@@ -612,24 +631,28 @@ STORIES: tuple[Story, ...] = (
 )  # fmt: skip
 
 
-def tell(port: int) -> Iterator[tuple[str, list[str]]]:
-    """Every story's name and transcript."""
+def run_stories(port: int) -> Iterator[tuple[str, list[str]]]:
+    """Run every story. Yields its name and transcript."""
     conversation = Conversation(port)
     for key_type in (0, 1):
         find = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"])
-        eventually("coordinators", lambda find=find: not conversation.ask(find, 4).coordinators[0].error_code)
+        eventually(
+            "the coordinators are known", lambda find=find: not conversation.ask(find, 4).coordinators[0].error_code
+        )
     ask = InitProducerIdRequest(transactional_id="warm-up", transaction_timeout_ms=TIMEOUT_MS)
-    eventually("a loaded coordinator", lambda: conversation.ask(ask, 4).error_code not in MOVING)
+    eventually("the coordinator has loaded", lambda: conversation.ask(ask, 4).error_code not in MOVING)
     heads = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="warm-up", topics=None)])
-    eventually("a loaded group coordinator", lambda: conversation.ask(heads, 9).groups[0].error_code not in MOVING)
+    eventually(
+        "the group coordinator has loaded", lambda: conversation.ask(heads, 9).groups[0].error_code not in MOVING
+    )
     for story in STORIES:
-        teller = Teller(conversation, story.__name__, {})
-        story(teller)
-        yield story.__name__, teller.lines
+        recorder = Recorder(conversation, story.__name__, {})
+        story(recorder)
+        yield story.__name__, recorder.lines
 
 
 def load() -> dict[str, list[str]]:
-    """Apache Kafka's transcripts by story."""
+    """Read Apache Kafka's transcripts by story."""
     stories: dict[str, list[str]] = {}
     for line in FILE.read_text().splitlines():
         if line.startswith("# "):
@@ -640,17 +663,17 @@ def load() -> dict[str, list[str]]:
 
 
 def save(stories: Iterator[tuple[str, list[str]]]) -> None:
-    """Write transcripts."""
+    """Write the transcripts to the file."""
     FILE.write_text("\n\n".join(f"# {name}\n" + "\n".join(lines) for name, lines in stories) + "\n")
 
 
 def main() -> None:
-    """Have Apache Kafka tell the stories."""
+    """Run the stories on Apache Kafka and record the transcripts."""
     with (
         tempfile.TemporaryDirectory(prefix="barnabas-golden-") as directory,
         ApacheKafka(kafka_runtime(), Path(directory), {"auto.create.topics.enable": "false"}) as node,
     ):
-        save(tell(node.port))
+        save(run_stories(node.port))
     print(f"wrote {FILE}")
 
 

@@ -1,4 +1,4 @@
-"""The compose cluster that these tests share. Where it cannot be had they fail and say why; they are never skipped."""
+"""The compose cluster that these tests share. If it cannot start, they fail with the reason and are never skipped."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import docker_engine, images
-from tests.support.compose_cluster import NODES, ComposeCluster, compose_file
-from tests.support.docker_engine import Engine, EngineError
+from tests.support.docker import docker_engine, images
+from tests.support.docker.compose_cluster import NODES, ComposeCluster, compose_file
+from tests.support.docker.docker_engine import Engine, EngineError
 
 _notes: list[str] = []
 
@@ -26,7 +26,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def compose(engine: Engine) -> Iterator[ComposeCluster]:
-    """The cluster of docker-compose.yml, up and healthy; each test leaves it so."""
+    """The cluster of docker-compose.yml, up and healthy. Each test leaves it in this state."""
     cluster = ComposeCluster(engine)
     try:
         services = build(cluster)
@@ -39,7 +39,7 @@ def compose(engine: Engine) -> Iterator[ComposeCluster]:
 
 
 def build(cluster: ComposeCluster) -> list[str]:
-    """Build or fetch the images; return the services that can be started."""
+    """Build or pull the images and return the services that can be started."""
     engine = cluster.engine
     names = {service: compose_file()["services"][service]["image"] for service in ("prometheus", "grafana")}
     if not engine.is_ours or images.pull(engine, images.PYTHON_IMAGE):
@@ -58,6 +58,6 @@ def build(cluster: ComposeCluster) -> list[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was real and what was not."""
+    """Report which parts were real and which were replaced."""
     for note in _notes:
         terminalreporter.write_line(f"compose: {note}")

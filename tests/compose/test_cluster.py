@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from tests.support.compose_cluster import BROKERS, NODES, ComposeCluster
+from tests.support.docker.compose_cluster import BROKERS, NODES, ComposeCluster
 from tests.support.history import ProduceLoad, Reader
 from tests.support.waiting import eventually
 
@@ -23,7 +23,7 @@ PROGRESS = 2000
 
 
 def create_topic(compose: ComposeCluster, name: str) -> str:
-    """A topic with the cluster's defaults: three replicas, two of which must have a record."""
+    """Create a topic with the cluster's defaults: three replicas, and min.insync.replicas=2."""
     admin = compose.admin()
     admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(30)
     await_isr(compose, name, set(range(len(BROKERS))))
@@ -45,7 +45,7 @@ def await_isr(compose: ComposeCluster, topic: str, brokers: set[int]) -> None:
 
 @contextlib.contextmanager
 def load_goes_on(compose: ComposeCluster, topic: str) -> Iterator[ProduceLoad]:
-    """Produce and read during the block; afterwards prove that all of it arrived once and in order."""
+    """Produce and read during the block. Afterwards check that every record arrived once and in order."""
     load = ProduceLoad(compose.bootstrap, topic, PARTITIONS)
     reader = Reader(compose.bootstrap, topic, PARTITIONS)
     with load, reader:
@@ -62,16 +62,16 @@ def load_goes_on(compose: ComposeCluster, topic: str) -> Iterator[ProduceLoad]:
 
 
 def progress(load: ProduceLoad) -> None:
-    """Wait until the load got on."""
+    """Wait until more records are acknowledged."""
     goal = load.acknowledged + PROGRESS
     eventually("records are acknowledged", lambda: load.acknowledged >= goal, WHOLE_TIMEOUT_MS)
 
 
-def test_clients_are_told_addresses_that_they_can_reach(compose: ComposeCluster) -> None:
-    told = compose.admin().list_topics(timeout=30).brokers.values()
-    assert {f"{broker.host}:{broker.port}" for broker in told} == set(compose.bootstrap.split(","))
+def test_clients_get_addresses_that_they_can_reach(compose: ComposeCluster) -> None:
+    brokers = compose.admin().list_topics(timeout=30).brokers.values()
+    assert {f"{broker.host}:{broker.port}" for broker in brokers} == set(compose.bootstrap.split(","))
     rows = json.loads(compose.execute("controller", "barnabas", "doctor", "--json", "--bootstrap", "broker-1:19092"))
-    assert [(row["is_told"], row["problem"]) for row in rows] == [(f"{name}:19092", None) for name in BROKERS]
+    assert [(row["advertised"], row["problem"]) for row in rows] == [(f"{name}:19092", None) for name in BROKERS]
 
 
 def test_records_go_both_ways(compose: ComposeCluster) -> None:

@@ -13,17 +13,18 @@ import pytest
 
 from barnabas.cli.inside.pages import BROKER, find_pages
 from tests.compose.test_cluster import create_topic
-from tests.support.compose_cluster import BROKERS, IDS, NODES, ComposeCluster
+from tests.support.docker.compose_cluster import BROKERS, IDS, NODES, ComposeCluster
 from tests.support.waiting import eventually
 
 
 def get(compose: ComposeCluster, node: str, path: str) -> bytes:
+    """Fetch a page of a node."""
     with urllib.request.urlopen(f"http://{compose.page(node)}{path}", timeout=10) as answer:
         return bytes(answer.read())
 
 
 def barnabas(*arguments: str) -> str:
-    """Run a command of this machine's, which knows nothing of the cluster but its bootstrap address."""
+    """Run a command on this machine. It knows only the cluster's bootstrap address."""
     command = [sys.executable, "-P", "-m", "barnabas.cli", *arguments]
     environment = {**os.environ, "NO_COLOR": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
@@ -33,8 +34,8 @@ def barnabas(*arguments: str) -> str:
 
 @pytest.mark.parametrize("node", NODES)
 def test_each_process_shows_its_own_pages_here(compose: ComposeCluster, node: str) -> None:
-    told = json.loads(get(compose, node, "/live.json?section=node"))["node"]
-    assert (told["role"], told["id"]) == (node.partition("-")[0], IDS[node])
+    shown = json.loads(get(compose, node, "/live.json?section=node"))["node"]
+    assert (shown["role"], shown["id"]) == (node.partition("-")[0], IDS[node])
     assert b"<html" in get(compose, node, "/live")
     assert b"process_resident_memory_bytes " in get(compose, node, "/metrics")
 
@@ -42,8 +43,8 @@ def test_each_process_shows_its_own_pages_here(compose: ComposeCluster, node: st
 @pytest.mark.parametrize("node", NODES)
 def test_each_page_links_to_all_others(compose: ComposeCluster, node: str) -> None:
     peers = json.loads(get(compose, node, "/live.json?section=node"))["node"]["peers"]
-    told = {peer["id"]: peer["address"] for peer in peers}
-    assert told == {IDS[each]: compose.page(each) for each in NODES}
+    links = {peer["id"]: peer["address"] for peer in peers}
+    assert links == {IDS[each]: compose.page(each) for each in NODES}
     assert [peer["id"] for peer in peers if peer["is_self"]] == [IDS[node]]
 
 
@@ -73,8 +74,8 @@ def test_top_inside(compose: ComposeCluster) -> None:
     assert {row["broker"]: row["state"] for row in frame["brokers"]} == {0: "running", 1: "running", 2: "running"}
 
 
-def test_a_broker_that_is_gone_is_still_looked_for(compose: ComposeCluster) -> None:
-    """Its peers know where its page was, so it is shown as silent, and found when it is back."""
+def test_a_stopped_broker_is_shown_until_it_returns(compose: ComposeCluster) -> None:
+    """Its peers remember its page's address. They show it as silent, and find it after the restart."""
     compose.compose("stop", "broker-1")
     pages = {page.id: page.address for page in find_pages(compose.bootstrap) if page.role == BROKER}
     assert pages == {IDS[broker]: compose.page(broker) for broker in BROKERS}

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.compose.test_cluster import PARTITIONS, create_topic, load_goes_on
-from tests.support.compose_cluster import NODES, ComposeCluster, dashboards
+from tests.support.docker.compose_cluster import NODES, ComposeCluster, dashboards
 from tests.support.waiting import eventually
 
 VARIABLES = {"$cluster": ".*", "$broker": ".*", "$topic": ".*", "$group": ".*", "$__rate_interval": "1m"}
@@ -20,6 +20,7 @@ TIMEOUT_MS = 60_000
 
 
 def query(compose: ComposeCluster, expression: str) -> list[dict[str, Any]]:
+    """Run an instant query on Prometheus."""
     address = f"{compose.prometheus}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
     with urllib.request.urlopen(address, timeout=10) as answer:
         result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
@@ -27,7 +28,7 @@ def query(compose: ComposeCluster, expression: str) -> list[dict[str, Any]]:
 
 
 def panels() -> Iterator[tuple[str, str]]:
-    """Title and expression of each query of each panel, with the dashboards' variables filled in."""
+    """Return the title and expression of each panel's queries, with the dashboards' variables replaced."""
     for name, board in dashboards().items():
         for panel in board["panels"]:
             for target in panel.get("targets") or ():
@@ -63,4 +64,5 @@ def test_no_panel_is_empty(compose: ComposeCluster) -> None:
 
 
 def has_number(result: list[dict[str, Any]]) -> bool:
+    """Check whether a series has a finite value."""
     return any(math.isfinite(float(series["value"][1])) for series in result)

@@ -1,4 +1,4 @@
-"""A controller without threads, sockets or disk, driven step by step, and brokers that only remember."""
+"""A controller without threads, sockets or disk, driven step by step, with fake brokers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.broker.features import SUPPORTED_FEATURES
+from barnabas.broker.metadata.features import SUPPORTED_FEATURES
 from barnabas.common.clock import FakeClock
-from barnabas.common.faulty_files import MemoryFileSystem
-from barnabas.common.files import FileSystem
+from barnabas.common.disk.faulty_files import MemoryFileSystem
+from barnabas.common.disk.files import FileSystem
 from barnabas.config.config import Config
 from barnabas.controller.broker_registry import HeartbeatReply
 from barnabas.controller.controller_metrics import ControllerMetrics
 from barnabas.controller.decision import Decision, View
+from barnabas.controller.decisions.topics import create_topics
 from barnabas.controller.image import Partition
-from barnabas.controller.metadata_log import MetadataLog
+from barnabas.controller.metadata.metadata_log import MetadataLog
 from barnabas.controller.quorum_controller import QuorumController
-from barnabas.controller.topics import create_topics
 from barnabas.metrics.registry import Registry
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages import k19_create_topics as create_wire
@@ -62,16 +62,16 @@ class FakeBroker:
         self.error_code = 0
 
     def send(self, message: Any, version: int) -> Any:
-        """Remember a request and answer it."""
+        """Note a request and respond."""
         if self.is_down:
-            raise ConnectionRefusedError("nobody is there")
+            raise ConnectionRefusedError("unreachable")
         self.received.append(message)
         response = RESPONSES[message.API_KEY]()
         response.error_code = self.error_code
         return response
 
     def take(self) -> list[Any]:
-        """What came since the last call."""
+        """Return the requests since the last call."""
         received, self.received = self.received, []
         return received
 
@@ -107,6 +107,7 @@ class Rig:
             metrics=ControllerMetrics(self.registry, self.clock),
             rng=random.Random(seed),
             start_threads=False,
+            checks_invariants=True,
         )
         self.controller.start()
 
@@ -115,29 +116,28 @@ class Rig:
 
     @property
     def image(self) -> Any:
-        """What is committed."""
+        """The committed image."""
         return self.controller.committed_image
 
     def decide(self, decide: Callable[[View], Decision[Any]]) -> Any:
-        """Have something decided and committed; raises its ApiError."""
+        """Decide and commit; raises the ApiError of the decision."""
         results: list[Any] = []
         self.controller.submit("test", decide, results.append, results.append)
         self.controller.loop.step()
         assert len(results) == 1
         if isinstance(results[0], ApiError):
             raise results[0]
-        self.image.invariants()
         return results[0]
 
     def push(self) -> None:
-        """Let every sender send what is pending."""
+        """Make every sender send its pending changes."""
         assert self.controller.channels is not None
         for channel in self.controller.channels.channels.values():
             if channel.queue_size() or channel._pending:
                 channel.push_once()
 
     def register(self, broker_id: int, incarnation: int | None = None, rack: str | None = None) -> int:
-        """Register a broker; its epoch."""
+        """Register a broker; returns its epoch."""
         request = registration(broker_id, incarnation, rack)
         epoch: int = self.decide(lambda view: self.controller.register(view, request))
         return epoch
@@ -151,7 +151,7 @@ class Rig:
         want_shut_down: bool = False,
         epoch: int | None = None,
     ) -> HeartbeatReply:
-        """A heartbeat of a broker that has seen everything, unless told otherwise."""
+        """Send a heartbeat, by default of a broker that has applied everything."""
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=self.image.brokers[broker_id].epoch if epoch is None else epoch,
@@ -163,13 +163,13 @@ class Rig:
         return reply
 
     def join(self, *broker_ids: int, racks: dict[int, str] | None = None) -> None:
-        """Brokers that register and are unfenced."""
+        """Register brokers and unfence them."""
         for broker_id in broker_ids:
             self.register(broker_id, rack=(racks or {}).get(broker_id))
             self.heartbeat(broker_id)
 
     def create(self, name: str, assignment: list[list[int]], **configs: str) -> bytes:
-        """A topic on these replicas; its id."""
+        """Create a topic on these replicas; returns its id."""
         request = create_wire.CreateTopicsRequest(topics=[manual_topic(name, assignment, **configs)])
         response = self.decide(lambda view: create_topics(view, request))
         (result,) = response.topics
@@ -184,13 +184,13 @@ class Rig:
         return partition
 
     def tick(self, ms: int) -> None:
-        """Let time pass, and the timers do what is due."""
+        """Advance the clock and run the due timers."""
         self.clock.advance_ms(ms)
         for _ in range(10):
             self.controller.loop.step()
 
     def restart(self) -> Rig:
-        """Another controller on the same disk, as after kill -9."""
+        """Return another controller on the same disk, as after kill -9."""
         return Rig(self.fs, self.clock)
 
 

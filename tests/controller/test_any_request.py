@@ -1,8 +1,7 @@
-"""Whatever is asked of a controller: its event loop lives, every request has an answer that can be encoded, and a
-replay of the log gives the image that it has.
+"""Random requests: the event loop lives, each response can be encoded, and a replay of the log gives the same image.
 
-The requests are made from a seed: known and unknown names, names as long as a string can be, counts below zero and
-above all bounds, things named twice.
+The requests come from a seeded generator: known and unknown names, names of the maximum length, negative and excessive
+counts, duplicates.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.answers import Park, Reply
-from barnabas.broker.forwarding import encode_principal
-from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.broker.channels.forwarding import encode_principal
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.parking import Park
+from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.controller.apis.k58_envelope import FORWARDABLE
 from barnabas.controller.apis.services import ControllerServices
 from barnabas.controller.apis.table import TABLE
@@ -29,6 +29,7 @@ from barnabas.protocol.messages import k44_incremental_alter_configs as configs_
 from barnabas.protocol.messages import request_class, response_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeRequest
 from tests.controller.rig import CLUSTER_ID, Rig
+from tests.support.broker.parked import Waiting
 
 SIZE_PREFIX = 4
 LONGEST = "x" * 0x7FFF
@@ -130,11 +131,13 @@ class Asker:
             given = TABLE[request.header.api_key].handle(self.services, request)
             if not isinstance(given, Park):
                 return given
-            answers: list[Any] = []
-            given.operation.bind(answers.append)
+            waiting = Waiting(request)
+            waiting.wait(given)
             assert self.rig.controller.loop.step()
-            (operation,) = answers
-            return operation.response()
+            assert waiting.response is not None
+            if isinstance(waiting.response, ApiError):
+                raise waiting.response
+            return waiting.response
         except ApiError as error:
             return error_response(request.message, request.header.api_version, error.code, error.message)
 
@@ -163,7 +166,7 @@ def no_mistakes(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_mistakes")
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_is_asked_the_loop_lives_and_the_log_says_the_same(seed: int) -> None:
+def test_any_request_leaves_the_loop_alive_and_the_log_replayable(seed: int) -> None:
     asker = Asker(seed)
     keys = sorted(TABLE.keys() - {58})
     for round_number in range(300):
@@ -178,7 +181,7 @@ def test_whatever_is_asked_the_loop_lives_and_the_log_says_the_same(seed: int) -
 
 
 @pytest.mark.usefixtures("no_mistakes")
-def test_a_value_that_grows_too_long_is_refused_and_nothing_else_happens() -> None:
+def test_a_value_that_grows_too_long_is_refused_without_effect() -> None:
     asker = Asker(0)
     header = RequestHeader(44, 1, 1, "c")
 

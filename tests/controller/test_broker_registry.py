@@ -1,3 +1,5 @@
+"""Broker states: registrations, heartbeats, fencing and controlled shutdown."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -41,7 +43,7 @@ def test_a_new_incarnation_gets_a_new_epoch_and_leaves_the_isrs() -> None:
     assert rig.partition("t").isr == (1,)
 
 
-def test_the_same_incarnation_amends() -> None:
+def test_the_same_incarnation_amends_its_registration() -> None:
     rig = Rig()
     rig.join(0)
     epoch = rig.image.brokers[0].epoch
@@ -82,7 +84,7 @@ def test_a_broker_that_is_shutting_down_may_be_replaced_at_once() -> None:
         ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_cannot_be_registered(fields: dict[str, object], code: ErrorCode) -> None:
+def test_invalid_registrations(fields: dict[str, object], code: ErrorCode) -> None:
     rig = Rig()
     before = rig.image
     request = registration(0, **fields)
@@ -155,7 +157,7 @@ def test_several_silent_brokers_are_fenced_one_by_one() -> None:
     assert len(rig.partition("t").isr) == 1
 
 
-def test_a_controller_that_slept_blames_nobody() -> None:
+def test_a_controller_that_slept_fences_no_broker() -> None:
     rig = Rig()
     rig.join(0, 1)
     rig.tick(5 * SESSION_MS)
@@ -218,7 +220,7 @@ def test_an_unregistered_broker_is_gone() -> None:
     )
 
 
-def test_a_failed_log_directory_is_struck_off() -> None:
+def test_a_failed_log_directory_leaves_the_registration() -> None:
     from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 
     rig = Rig()
@@ -235,9 +237,9 @@ def test_a_failed_log_directory_is_struck_off() -> None:
     assert rig.image.brokers[0].log_dirs == (b"a" * 16,)
 
 
-def test_a_heartbeat_that_unfences_and_reports_a_failed_directory_elects_nobody_onto_it() -> None:
+def test_a_heartbeat_that_unfences_and_reports_a_failed_directory_elects_no_replica_there() -> None:
     from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-    from tests.controller.test_directories import assign
+    from tests.controller.decisions.test_directories import assign
 
     rig = Rig()
     dirs = [b"a" * 16, b"b" * 16]

@@ -1,4 +1,4 @@
-"""A controller's /live.json, of one with its threads and sockets."""
+"""ControllerView: a controller's /live.json, with its threads and sockets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import SystemClock
-from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.controller.decision import Decision
 from barnabas.controller.event_loop import Event
 from barnabas.controller.live import ControllerView
@@ -30,7 +30,7 @@ def server() -> Iterator[ControllerServer]:
 
 @pytest.fixture
 def view(server: ControllerServer) -> ControllerView:
-    return ControllerView(server, server.request_log, SystemClock())
+    return server.view
 
 
 @pytest.fixture
@@ -39,23 +39,19 @@ def connection(server: ControllerServer) -> Iterator[NodeConnection]:
         yield opened
 
 
-def test_who_it_is(view: ControllerView) -> None:
+def test_the_node_section(view: ControllerView) -> None:
     node = view.look({})["node"]
     assert (node["id"], node["role"], node["state"], node["cluster_id"]) == (100, "controller", "serving", CLUSTER_ID)
     assert [(peer["address"], peer["is_self"]) for peer in node["peers"]] == [("h:1", False), ("h:2", True)]
 
 
-def test_a_broker_that_registered_and_what_is_to_be_pushed_to_it(
-    view: ControllerView, connection: NodeConnection
-) -> None:
+def test_a_registered_broker_and_its_pending_push(view: ControllerView, connection: NodeConnection) -> None:
     assert view.look({})["brokers"] == []
     epoch = connection.send(registration(0), 4).broker_epoch
     (broker,) = view.look({})["brokers"]
     assert (broker["id"], broker["epoch"], broker["state"]) == (0, epoch, "fenced")
     assert broker["address"].count(":") == 1
-    (broker,) = eventually(
-        "nobody answers the push", lambda: [b for b in view.look({})["brokers"] if b["push_failures"]]
-    )
+    (broker,) = eventually("the push fails", lambda: [b for b in view.look({})["brokers"] if b["push_failures"]])
     assert broker["push_queue"] > 0
     assert broker["push_age_ms"] > 0
     assert broker["metadata_lag"] > 0
@@ -97,10 +93,10 @@ def test_requests_wait_for_the_event_thread(
     assert begun.wait(20)
     asking = threading.Thread(target=lambda: connection.send(CreateTopicsRequest(topics=[topic("a", 1)]), 7))
     asking.start()
-    told = eventually("it is parked", lambda: view.look({"section": "elsewhere"})["elsewhere"]["items"])
+    items = eventually("it is parked", lambda: view.look({"section": "elsewhere"})["elsewhere"]["items"])
     go_on.set()
     asking.join()
-    assert told[0]["sentence"].startswith("create topics of client ")
-    assert told[0]["sentence"].endswith(" waits for the event thread to decide")
+    assert items[0]["sentence"].startswith("create topics of client ")
+    assert items[0]["sentence"].endswith(" waits for the event thread to decide")
     metadata = view.look({})["metadata"]
     assert (metadata["topics"], metadata["partitions"], metadata["offline"]) == (0, 0, 0), "there is no broker for it"

@@ -1,4 +1,15 @@
-"""A controller with its threads and sockets, in this process and as one of its own."""
+"""A controller with its threads and sockets, in this process and in its own.
+
+Also covers `controller/apis/k18_api_versions.py`, `controller/apis/k58_envelope.py`,
+`controller/apis/k60_describe_cluster.py`, `controller/apis/k62_broker_registration.py`,
+`controller/apis/k63_broker_heartbeat.py`, `controller/apis/k67_allocate_producer_ids.py`,
+`controller/apis/k19_create_topics.py`, `controller/apis/k20_delete_topics.py`, `controller/apis/k33_alter_configs.py`,
+`controller/apis/k37_create_partitions.py`, `controller/apis/k43_elect_leaders.py`,
+`controller/apis/k44_incremental_alter_configs.py`, `controller/apis/k45_alter_partition_reassignments.py`,
+`controller/apis/k46_list_partition_reassignments.py`, `controller/apis/k56_alter_partition.py`,
+`controller/apis/k57_update_features.py`, `controller/apis/k64_unregister_broker.py`,
+`controller/apis/k73_assign_replicas_to_dirs.py`, `controller/apis/services.py` and `controller/apis/table.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +25,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.forwarding import encode_principal
+from barnabas.broker.channels.forwarding import encode_principal
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.common.clock import SystemClock
-from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.controller import main
 from barnabas.controller.apis.table import TABLE
 from barnabas.controller.main import ControllerServer
@@ -70,7 +81,7 @@ def join(connection: NodeConnection, broker_id: int = 0) -> int:
     return epoch
 
 
-def test_it_says_what_it_serves(connection: NodeConnection) -> None:
+def test_api_versions_lists_the_table(connection: NodeConnection) -> None:
     response = connection.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
     assert {k.api_key: (k.min_version, k.max_version) for k in response.api_keys} == {
         key: api.versions for key, api in TABLE.items()
@@ -78,7 +89,7 @@ def test_it_says_what_it_serves(connection: NodeConnection) -> None:
     assert [f.name for f in response.finalized_features] == ["group.version", "metadata.version", "transaction.version"]
 
 
-def test_it_says_which_cluster_it_is(connection: NodeConnection, server: ControllerServer) -> None:
+def test_describe_cluster_names_the_cluster(connection: NodeConnection, server: ControllerServer) -> None:
     response = connection.send(DescribeClusterRequest(endpoint_type=2), 2)
     assert (response.cluster_id, response.controller_id) == (CLUSTER_ID, 100)
     assert [(b.broker_id, b.host, b.port) for b in response.brokers] == [(100, "127.0.0.1", server.port)]
@@ -86,7 +97,7 @@ def test_it_says_which_cluster_it_is(connection: NodeConnection, server: Control
     assert ErrorCode(response.error_code) is ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
-def test_brokers_join_and_topics_are_made(connection: NodeConnection) -> None:
+def test_brokers_register_and_topics_are_created(connection: NodeConnection) -> None:
     epoch = join(connection)
     response = connection.send(CreateTopicsRequest(topics=[topic("a", 2), topic("b c")]), 7)
     assert [t.error_code for t in response.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
@@ -122,7 +133,7 @@ def test_every_version_is_answered(connection: NodeConnection) -> None:
             assert connection.send(message, version) is not None
 
 
-def test_a_value_that_no_record_can_carry_is_refused_and_the_next_request_served(connection: NodeConnection) -> None:
+def test_a_value_that_no_record_can_hold_is_refused_and_the_next_request_served(connection: NodeConnection) -> None:
     """It ended the process; the broker that had forwarded the request sent it to the next one, too."""
     join(connection)
     assert connection.send(CreateTopicsRequest(topics=[topic("t")]), 7).topics[0].error_code == 0
@@ -232,7 +243,7 @@ def properties(directory: Path, **more: str) -> Path:
     return file
 
 
-def test_the_process_starts_says_so_and_stops(tmp_path: Path) -> None:
+def test_the_process_starts_logs_that_it_is_ready_and_stops(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "barnabas.controller.main", str(properties(tmp_path))]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr is not None
@@ -258,7 +269,7 @@ def test_the_process_starts_says_so_and_stops(tmp_path: Path) -> None:
         ({"log_dirs": "/proc/nowhere"}, [], "cannot use /proc/nowhere"),
     ],
 )
-def test_what_a_person_must_mend_is_one_line(
+def test_an_operator_error_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: dict[str, str], override: list[str], message: str
 ) -> None:
     file = properties(tmp_path, **more)
@@ -273,7 +284,7 @@ def test_a_missing_file_and_a_directory_in_use(tmp_path: Path, capsys: pytest.Ca
     assert main.main([str(tmp_path / "none")], {}) == 1
     assert "cannot read" in capsys.readouterr().err
     file = properties(tmp_path)
-    from barnabas.common.files import OsFileSystem
+    from barnabas.common.disk.files import OsFileSystem
 
     os.makedirs(tmp_path / "data")
     lock = OsFileSystem().lock(str(tmp_path / "data" / ".lock"))
@@ -283,8 +294,8 @@ def test_a_missing_file_and_a_directory_in_use(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_directory_of_another_cluster_or_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from barnabas.common.files import OsFileSystem
-    from barnabas.controller.metadata_directory import MetadataDirectory
+    from barnabas.common.disk.files import OsFileSystem
+    from barnabas.controller.metadata.metadata_directory import MetadataDirectory
 
     MetadataDirectory.open(OsFileSystem(), str(tmp_path / "data"), 100, "first").close()
     file = str(properties(tmp_path))

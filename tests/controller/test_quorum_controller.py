@@ -1,4 +1,8 @@
-"""Stories: what a cluster goes through, and what a controller that was killed still knows."""
+"""Whole stories of a cluster: failures, elections and restarts of the controller.
+
+Covers `controller/event_loop.py`, `controller/decision.py`, `controller/controller_metrics.py` and
+`controller/decisions/producer_ids.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,17 @@ import random
 import pytest
 
 from barnabas.common.clock import FakeClock
-from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.controller.decision import Decision
+from barnabas.controller.decisions.producer_ids import allocate_producer_ids
+from barnabas.controller.decisions.topics import create_topics, delete_topics
 from barnabas.controller.image import NO_LEADER, Image
-from barnabas.controller.producer_ids import allocate_producer_ids
-from barnabas.controller.topics import create_topics, delete_topics
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
 from barnabas.protocol.metadata_records import ConfigRecord, RemoveTopicRecord
+from tests.controller.push.test_push import set_config
 from tests.controller.rig import Rig, manual_topic
-from tests.controller.test_push import set_config
 
 
 def contents(image: Image) -> tuple[object, ...]:
@@ -30,7 +34,7 @@ def allocate(rig: Rig, broker_id: int) -> tuple[int, int]:
     return block.first_id, block.size
 
 
-def test_a_restart_forgets_nothing() -> None:
+def test_a_restart_loses_nothing() -> None:
     rig = Rig()
     rig.join(0, 1)
     rig.create("t", [[0, 1], [1, 0]], retention_ms="7")
@@ -61,7 +65,7 @@ def test_a_restarted_controller_waits_for_brokers_a_whole_session() -> None:
     assert not again.image.is_active(1)
 
 
-def test_leader_fails_comes_back_and_is_preferred_again() -> None:
+def test_a_leader_fails_returns_and_is_preferred_again() -> None:
     rig = Rig(leader_imbalance_check_interval_seconds="30")
     rig.join(0, 1)
     rig.create("t", [[0, 1]])
@@ -73,7 +77,7 @@ def test_leader_fails_comes_back_and_is_preferred_again() -> None:
         rig.heartbeat(0)
         rig.heartbeat(1)
     assert rig.partition("t").leader == 1  # not in the ISR yet
-    from tests.controller.test_alter_partition import propose
+    from tests.controller.decisions.test_alter_partition import propose
 
     propose(rig, [1, 0], broker=1)
     for _ in range(7):
@@ -89,7 +93,7 @@ def test_leaders_stay_where_they_are_without_rebalancing() -> None:
     rig.create("t", [[0, 1]])
     rig.heartbeat(0, want_fence=True)
     rig.heartbeat(0)
-    from tests.controller.test_alter_partition import propose
+    from tests.controller.decisions.test_alter_partition import propose
 
     propose(rig, [1, 0], broker=1)
     rig.tick(3_000)
@@ -109,7 +113,7 @@ def test_unclean_elections_happen_where_a_topic_allows_them() -> None:
     assert rig.partition("risky").isr == (1,)
 
 
-def test_unclean_elections_follow_soon_when_they_are_allowed() -> None:
+def test_unclean_elections_follow_soon_after_they_are_allowed() -> None:
     rig = Rig()
     rig.join(0, 1)
     rig.create("t", [[0, 1]])
@@ -164,7 +168,7 @@ def run_until_it_dies(rig: Rig, acknowledged: list[str]) -> None:
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_whatever_write_fails_everything_acknowledged_is_there_afterwards(power_cut: bool) -> None:
+def test_any_failed_write_loses_nothing_acknowledged(power_cut: bool) -> None:
     """Fail each write, fsync and rename in turn; then the process dies, or the machine."""
     base = MemoryFileSystem()
     counting = FaultyFileSystem(base)
@@ -193,7 +197,7 @@ def test_whatever_write_fails_everything_acknowledged_is_there_afterwards(power_
         assert "more" in again.restart().image.topic_ids
 
 
-def test_a_torn_tail_is_cut() -> None:
+def test_a_torn_tail_is_truncated() -> None:
     rig = Rig()
     rig.join(0)
     rig.create("t", [[0]])
@@ -211,7 +215,7 @@ def test_a_torn_tail_is_cut() -> None:
         assert again.create("torn", [[0]])
 
 
-def test_a_bug_in_a_decision_is_an_answer_and_a_count() -> None:
+def test_an_exception_of_a_decision_is_an_error_response_and_a_count() -> None:
     rig = Rig()
 
     def broken(_: object) -> None:
@@ -223,7 +227,7 @@ def test_a_bug_in_a_decision_is_an_answer_and_a_count() -> None:
     assert rig.controller._metrics.errors == 1
 
 
-def test_an_event_that_waited_too_long_is_given_up() -> None:
+def test_an_event_that_waited_too_long_times_out() -> None:
     rig = Rig()
     answers: list[ApiError] = []
     rig.controller.submit("late", lambda _: pytest.fail("decided"), answers.append, answers.append, 100)
@@ -241,7 +245,7 @@ def test_producer_ids_need_a_current_epoch() -> None:
     assert [allocate(rig, 0)[0] for _ in range(3)] == [0, 1000, 2000]
 
 
-def test_what_is_too_much_for_a_batch_is_refused_and_the_next_request_served() -> None:
+def test_too_many_records_are_refused_and_the_next_request_served() -> None:
     rig = Rig()
     rig.join(0)
     before = rig.image
@@ -260,7 +264,7 @@ def test_what_is_too_much_for_a_batch_is_refused_and_the_next_request_served() -
     assert contents(rig.restart().image) == contents(rig.image)
 
 
-def test_an_answer_that_cannot_be_given_does_not_end_the_loop() -> None:
+def test_a_callback_that_raises_does_not_end_the_loop() -> None:
     rig = Rig()
 
     def fail(_: object) -> None:

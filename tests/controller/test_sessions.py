@@ -1,4 +1,4 @@
-"""A broker that reports but hears nothing is fenced, and returns once it has heard."""
+"""Sessions: a broker that no push reaches is fenced, and returns once it has applied what it missed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_broker_out_of_reach_is_fenced_and_not_elected_until_it_has_applied_wh
     assert not rig.image.brokers[1].is_fenced
 
 
-def test_it_is_not_elected_when_another_leader_fails() -> None:
+def test_a_lagging_broker_is_not_elected_when_another_leader_fails() -> None:
     rig = rig_of_three()
     offset = rig.image.offset
     rig.create("t", [[0, 1]])
@@ -54,7 +54,7 @@ def test_it_is_not_elected_when_another_leader_fails() -> None:
     assert rig.partition("t").isr == (0,)
 
 
-def test_a_slow_broker_that_goes_on_is_left_alone() -> None:
+def test_a_slow_broker_that_makes_progress_is_not_fenced() -> None:
     rig = rig_of_three()
     for _ in range(10):
         offset = rig.image.offset
@@ -63,7 +63,7 @@ def test_a_slow_broker_that_goes_on_is_left_alone() -> None:
     assert rig.image.is_active(1)
 
 
-def test_if_nobody_hears_the_controller_nobody_is_fenced() -> None:
+def test_if_no_broker_applies_pushes_none_is_fenced() -> None:
     rig = rig_of_three()
     offset = rig.image.offset
     rig.create("t", [[0, 1, 2]])
@@ -73,7 +73,7 @@ def test_if_nobody_hears_the_controller_nobody_is_fenced() -> None:
     assert not rig.image.is_active(1), "now others have applied it"
 
 
-def test_records_that_no_broker_is_told_of_make_nobody_lag() -> None:
+def test_records_that_are_not_pushed_make_no_broker_lag() -> None:
     from tests.controller.test_quorum_controller import allocate
 
     rig = rig_of_three()
@@ -83,7 +83,7 @@ def test_records_that_no_broker_is_told_of_make_nobody_lag() -> None:
     assert rig.image.is_active(1)
 
 
-def test_a_controller_that_starts_gives_time_for_the_push_of_everything() -> None:
+def test_a_starting_controller_allows_time_for_full_pushes() -> None:
     rig = rig_of_three()
     again = Rig(rig.fs, rig.clock, barnabas_metadata_lag_max_ms=str(LAG_MS))
     beat(again, FIRST_PUSH_MS, b1=0)
@@ -98,7 +98,7 @@ def test_a_controller_that_starts_gives_time_for_the_push_of_everything() -> Non
     assert third.image.is_active(1), "an acknowledged push counts"
 
 
-def test_a_broker_alone_is_never_fenced_for_its_lag() -> None:
+def test_a_single_broker_is_never_fenced_for_its_lag() -> None:
     rig = Rig(barnabas_metadata_lag_max_ms=str(LAG_MS))
     rig.join(0)
     offset = rig.image.offset
@@ -107,7 +107,7 @@ def test_a_broker_alone_is_never_fenced_for_its_lag() -> None:
     assert rig.image.is_active(0)
 
 
-def test_a_broker_that_was_silent_has_its_time_for_what_it_missed_once_it_is_back() -> None:
+def test_a_broker_that_returns_gets_time_to_apply_what_it_missed() -> None:
     """It had not applied everything when it fell silent: that was long ago when it reports again."""
     lag_ms = 2 * SESSION_MS
     rig = Rig(barnabas_metadata_lag_max_ms=str(lag_ms))

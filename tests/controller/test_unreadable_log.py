@@ -1,4 +1,4 @@
-"""A metadata log that is whole but cannot be understood is told in one line, with file and offset."""
+"""A whole metadata log with unreadable records is a one-line error with file and offset."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.storage.log_types import AppendOrigin
-from barnabas.common.faulty_files import MemoryFileSystem
-from barnabas.controller.metadata_directory import DirectoryError
+from barnabas.broker.storage.log.log_types import AppendOrigin
+from barnabas.common.disk.faulty_files import MemoryFileSystem
+from barnabas.controller.metadata.metadata_directory import DirectoryError
 from barnabas.protocol.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionRecord,
@@ -47,7 +47,7 @@ def log_with(frame: bytes | None) -> tuple[MemoryFileSystem, int]:
         TopicRecord(name="t", topic_id=b"y" * 16),
     ],
 )
-def test_records_that_contradict_the_log_are_told_with_file_and_offset(record: Any) -> None:
+def test_the_error_for_a_contradictory_record_names_file_and_offset(record: Any) -> None:
     fs, offset = log_with(encode_record(record))
     with pytest.raises(DirectoryError) as caught:
         Rig(fs)
@@ -61,13 +61,13 @@ def test_records_that_contradict_the_log_are_told_with_file_and_offset(record: A
 @pytest.mark.parametrize(
     "frame", [b"", b"\x01", b"\x01\x63\x00", b"\x07\x00\x00", b"\x01\x02\x63", b"\x01\x02\x00\x05", None]
 )
-def test_records_of_another_version_are_told_with_file_and_offset(frame: bytes | None) -> None:
+def test_the_error_for_an_unknown_version_names_file_and_offset(frame: bytes | None) -> None:
     fs, offset = log_with(frame)
     with pytest.raises(DirectoryError, match=rf"\.log cannot be understood at offset {offset}"):
         Rig(fs)
 
 
-def test_a_snapshot_of_another_version_is_told_and_not_passed_over() -> None:
+def test_a_snapshot_of_an_unknown_version_is_an_error_and_not_skipped() -> None:
     rig = Rig()
     rig.join(0)
     rig.controller._log._max_bytes = 1
@@ -85,8 +85,8 @@ def test_a_snapshot_of_another_version_is_told_and_not_passed_over() -> None:
         Rig(rig.fs)
 
 
-def test_a_damaged_snapshot_without_a_log_is_no_empty_cluster() -> None:
-    from tests.controller.test_recovery import rebuilt_on
+def test_a_damaged_snapshot_without_a_log_is_refused() -> None:
+    from tests.controller.metadata.test_recovery import rebuilt_on
 
     fs = MemoryFileSystem()
     rebuilt_on(fs)

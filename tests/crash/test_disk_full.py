@@ -26,7 +26,7 @@ from barnabas.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequ
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from tests.support.cluster import BarnabasCluster
 from tests.support.history import ProduceLoad, Reader
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 TOPIC = "flights"
@@ -64,13 +64,14 @@ def cluster(tmp_path: Path, small_disk: Path) -> Iterator[BarnabasCluster]:
 
 
 def ask(cluster: BarnabasCluster, broker_id: int, message: Any, version: int) -> Any:
+    """Send a request to a broker and return the response."""
     node = cluster.nodes[broker_id]
     with NodeConnection(node.host, node.port, timeout_ms=10_000, clock=SystemClock()) as connection:
         return connection.send(message, version)
 
 
 def directories(cluster: BarnabasCluster, broker_id: int) -> dict[str, tuple[ErrorCode, set[int]]]:
-    """The last but one part of each directory's path -> its error, and which partitions of the topic it has."""
+    """Describe the log directories: the parent directory's name -> its error and its partitions of the topic."""
     results = ask(cluster, broker_id, DescribeLogDirsRequest(topics=None), 4).results
     return {
         Path(r.log_dir).parent.name: (
@@ -82,7 +83,7 @@ def directories(cluster: BarnabasCluster, broker_id: int) -> dict[str, tuple[Err
 
 
 def produce_error(cluster: BarnabasCluster, broker_id: int, partition: int) -> ErrorCode:
-    """What a bare produce request to this broker, asked or not, is answered with."""
+    """Send a raw produce request to this broker, leader or not. Returns the error code of the response."""
     records = build_batch([SimpleRecord(SystemClock().wall_ms(), b"k", b"v")])
     data = produce_wire.PartitionProduceData(index=partition, records=memoryview(bytearray(records)))
     topic = produce_wire.TopicProduceData(name=TOPIC, topic_id=ZERO_UUID, partition_data=[data])
@@ -91,11 +92,12 @@ def produce_error(cluster: BarnabasCluster, broker_id: int, partition: int) -> E
 
 
 def leaders_and_isrs(admin: AdminClient) -> dict[int, tuple[int, list[int]]]:
+    """Return the leader and the sorted ISR by partition."""
     partitions = admin.list_topics(TOPIC, 20).topics[TOPIC].partitions
     return {index: (partition.leader, sorted(partition.isrs)) for index, partition in partitions.items()}
 
 
-def test_a_full_disk_takes_only_its_own_partitions_along(
+def test_a_full_disk_takes_only_its_own_partitions_offline(
     cluster: BarnabasCluster, small_disk: Path, tools: KafkaTools
 ) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

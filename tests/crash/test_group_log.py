@@ -1,4 +1,4 @@
-"""The log of groups as time goes by: it is compacted, and after kill -9 what is left of it says the same."""
+"""The log of groups is compacted, and after kill -9 the compacted log has the same offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from barnabas.protocol.messages.k09_offset_fetch import OffsetFetchRequest, Offs
 from barnabas.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.compare.conversation import Conversation
 from tests.support.cluster import BarnabasCluster
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 TOPIC, GROUP = "read", "reader"
@@ -31,7 +31,7 @@ COMMIT_VERSION, FETCH_VERSION, FIND_VERSION = 9, 9, 3
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[BarnabasCluster]:
-    """One broker, whose group log has small segments that are cleaned at once."""
+    """One broker whose group log has small segments, cleaned at once."""
     config = {
         "offsets.topic.num.partitions": "1",
         "offsets.topic.segment.bytes": str(SEGMENT_BYTES),
@@ -59,7 +59,7 @@ def commit(conversation: Conversation, offset: int) -> bool:
 
 
 def committed(conversation: Conversation) -> set[tuple[int, str | None]]:
-    """What all partitions' offsets and metadata are; empty while there is no coordinator."""
+    """Return all partitions' offsets and metadata; empty without a coordinator."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None)])
     (group,) = conversation.ask(request, FETCH_VERSION).groups
     rows = [row for topic in group.topics for row in topic.partitions]
@@ -77,7 +77,7 @@ def test_the_group_log_is_compacted_and_replayed(cluster: BarnabasCluster, tools
     directory = cluster.broker_data_directory() / "__consumer_offsets-0"
 
     def closed_bytes() -> int:
-        """The size of all segments but the active one."""
+        """Return the size of all segments except the active one."""
         return sum(path.stat().st_size for path in sorted(directory.glob("*.log"))[:-1])
 
     eventually("the closed segments are compacted", lambda: 0 < closed_bytes() < SEGMENT_BYTES / 10)

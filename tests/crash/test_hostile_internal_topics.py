@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.broker.coordinators.group_coordinator import partition_for
+from barnabas.broker.coordinators.runtime.partitioning import partition_for
 from barnabas.protocol.coordinator_records.offsets import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from barnabas.protocol.coordinator_records.record import encode_versioned
 from barnabas.protocol.errors import ErrorCode
@@ -42,6 +42,7 @@ def cluster(tmp_path: Path) -> Iterator[BarnabasCluster]:
 
 
 def commit(cluster: BarnabasCluster, group: str, offset: int) -> bool:
+    """Commit an offset. Returns whether it succeeded."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0})
     try:
         consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
@@ -53,6 +54,7 @@ def commit(cluster: BarnabasCluster, group: str, offset: int) -> bool:
 
 
 def committed(cluster: BarnabasCluster, group: str) -> int | None:
+    """Return the committed offset; None without a coordinator."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0})
     try:
         return int(consumer.committed([TopicPartition("t", 0)], timeout=5)[0].offset)
@@ -63,7 +65,7 @@ def committed(cluster: BarnabasCluster, group: str) -> int | None:
 
 
 def write(cluster: BarnabasCluster, partition: int, key: bytes, value: bytes) -> None:
-    """Write to __consumer_offsets as whoever calls himself so may."""
+    """Write to __consumer_offsets with the reserved client id __admin_client."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "client.id": "__admin_client", "acks": "all"})
     failures: list[object] = []
     producer.produce(
@@ -74,7 +76,7 @@ def write(cluster: BarnabasCluster, partition: int, key: bytes, value: bytes) ->
 
 
 def restart(cluster: BarnabasCluster) -> None:
-    """Kill one broker after the other: every partition moves twice, and every broker loads."""
+    """Kill one broker after the other, so that every partition moves twice and every broker loads it."""
     for broker in cluster.brokers:
         cluster.stop_node(broker, signal.SIGKILL)
         eventually("the rest answers", lambda: committed(cluster, GOOD[1]) is not None)
@@ -84,6 +86,7 @@ def restart(cluster: BarnabasCluster) -> None:
 
 
 def are_in_sync(cluster: BarnabasCluster) -> bool:
+    """Check whether every partition has two in-sync replicas."""
     topics = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10).topics.values()
     return all(len(partition.isrs) == 2 for topic in topics for partition in topic.partitions.values())
 
@@ -101,7 +104,7 @@ def test_one_record_takes_one_partition_offline_and_no_process(cluster: Barnabas
     )  # fmt: skip
     write(cluster, 0, encode_versioned(GroupMetadataKey(group=TWICE)), encode_versioned(value, 3))
     restart(cluster)
-    for group in GOOD:  # a member that is named twice costs nobody anything
+    for group in GOOD:  # a duplicate member affects no other group
         eventually(f"{group} is there", lambda group=group: committed(cluster, group) == 7)  # type: ignore[misc]
 
     write(cluster, 0, encode_versioned(GroupMetadataKey(group=TWICE)), b"\x00\x03\x00")  # cut short
@@ -109,12 +112,12 @@ def test_one_record_takes_one_partition_offline_and_no_process(cluster: Barnabas
     assert all(broker.is_running for broker in cluster.brokers)
     eventually("the other partition serves", lambda: committed(cluster, GOOD[1]) == 7)
     assert committed(cluster, GOOD[0]) is None
-    told = [line for lines in cluster.logs().values() for line in lines.splitlines() if "are offline until" in line]
-    assert told
-    assert all("__consumer_offsets-0: the record at offset" in line for line in told)
+    messages = [line for lines in cluster.logs().values() for line in lines.splitlines() if "are offline until" in line]
+    assert messages
+    assert all("__consumer_offsets-0: the record at offset" in line for line in messages)
 
 
-def test_a_pattern_that_backtracks_for_ever_is_answered_at_once(cluster: BarnabasCluster) -> None:
+def test_a_pattern_with_endless_backtracking_is_answered_at_once(cluster: BarnabasCluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "a" * 37})
     producer.init_transactions(30)
     for broker in cluster.brokers:
@@ -132,12 +135,12 @@ def test_a_pattern_that_backtracks_for_ever_is_answered_at_once(cluster: Barnaba
         assert answers == [ErrorCode.NONE, invalid, invalid]
 
 
-def test_a_topic_that_is_made_anew_has_no_committed_offsets(cluster: BarnabasCluster) -> None:
+def test_a_recreated_topic_has_no_committed_offsets(cluster: BarnabasCluster) -> None:
     group = GOOD[0]
     eventually("a commit", lambda: commit(cluster, group, 100))
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.delete_topics(["t"])["t"].result(20)
-    eventually("it can be made anew", lambda: _is_created(admin))
+    eventually("the topic is recreated", lambda: _is_created(admin))
     eventually("nothing is committed", lambda: committed(cluster, group) == -1001)
     eventually("a commit in the new one", lambda: commit(cluster, group, 3))
     assert committed(cluster, group) == 3

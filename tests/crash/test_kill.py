@@ -4,7 +4,7 @@ What must hold afterwards: every acknowledged record is there, at the offset it 
 readers went on throughout; the controller forgot nothing; `kafka-dump-log` finds the recovered files sound.
 
 The moments derive from --seed; a kill comes after so many more acknowledgements, or so soon after a start that the
-process is still recovering. `--kills` says how many there are.
+process is still recovering. `--kills` sets their number.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from barnabas.cluster import CONTROLLER_ID
 from tests.support.cluster import BarnabasCluster
 from tests.support.history import GroupMember, ProduceLoad, Reader
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 TOPIC = "survivor"
 PARTITIONS = 3
 BROKER_ID = 0
 ACKNOWLEDGED_MAX = 3000  # between two kills
-STARTING_MS_MAX = 400  # how late in its start a process may be killed
+STARTING_MS_MAX = 400  # latest kill after a process's start
 PROGRESS_TIMEOUT_MS = 60_000
 EARLY_KILL_SHARE = 0.3
 
@@ -38,7 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[BarnabasCluster]:
     """A controller and a broker with the topic."""
     config = {
         "log.flush.offset.checkpoint.interval.ms": "500",
-        "broker.session.timeout.ms": "1000",  # as long as a broker that was killed keeps its successor out
+        "broker.session.timeout.ms": "1000",  # a killed broker cannot register again before it has expired
         "broker.heartbeat.interval.ms": "200",
     }
     cluster = BarnabasCluster(tmp_path, broker_count=1, first_port=0, config=config)
@@ -72,8 +72,8 @@ def test_nothing_acknowledged_is_lost_however_often_a_process_is_killed(
 
 
 def _kill_at_random(cluster: BarnabasCluster, load: ProduceLoad, kills: int, moments: random.Random) -> None:
-    """Kill and start again, that many times; records are acknowledged between any kill and the next but one."""
-    pause = threading.Event()  # never set: a wait for a real while
+    """Kill and restart `kills` times. Records are acknowledged between each kill and the second one after it."""
+    pause = threading.Event()  # never set: waits by the real clock
     for kill in range(kills):
         node = cluster.nodes[moments.choice((BROKER_ID, BROKER_ID, CONTROLLER_ID))]
         is_early = moments.random() < EARLY_KILL_SHARE
@@ -104,7 +104,7 @@ def _read_afresh(cluster: BarnabasCluster, counts: list[int]) -> list[list[int]]
 
 
 def _check_the_controllers_memory(cluster: BarnabasCluster) -> None:
-    """After one more crash of everything: the topic with its configuration is known, and new ones can be made."""
+    """Check after another crash of all processes: the topic keeps its configuration, and topics can be created."""
     for node in cluster.nodes.values():
         cluster.stop_node(node, signal.SIGKILL)
     for node in cluster.nodes.values():
@@ -118,7 +118,7 @@ def _check_the_controllers_memory(cluster: BarnabasCluster) -> None:
 
 
 def _check_the_files(cluster: BarnabasCluster, tools: KafkaTools) -> None:
-    """After an orderly stop: logs, indexes and producer snapshots are sound."""
+    """Check after a clean stop: logs, indexes and producer snapshots are valid."""
     directories = sorted(cluster.broker_data_directory().glob(f"{TOPIC}-?"))
     cluster.stop()
     assert len(directories) == PARTITIONS

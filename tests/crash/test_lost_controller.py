@@ -1,4 +1,4 @@
-"""The controller's disk is lost while brokers live, or are down: they lose nothing, and it can be rebuilt."""
+"""The controller's disk is lost while brokers run or are down: they lose no data, and its log can be rebuilt."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def cluster(tmp_path: Path) -> Iterator[BarnabasCluster]:
 
 
 def produce(cluster: BarnabasCluster, first: int) -> None:
+    """Produce RECORDS records, numbered from `first`."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     errors: list[object] = []
 
@@ -54,6 +55,7 @@ def produce(cluster: BarnabasCluster, first: int) -> None:
 
 
 def consumed(cluster: BarnabasCluster, count: int) -> list[int]:
+    """Consume `count` records and return their sorted numbers."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader"})
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
     found: list[int] = []
@@ -68,11 +70,13 @@ def consumed(cluster: BarnabasCluster, count: int) -> list[int]:
 
 
 def log_bytes(cluster: BarnabasCluster) -> dict[str, int]:
+    """Return the size of each segment of the topic on all brokers."""
     files = [path for node in cluster.brokers for path in node.directory.glob(f"data/{TOPIC}-*/*.log")]
     return {str(path): path.stat().st_size for path in files}
 
 
 def lose_the_log(cluster: BarnabasCluster) -> None:
+    """Stop the controller and delete its metadata log."""
     if cluster.controller.is_running:
         cluster.stop_node(cluster.controller, signal.SIGKILL)
     shutil.rmtree(cluster.controller.directory / "data" / "__cluster_metadata-0")
@@ -80,17 +84,20 @@ def lose_the_log(cluster: BarnabasCluster) -> None:
 
 
 def recover(cluster: BarnabasCluster, brokers: int = 3) -> subprocess.CompletedProcess[str]:
+    """Rebuild the controller's log from the first `brokers` brokers."""
     file = cluster.controller.directory / "server.properties"
     addresses = ",".join(f"{node.host}:{node.internal_port}" for node in cluster.brokers[:brokers])
     return recover_from(file, addresses)
 
 
 def recover_from(file: Path, addresses: str) -> subprocess.CompletedProcess[str]:
+    """Run the recovery command with these addresses."""
     command = [*RECOVER, str(file), "--from-brokers", addresses]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def all_is_there(cluster: BarnabasCluster) -> None:
+    """Check that all records, offsets and configurations are kept and that producing works."""
     assert consumed(cluster, RECORDS) == list(range(RECORDS))
     produce(cluster, RECORDS)
     assert consumed(cluster, 2 * RECORDS) == list(range(2 * RECORDS))
@@ -105,24 +112,26 @@ def all_is_there(cluster: BarnabasCluster) -> None:
 
 
 def ends_with(cluster: BarnabasCluster) -> str:
-    """Start the controller; the line that it ends with."""
+    """Start the controller, wait for its end and return its last line."""
     cluster.start_node(cluster.controller)
     eventually("its end", lambda: not cluster.controller.is_running, 30_000)
     (line,) = re.findall(r"^controller: .*", cluster.controller.log_tail(60), re.M)
     return str(line)
 
 
-def test_an_empty_controller_ends_and_is_rebuilt_from_brokers_that_live(cluster: BarnabasCluster) -> None:
+def test_an_empty_controller_ends_and_is_rebuilt_from_running_brokers(cluster: BarnabasCluster) -> None:
     before = log_bytes(cluster)
     lose_the_log(cluster)
     line = ends_with(cluster)
     assert re.search(r"metadata log is empty, but broker \d has applied metadata offset .* controller recover", line)
     assert log_bytes(cluster) == before, "no log was touched"
-    told = recover_from(cluster.controller.directory / "server.properties", cluster.bootstrap)
-    assert re.fullmatch(r"controller: .* tells this to nodes only: name the port of its inter\S+\n", told.stderr)
-    told = recover(cluster)
-    assert told.returncode == 0, told.stderr
-    assert "2 topics" in told.stdout
+    result = recover_from(cluster.controller.directory / "server.properties", cluster.bootstrap)
+    assert re.fullmatch(
+        r"controller: .* is a listener for clients: name the port of the broker's inter\S+\n", result.stderr
+    )
+    result = recover(cluster)
+    assert result.returncode == 0, result.stderr
+    assert "2 topics" in result.stdout
     cluster.start_node(cluster.controller)
     cluster.await_ready()
     all_is_there(cluster)
@@ -131,15 +140,15 @@ def test_an_empty_controller_ends_and_is_rebuilt_from_brokers_that_live(cluster:
     assert "is in use: stop the controller first" in again.stderr
 
 
-def test_it_is_rebuilt_from_brokers_that_were_restarted_meanwhile(cluster: BarnabasCluster) -> None:
+def test_it_is_rebuilt_from_restarted_brokers(cluster: BarnabasCluster) -> None:
     for node in cluster.brokers:
         cluster.stop_node(node, signal.SIGKILL if node.node_id == 1 else signal.SIGTERM)
     lose_the_log(cluster)
     for node in cluster.brokers[:2]:
         cluster.start_node(node)
     eventually("answers", lambda: "does not answer" not in recover(cluster, 2).stderr, 60_000)
-    told = recover(cluster, 2)
-    assert re.fullmatch(r"controller: broker 2 holds a replica of \S+ and was not asked.*\n", told.stderr)
+    result = recover(cluster, 2)
+    assert re.fullmatch(r"controller: broker 2 holds a replica of \S+ and sent no report.*\n", result.stderr)
     cluster.start_node(cluster.brokers[2])
     eventually("recovery", lambda: recover(cluster).returncode == 0, 60_000)
     cluster.start_node(cluster.controller)
@@ -147,7 +156,7 @@ def test_it_is_rebuilt_from_brokers_that_were_restarted_meanwhile(cluster: Barna
     all_is_there(cluster)
 
 
-def test_an_old_copy_of_the_log_is_not_obeyed_though_it_knows_the_brokers(cluster: BarnabasCluster) -> None:
+def test_brokers_reject_a_controller_with_an_old_copy_of_the_log(cluster: BarnabasCluster) -> None:
     data = cluster.controller.directory / "data"
     right, old = data.with_name("right"), data.with_name("old")
     cluster.stop_node(cluster.controller, signal.SIGKILL)
@@ -161,10 +170,10 @@ def test_an_old_copy_of_the_log_is_not_obeyed_though_it_knows_the_brokers(cluste
     data.rename(right)
     old.rename(data)
     cluster.start_node(cluster.controller)
-    refusal = "The controller is not the one that this broker knows"
+    rejection = "The controller is not the one that this broker knows"
     for node in cluster.brokers:
-        is_refused = partial(lambda name: refusal in name.log_tail(100), node)
-        eventually(f"{node.name} obeys nothing", is_refused, 30_000)
+        is_rejected = partial(lambda name: rejection in name.log_tail(100), node)
+        eventually(f"{node.name} rejects the controller", is_rejected, 30_000)
     cluster.stop_node(cluster.controller, signal.SIGKILL)
     assert log_bytes(cluster) == before
     for node in cluster.brokers:

@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.common.ports import free_ports
+from barnabas.common.processes.ports import free_ports
 from tests.support.cluster import BarnabasCluster
-from tests.support.images import ROOT
+from tests.support.docker.images import ROOT
 from tests.support.processes import end_process, tied_to_parent
 from tests.support.waiting import eventually
 
@@ -52,7 +52,7 @@ class Load:
             thread.join()
 
     def _commit_the_start(self) -> None:
-        """A group that has read nothing since it committed the start: its lag grows."""
+        """Commit the start offset for a group that reads nothing, so that its lag grows."""
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": LAGGING_GROUP})
         consumer.commit(offsets=[Position(TOPIC, 0, 0)], asynchronous=False)
         consumer.close()
@@ -93,7 +93,7 @@ class Load:
 
 
 class Prometheus:
-    """Debian's Prometheus on a cluster's pages, with our labels and alert rules."""
+    """A Prometheus that scrapes a cluster, with our labels and alert rules."""
 
     def __init__(self, cluster: BarnabasCluster, directory: Path) -> None:
         self._directory = directory
@@ -103,13 +103,13 @@ class Prometheus:
         self._process: subprocess.Popen[bytes] | None = None
 
     def _write_config(self, cluster: BarnabasCluster) -> None:
-        """Ours, with this cluster's addresses in the place of those that docker-compose gives."""
+        """Write our configuration, with this cluster's addresses instead of docker-compose's."""
         config = yaml.safe_load((ROOT / "dashboards" / "prometheus.yml").read_text())
         config["global"] = {"scrape_interval": SCRAPE_INTERVAL, "evaluation_interval": SCRAPE_INTERVAL}
         config["rule_files"] = [str(ROOT / "dashboards" / "alerts.yml")]
         for job, nodes in zip(config["scrape_configs"], (cluster.brokers, [cluster.controller]), strict=True):
             (static,) = job["static_configs"]
-            del job["relabel_configs"]  # names by address, which is one and the same here
+            del job["relabel_configs"]  # they make names from addresses, and all addresses are the same here
             job["static_configs"] = [
                 {
                     "targets": [f"127.0.0.1:{node.metrics_port}"],
@@ -147,13 +147,13 @@ class Prometheus:
             return False
 
     def ask(self, what: str, **parameters: str) -> Any:
-        """The `data` of an answer of its API."""
+        """Return the `data` of an answer of its API."""
         address = f"http://{self.address}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
         with urllib.request.urlopen(address, timeout=30) as answer:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series that an expression gives now."""
+        """Return the present series of an expression."""
         result: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         return result
 

@@ -1,4 +1,7 @@
-"""The dashboards, their provisioning and the compose file fit together, as far as files can tell."""
+"""The dashboards, their provisioning and the compose file fit together, as far as files can tell.
+
+Tests build.py, panels.py, cluster.py, consumer_lag.py, replication.py, request_pipeline.py and topics.py of dashboards.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from barnabas.metrics.catalogue import METRICS
 from barnabas.metrics.names import family_names
+from barnabas.metrics.table.catalogue import METRICS
 from dashboards import build
-from tests.support.compose_cluster import BROKERS, NODES, compose_file, dashboards
-from tests.support.images import PYTHON_IMAGE, ROOT
+from tests.support.docker.compose_cluster import BROKERS, NODES, compose_file, dashboards
+from tests.support.docker.images import PYTHON_IMAGE, ROOT
 
 PROVISIONING = ROOT / "dashboards" / "provisioning"
 
@@ -23,7 +26,7 @@ def read(path: str) -> Any:
 
 
 def mount_of(service: str, target: str) -> str:
-    """The directory of the repository that a service sees at `target`."""
+    """Return the directory of the repository that a service has at `target`."""
     for volume in compose_file()["services"][service]["volumes"]:
         source, path, *_ = volume.split(":")
         if path == target:
@@ -31,7 +34,7 @@ def mount_of(service: str, target: str) -> str:
     raise AssertionError(f"{service} mounts nothing at {target}")
 
 
-def test_the_files_are_what_the_code_makes() -> None:
+def test_the_files_are_current() -> None:
     assert build.main(["--check"]) == 0, "run `make dashboards`"
 
 
@@ -52,12 +55,12 @@ def test_panels_name_the_provisioned_source() -> None:
         assert (chosen["type"], chosen["query"]) == ("datasource", source["type"])
         assert chosen["current"]["value"] == source["uid"], "what a board shows before anybody has chosen"
         users = [*others, *(panel for panel in board["panels"] if panel["type"] != "row")]
-        told = {(user["datasource"]["type"], user["datasource"]["uid"]) for user in users}
-        assert told == {(source["type"], f"${{{chosen['name']}}}")}
+        found = {(user["datasource"]["type"], user["datasource"]["uid"]) for user in users}
+        assert found == {(source["type"], f"${{{chosen['name']}}}")}
 
 
-def test_everything_is_of_the_clusters_that_are_chosen() -> None:
-    """Of two clusters on one Prometheus, each board can show one."""
+def test_all_queries_select_the_chosen_clusters() -> None:
+    """With two clusters on one Prometheus, each board can show one of them."""
     for name, board in dashboards().items():
         _, clusters, *others = board["templating"]["list"]
         assert (clusters["name"], clusters["allValue"]) == ("cluster", ".*")
@@ -86,14 +89,14 @@ def test_a_cluster_s_label_is_scraped() -> None:
 def test_dashboards_are_provisioned_and_home() -> None:
     (provider,) = read("provisioning/dashboards/barnabas.yml")["providers"]
     assert mount_of("grafana", provider["options"]["path"]) == "./dashboards/json"
-    for kind in ("dashboards", "datasources"):  # and not the directory above, which has more in it than these
+    for kind in ("dashboards", "datasources"):  # not the directory above, which contains more
         assert mount_of("grafana", f"/etc/grafana/provisioning/{kind}") == f"./dashboards/provisioning/{kind}"
     home = compose_file()["services"]["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert home.rpartition("/")[0] == provider["options"]["path"]
     assert home.rpartition("/")[2] in dashboards()
 
 
-def test_every_panel_has_words_and_a_place() -> None:
+def test_every_panel_has_texts_and_a_place() -> None:
     for board in dashboards().values():
         places = [tuple(panel["gridPos"][side] for side in "xywh") for panel in board["panels"]]
         assert len(set(places)) == len(places)
@@ -113,6 +116,7 @@ def test_prometheus_scrapes_every_node() -> None:
     assert sorted(targets) == sorted(f"{node}:9404" for node in NODES)
 
 
+@pytest.mark.needs("promtool")
 def test_alerts_fire_when_they_should_and_only_then() -> None:
     """`alerts_test.yml` has both cases of every alert."""
     assert mount_of("prometheus", "/etc/prometheus/alerts.yml") == "./dashboards/alerts.yml"
@@ -127,8 +131,8 @@ def test_alerts_fire_when_they_should_and_only_then() -> None:
     assert {case["alertname"] for case in cases if not case["exp_alerts"]} == alerts
 
 
-def test_every_alert_and_panel_asks_for_what_there_is() -> None:
-    """Every name that an expression begins to match is one that the catalogue (or the process) leads to."""
+def test_every_alert_and_panel_queries_existing_series() -> None:
+    """Every name in an expression is one of the catalogue."""
     known = {name for row in METRICS for name in family_names(row)} | {"up"}
     expressions = [rule["expr"] for group in read("alerts.yml")["groups"] for rule in group["rules"]]
     for board in dashboards().values():
@@ -138,7 +142,7 @@ def test_every_alert_and_panel_asks_for_what_there_is() -> None:
     assert sorted(asked - known - {"kafka_cluster"}) == []
 
 
-def test_the_labels_that_public_dashboards_select_by_are_given() -> None:
+def test_labels_of_public_dashboards_are_set() -> None:
     for job in read("prometheus.yml")["scrape_configs"]:
         (static,) = job["static_configs"]
         assert static["labels"].keys() >= {"env", "namespace", "cluster", "kafka_cluster", "strimzi_io_cluster"}
@@ -146,7 +150,7 @@ def test_the_labels_that_public_dashboards_select_by_are_given() -> None:
         assert made >= {"instance", "kubernetes_pod_name"}
 
 
-def test_the_test_stands_in_for_the_image_that_is_used() -> None:
+def test_the_tests_use_the_image_of_the_dockerfile() -> None:
     assert f"ARG PYTHON_IMAGE={PYTHON_IMAGE}\n" in (ROOT / "Dockerfile").read_text()
 
 
@@ -157,41 +161,42 @@ def test_brokers_differ_in_name_and_ports_only() -> None:
     assert len({re.sub(own, "", yaml.safe_dump(services[name], width=1000)) for name in BROKERS}) == 1
 
 
-#: A published port: the variable and the default of its host, the variable and the default of its number, its target.
+#: A published port: variable and default of its host, variable and default of its number, its target.
 PORT = re.compile(r"\$\{(\w+):-127\.0\.0\.1\}:\$\{(\w+):-(\d+)\}:(\d+)")
 
 
 def test_ports_are_published_on_the_loopback_interface_and_documented() -> None:
-    readme, numbers = (ROOT / "README.md").read_text(), []
+    documents, numbers = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")], []
+    documented = "".join(path.read_text() for path in documents)
     for name in NODES:
         for port in compose_file()["services"][name]["ports"]:
             found = PORT.fullmatch(port)
             assert found, f"{name}: {port}"
             numbers.append(found[3])
     assert len(set(numbers)) == len(numbers) == 2 * len(BROKERS) + 1
-    assert [number for number in numbers if number not in readme] == []
+    assert [number for number in numbers if number not in documented] == []
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_peers_are_where_the_pages_are_published(name: str) -> None:
+def test_peers_have_the_addresses_of_the_published_pages(name: str) -> None:
     services = compose_file()["services"]
-    told = {}
+    found = {}
     for text in services[name]["environment"]["KAFKA_BARNABAS_LIVE_PEERS"].split(","):
         process, _, address = text.strip().partition("=")
-        told[process] = address.replace("localhost", "127.0.0.1")
+        found[process] = address.replace("localhost", "127.0.0.1")
     published = {}
     for node in NODES:
         (pages,) = [port for port in services[node]["ports"] if port.endswith(":9404")]
         id_ = services[node]["environment"]["KAFKA_NODE_ID"]
         published[f"{node.partition('-')[0]}-{id_}"] = pages.removesuffix(":9404")
-    assert told == published
+    assert found == published
 
 
 SPARK = ("pipeline", "spark-master", "spark-worker")
 
 
 @pytest.mark.parametrize("name", sorted(compose_file()["services"]))
-def test_every_container_is_bounded_and_has_no_privileges(name: str) -> None:
+def test_every_container_has_limits_and_no_privileges(name: str) -> None:
     service = compose_file()["services"][name]
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
@@ -201,11 +206,11 @@ def test_every_container_is_bounded_and_has_no_privileges(name: str) -> None:
     assert name in SPARK or "/tmp" in service["tmpfs"]
 
 
-def test_services_wait_until_what_they_need_can_be_used() -> None:
+def test_services_wait_until_their_dependencies_are_healthy() -> None:
     waits = {
         (name, needed): how["condition"]
         for name, service in compose_file()["services"].items()
-        if name != "spark-worker"  # it asks for its master until there is one
+        if name != "spark-worker"  # it retries until there is a master
         for needed, how in service.get("depends_on", {}).items()
     }
     assert set(waits.values()) == {"service_healthy"}

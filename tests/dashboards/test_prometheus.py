@@ -9,22 +9,26 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from barnabas.metrics import absent
-from barnabas.metrics.catalogue import METRICS
+import pytest
+
 from barnabas.metrics.names import family_names
+from barnabas.metrics.table import absent
+from barnabas.metrics.table.catalogue import METRICS
 from tests.dashboards.conftest import GROUP, LAGGING_GROUP, PARTITIONS, TIMEOUT_MS, TOPIC, Prometheus
 from tests.support.cluster import BarnabasCluster
-from tests.support.compose_cluster import dashboards
-from tests.support.images import ROOT
+from tests.support.docker.compose_cluster import dashboards
+from tests.support.docker.images import ROOT
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.needs("prometheus", "promtool")
+
 VARIABLES = {"$cluster": ".*", "$broker": ".*", "$topic": ".*", "$group": ".*", "$__rate_interval": "20s"}
-#: Rows that a healthy cluster under this load does not show, and what it would take.
+#: Rows without series in a healthy cluster under this load, and what they need.
 SELDOM = {"slow": "a request that takes longer than barnabas.slow.request.ms"}
 
 
 def panels() -> Iterator[tuple[str, str]]:
-    """Title and expression of each query of each panel, with the dashboards' variables filled in."""
+    """Yield title and expression of each query of each panel, with values for the dashboards' variables."""
     for name, board in dashboards().items():
         for panel in board["panels"]:
             for target in panel.get("targets") or ():
@@ -35,7 +39,7 @@ def panels() -> Iterator[tuple[str, str]]:
 
 
 def vanishes(what: Callable[[], list[str]]) -> None:
-    """Wait until nothing is left, or say what is."""
+    """Wait until the list is empty; fail with its content otherwise."""
     with contextlib.suppress(AssertionError):
         eventually("nothing is left", lambda: not what(), TIMEOUT_MS)
     assert what() == []
@@ -67,7 +71,7 @@ def test_no_panel_is_empty(prometheus: Prometheus) -> None:
     vanishes(empty)
 
 
-def test_no_name_that_public_dashboards_query_is_empty_without_a_reason(prometheus: Prometheus) -> None:
+def test_queried_names_have_series_or_a_reason(prometheus: Prometheus) -> None:
     lines = (ROOT / "tests" / "data" / "dashboard-metrics.txt").read_text().splitlines()
     queried = {line.split()[1] for line in lines}
     wanted = {name for name in queried - absent.DASHBOARD_NAMES.keys() if not name.startswith(absent.JVM_PREFIX)}
@@ -90,7 +94,7 @@ def test_every_row_of_the_catalogue_is_shown(prometheus: Prometheus) -> None:
     vanishes(missing)
 
 
-def test_one_broker_tells_of_the_lag_of_all_groups(prometheus: Prometheus) -> None:
+def test_one_broker_exports_the_lag_of_all_groups(prometheus: Prometheus) -> None:
     def lags() -> dict[tuple[str, str], float]:
         series = prometheus.query("sum by (consumergroup, instance) (kafka_consumergroup_lag)")
         return {(s["metric"]["consumergroup"], s["metric"]["instance"]): float(s["value"][1]) for s in series}
@@ -115,7 +119,7 @@ def test_one_broker_tells_of_the_lag_of_all_groups(prometheus: Prometheus) -> No
 
 
 def test_a_sum_over_brokers_counts_everything_once(prometheus: Prometheus) -> None:
-    """Each partition has one leader and three replicas, whatever labels a series is spelt with."""
+    """Each partition has one leader and three replicas, although labels have several spellings."""
 
     def counts() -> list[float]:
         names = ("leadercount", "partitioncount", "underreplicatedpartitions")
@@ -130,8 +134,8 @@ def test_a_healthy_cluster_raises_no_alert(prometheus: Prometheus) -> None:
     assert [alert for alert in prometheus.ask("alerts")["alerts"] if alert["state"] == "firing"] == []
 
 
-def test_the_checker_finds_nothing(cluster: BarnabasCluster, prometheus: Prometheus) -> None:
-    """But for camel-case labels, which dashboards of jmx_exporter's dialect ask for."""
+def test_promtool_accepts_every_page(cluster: BarnabasCluster, prometheus: Prometheus) -> None:
+    """Except for camel-case labels, which dashboards of jmx_exporter's dialect query."""
     for node in cluster.nodes.values():
         with urllib.request.urlopen(f"http://127.0.0.1:{node.metrics_port}/metrics", timeout=30) as answer:
             page = answer.read()

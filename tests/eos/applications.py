@@ -1,7 +1,7 @@
-"""The applications under test: each a few processes that take records from one topic to another, exactly once.
+"""The applications under test: each is a few processes that copy records from one topic to another, exactly once.
 
-`slots` are the processes that should run. One that is killed, or ends by itself since its producer was fenced or its
-time was up, is started again in its slot, with the same transactional id: that aborts what the one before left open.
+A slot is a process that should run. If it is killed, or ends because its producer was fenced or timed out, it is
+started again with the same transactional id, which aborts the transaction that its predecessor left open.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.kafka_jars import KafkaRuntime, kafka_runtime, streams_runtime
-from tests.support.kafka_tools import SMALL_JVM
+from tests.support.kafka.kafka_jars import KafkaRuntime, kafka_runtime, streams_runtime
+from tests.support.kafka.kafka_tools import SMALL_JVM
 from tests.support.processes import end_process, tied_to_parent
 
 INPUT = "input"
@@ -50,15 +50,15 @@ class Application:
 
     @property
     def transactional_ids(self) -> list[str]:
-        """Where to find the coordinators of its transactions."""
+        """The transactional ids of its slots."""
         return [f"{self.name}-{slot}" for slot in range(self.slots)]
 
     def command(self, slot: int) -> list[str]:
         """The command line of a process."""
         raise NotImplementedError
 
-    def tend(self) -> None:
-        """Start every process that does not run."""
+    def start_missing(self) -> None:
+        """Start every process that is not running."""
         for slot in range(self.slots):
             child = self.children.get(slot)
             if child is None or child.poll() is not None:
@@ -69,13 +69,13 @@ class Application:
                 self.starts += 1
 
     def kill(self, slot: int) -> None:
-        """kill -9."""
+        """Kill (SIGKILL) the process of a slot."""
         child = self.children[slot]
         child.kill()
         child.wait()
 
     def stop(self) -> None:
-        """Let all end in order."""
+        """Stop all processes with SIGTERM."""
         for child in self.children.values():
             if child.poll() is None:
                 child.send_signal(signal.SIGTERM)
@@ -83,7 +83,7 @@ class Application:
             end_process(child, STOP_TIMEOUT_S)
 
     def last_words(self) -> str:
-        """The end of what its processes printed."""
+        """The last lines of its processes' output."""
         logs = [self.directory / f"{self.name}-{slot}.log" for slot in range(self.slots)]
         return "\n".join(line for log in logs if log.exists() for line in log.read_text().splitlines()[-8:])
 
@@ -92,6 +92,7 @@ class LibrdkafkaCopier(Application):
     """confluent-kafka (`copier.py`)."""
 
     def command(self, slot: int) -> list[str]:
+        """The command line of a process."""
         given = {
             "bootstrap": self.bootstrap, "group": self.group, "id": self.transactional_ids[slot], "input": INPUT,
             "output": self.output,
@@ -100,9 +101,10 @@ class LibrdkafkaCopier(Application):
 
 
 class JavaCopier(Application):
-    """TransactionalMessageCopier of Apache's system tests; it ends when it has copied what was there at its start."""
+    """TransactionalMessageCopier of Apache's system tests; it ends after the records that were present at its start."""
 
     def command(self, slot: int) -> list[str]:
+        """The command line of a process."""
         runtime: KafkaRuntime = kafka_runtime()
         return [
             *runtime.command(JAVA_COPIER, *SMALL_JVM),
@@ -118,6 +120,7 @@ class StreamsApplication(Application):
     """Kafka Streams with exactly_once_v2 and a state store (`StreamsCounter.java`)."""
 
     def command(self, slot: int) -> list[str]:
+        """The command line of a process."""
         runtime = streams_runtime()
         program = runtime.command(COUNTER.stem, *SMALL_JVM, classes=runtime.compiled(COUNTER))
         state = self.directory / f"state-{slot}"
@@ -130,6 +133,6 @@ KINDS: dict[str, type[Application]] = {
 
 
 def applications(names: Sequence[str], directory: Path, bootstrap: str, slots: int) -> list[Application]:
-    """The applications of these names, none of which runs yet."""
+    """The applications of these names, not started."""
     directory.mkdir(parents=True, exist_ok=True)
     return [KINDS[name](name, directory, bootstrap, slots) for name in names]

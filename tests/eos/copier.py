@@ -1,13 +1,13 @@
 """Consume, transform, produce with confluent-kafka, as a process that can be killed: `python copier.py '{...}'`.
 
-Arguments: bootstrap, group, id (the transactional id), input, output. Each record goes to the partition of the output
-that it came from, and the offsets go into the transaction with the generation of the group (KIP-447). Now and then a
-transaction is aborted on purpose, after everything has been sent. It ends when it is told to (SIGTERM), or with 1 when
-its producer can do nothing more: then it is to be started again.
+Arguments: bootstrap, group, id (the transactional id), input, output. Each record goes to the same partition of the
+output, and the offsets go into the transaction with the generation of the group (KIP-447). Some transactions are
+aborted on purpose, after all their records were sent. The process ends on SIGTERM, or with 1 after a fatal error of its
+producer; it must then be started again.
 
-A watchdog ends it too when it copied nothing for STUCK_S, or INIT_STUCK_S at its start: librdkafka 2.16 remembers a
-coordinator for minutes, and when that broker has gone and come back, a call waits for the one that it has given up,
-beyond its own timeout.
+A watchdog also ends it when it has copied nothing for STUCK_S, or for INIT_STUCK_S after its start. Why: librdkafka
+2.16 caches a coordinator for minutes. When that broker has restarted, a call may wait for the old connection, beyond
+its own timeout.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Copier:
         self._input = given["input"]
 
     def run(self) -> None:
-        """Copy until it is told to end."""
+        """Copy until SIGTERM."""
         faulthandler.dump_traceback_later(INIT_STUCK_S, exit=True)
         self._producer.init_transactions(INIT_TIMEOUT_S)
         self._consumer.subscribe([self._input])
@@ -105,5 +105,5 @@ if __name__ == "__main__":
     try:
         Copier(json.loads(sys.argv[1])).run()
     except KafkaException as error:
-        print(f"it can do nothing more: {error}", file=sys.stderr, flush=True)
-        os._exit(1)  # as it is: closing would wait for a rebalance that nobody would answer
+        print(f"fatal: {error}", file=sys.stderr, flush=True)
+        os._exit(1)  # without close(), which would wait for a rebalance

@@ -1,7 +1,7 @@
-"""What an output must be, given its input. Pure; partitions are numbered from 0, values are in the order of offsets.
+"""Checks an output against its input. Pure; partitions are numbered from 0, records are in the order of offsets.
 
 Rules
-1. A copier's output has in each partition what the input has there: each record once, in the same order.
+1. Each partition of a copier's output has the records of the input's partition: each once, in the same order.
 2. The counter's output has each record of the input once, and the records of a key in their order, numbered from 1.
 """
 
@@ -14,7 +14,7 @@ SHOWN = 3
 
 
 class Record(NamedTuple):
-    """A record as a reader sees it."""
+    """A consumed record."""
 
     key: str
     value: str
@@ -24,7 +24,7 @@ Topic = Mapping[int, Sequence[Record]]
 
 
 def copy_problems(given: Topic, made: Topic) -> list[str]:
-    """What is wrong with a copier's output."""
+    """The problems of a copier's output (`made`) for this input (`given`)."""
     problems: list[str] = []
     for partition in sorted(given.keys() | made.keys()):
         wanted, found = given.get(partition, ()), made.get(partition, ())
@@ -34,7 +34,7 @@ def copy_problems(given: Topic, made: Topic) -> list[str]:
 
 
 def count_problems(given: Topic, made: Topic) -> list[str]:
-    """What is wrong with the counter's output."""
+    """The problems of the counter's output (`made`) for this input (`given`)."""
     wanted = {key: [f"{value}#{n}" for n, value in enumerate(values, 1)] for key, values in by_key(given).items()}
     found = by_key(made)
     problems: list[str] = []
@@ -54,15 +54,15 @@ def by_key(topic: Topic) -> dict[str, list[str]]:
 
 
 def differences(wanted: Sequence[object], found: Sequence[object]) -> list[str]:
-    """Two sequences that differ, in words."""
+    """Describe the difference of two sequences."""
     missing, extra = _without(wanted, found), _without(found, wanted)
     words = [f"{len(missing)} missing, such as {missing[:SHOWN]}"] * bool(missing)
-    words += [f"{len(extra)} too often or from nowhere, such as {extra[:SHOWN]}"] * bool(extra)
-    return words or ["the order is another"]
+    words += [f"{len(extra)} duplicated or unknown, such as {extra[:SHOWN]}"] * bool(extra)
+    return words or ["the order differs"]
 
 
 def _without(some: Sequence[object], others: Sequence[object]) -> list[object]:
-    """What `some` has more often than `others`."""
+    """The items that `some` contains more often than `others`."""
     left: dict[object, int] = {}
     for each in others:
         left[each] = left.get(each, 0) + 1
@@ -76,9 +76,9 @@ def _without(some: Sequence[object], others: Sequence[object]) -> list[object]:
 
 
 def prefix_problems(seen: Topic, final: Topic) -> list[str]:
-    """What a reader saw on the way must be how the log begins: nothing that was read is taken back."""
+    """The records read during the run must be the beginning of the log: no record that was read may be rolled back."""
     return [
-        f"partition {partition}: what was read on the way is not what the log has"
+        f"partition {partition}: the records read during the run are not in the log"
         for partition, records in seen.items()
         if list(records) != list(final.get(partition, ()))[: len(records)]
     ]

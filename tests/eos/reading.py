@@ -1,4 +1,4 @@
-"""Readers of a topic: on the way, and afterwards to the end."""
+"""Readers of a topic: during the run, and afterwards to its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER_TIMEOUT_S = 20
 
 
 class TopicReader(Worker):
-    """Reads all partitions of a topic from their starts as long as it is let; `isolation` is Kafka's name for it."""
+    """Reads all partitions of a topic from their starts until it is stopped; `isolation` is Kafka's isolation.level."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> None:
         super().__init__(f"reader-{topic}")
@@ -71,7 +71,7 @@ def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read
 
 
 def end_offsets(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
-    """The high watermarks, whatever transactions are open; asked again while leaders are being elected."""
+    """The high watermarks, regardless of open transactions; retries while leaders are being elected."""
     config = {"bootstrap.servers": bootstrap, "group.id": "no-group", "isolation.level": "read_uncommitted"}
     consumer = Consumer(config)
     ends: dict[int, int] = {}
@@ -87,7 +87,7 @@ def end_offsets(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
         return True
 
     try:
-        eventually(f"the ends of {topic} are told", ask)
+        eventually(f"the ends of {topic} are known", ask)
         return ends
     finally:
         consumer.close()

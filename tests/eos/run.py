@@ -1,8 +1,8 @@
-"""One run: a cluster, applications that copy and count exactly once, kill -9; then healing, and the proof.
+"""One run: a cluster, applications that copy and count exactly once, kill -9; then recovery, and the checks.
 
-A kill strikes a broker (the coordinator of a transaction or of a group, the leader of an output, or any), the
-controller, or a client. Brokers come back after a while, clients at once. Readers that read only what is committed go
-along. In the end every output must be what the input makes of it, to all readers, and no transaction may be left open.
+The victims are brokers (the coordinator of a transaction or of a group, the leader of an output, or any), the
+controller, and clients. Brokers restart after a while, clients at once. read_committed readers run all the time. In the
+end, every output must match its input for all readers, and no transaction may be open.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEYS = 5  # in each partition
 TURN_S = 0.02  # between two records of each partition
 HOLD_MS = (200, 3_000)  # how long a broker is dead
 BREATHER_MS = (300, 2_500)  # between two kills
-KILLS_PER_PROGRESS = 4  # then every application must get on
+KILLS_PER_PROGRESS = 4  # then every application must make progress
 PROGRESS_TIMEOUT_MS = 120_000
 FLUSH_TIMEOUT_S = 60
 CREATE_TIMEOUT_S = 20
@@ -52,11 +52,11 @@ CONFIG = {
 
 
 class ExactlyOnceError(AssertionError):
-    """Something was done twice or not at all, or is left open."""
+    """An effect is missing or duplicated, or a transaction is left open."""
 
 
 class Source(Worker):
-    """Produces the input: values that are told apart, a few keys in each partition."""
+    """Produces the input: unique values, a few keys in each partition."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__("source")
@@ -93,19 +93,19 @@ class ExactlyOnceRun:
         self._say = say
         self._clock = SystemClock()
         self._started_ms = self._clock.monotonic_ms()
-        self._pause = threading.Event()  # never set: a wait for a real while
+        self._pause = threading.Event()  # never set: waits by the real clock
         self._applications = applications(names, cluster.directory / "applications", cluster.bootstrap, slots)
         self._readers = {
             each.name: TopicReader(cluster.bootstrap, each.output, PARTITIONS) for each in self._applications
         }
-        self._dead: tuple[int, Node] | None = None  # when it comes back, who
+        self._dead: tuple[int, Node] | None = None  # when it restarts, the broker
         self._victims: dict[Callable[[], str], int] = {
             self._kill_transaction_coordinator: 5, self._kill_group_coordinator: 3, self._kill_leader: 3,
             self._kill_broker: 1, self._kill_controller: 1, self._kill_client: 5,
         }  # fmt: skip
 
     def execute(self, kills: int) -> None:
-        """Kill so many processes, let everything come to its end, and check; raises ExactlyOnceError."""
+        """Kill this many processes, wait until all input is processed, and check; raises ExactlyOnceError."""
         self._create_topics()
         with ExitStack() as stack:
             for application in self._applications:
@@ -121,7 +121,7 @@ class ExactlyOnceRun:
             self._revive(at_once=True)
             self._cluster.await_ready()
             source.stop()
-            self._tell(f"{source.sent * PARTITIONS} records sent; waiting for the rest to be worked off")
+            self._log(f"{source.sent * PARTITIONS} records sent; waiting until all are processed")
             if source.errors:
                 raise ExactlyOnceError(f"the source failed: {source.errors[:PROBLEMS_SHOWN]}")
             given = read_all(self._cluster.bootstrap, INPUT, PARTITIONS)
@@ -137,8 +137,8 @@ class ExactlyOnceRun:
         while not what:
             what = self._random.choices(list(self._victims), list(self._victims.values()))[0]()
             if not what:
-                self._turn()  # a broker is dead already: wait until it is back, or somebody else is drawn
-        self._tell(f"kill {number}: {what}")
+                self._turn()  # a broker is dead already: wait until it is back, or another victim is drawn
+        self._log(f"kill {number}: {what}")
         end_ms = self._clock.monotonic_ms() + self._random.randint(*BREATHER_MS)
         while self._clock.monotonic_ms() < end_ms:
             self._turn()
@@ -150,7 +150,7 @@ class ExactlyOnceRun:
         self._pause.wait(0.05)
         self._revive()
         for application in self._applications:
-            application.tend()
+            application.start_missing()
 
     def _kill_transaction_coordinator(self) -> str:
         application = self._random.choice(self._applications)
@@ -198,20 +198,20 @@ class ExactlyOnceRun:
     # Waiting
 
     def _await_progress(self) -> None:
-        """Until every application has had something more committed."""
+        """Wait until every application has committed more records."""
         before = {name: reader.count for name, reader in self._readers.items()}
         started_ms = self._clock.monotonic_ms()
         for name, reader in self._readers.items():
-            self._await(f"{name} gets on", lambda reader=reader, name=name: reader.count > before[name])
+            self._await(f"{name} makes progress", lambda reader=reader, name=name: reader.count > before[name])
         took_ms = self._clock.monotonic_ms() - started_ms
         counts = ", ".join(f"{name} {reader.count}" for name, reader in self._readers.items())
-        self._tell(f"all got on within {took_ms} ms: {counts}")
+        self._log(f"all made progress within {took_ms} ms: {counts}")
 
     def _await_completion(self, given: Topic) -> None:
         wanted = sum(map(len, given.values()))
         for name, reader in self._readers.items():
             self._await(f"{name} has {wanted} records", lambda reader=reader: reader.count >= wanted)
-            self._tell(f"{name} is done")
+            self._log(f"{name} is done")
 
     def _await(self, what: str, is_so: Callable[[], bool]) -> None:
         def probe() -> bool:
@@ -225,7 +225,7 @@ class ExactlyOnceRun:
             words = "\n".join(f"{each.name}:\n{each.last_words()}" for each in self._applications)
             raise ExactlyOnceError(f"{error}\n{words}") from error
 
-    # The proof
+    # Checks
 
     def _check(self, given: Topic) -> None:
         problems: list[str] = []
@@ -239,11 +239,11 @@ class ExactlyOnceRun:
             found += count_problems(given, made) if application.name == "streams" else copy_problems(given, made)
             problems += [f"{application.name}: {problem}" for problem in found]
             aborted = sum(map(len, whole.values())) - sum(map(len, made.values()))
-            self._tell(f"{application.name}: {reader.count} committed, {aborted} aborted, {application.starts} starts")
+            self._log(f"{application.name}: {reader.count} committed, {aborted} aborted, {application.starts} starts")
         if problems:
             raise ExactlyOnceError("\n".join(problems[:PROBLEMS_SHOWN]))
 
-    # Beside it
+    # Other
 
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
@@ -251,7 +251,7 @@ class ExactlyOnceRun:
         for created in admin.create_topics([NewTopic(name, PARTITIONS, BROKERS) for name in names]).values():
             created.result(CREATE_TIMEOUT_S)
 
-    def _tell(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         elapsed_s = (self._clock.monotonic_ms() - self._started_ms) / 1000
         self._say(f"{elapsed_s:7.1f} s  {text}")
 
@@ -264,6 +264,6 @@ def run(
     names: Sequence[str] = tuple(KINDS),
     slots: int = 1,
 ) -> None:
-    """A cluster of its own, and a run in it; raises AssertionError."""
+    """Start a cluster and do a run in it; raises AssertionError."""
     with BarnabasCluster(directory, broker_count=BROKERS, first_port=0, config=CONFIG) as cluster:
         ExactlyOnceRun(cluster, names, slots, seed, say).execute(kills)

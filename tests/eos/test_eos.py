@@ -1,4 +1,4 @@
-"""A short run as part of the tests; `make eos` is the long one. The seed is always printed."""
+"""A short run as part of the tests; `make eos` is a long one. The seed is always printed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.eos.run import run
-from tests.support.kafka_jars import KafkaRuntime
+from tests.support.kafka.kafka_jars import KafkaRuntime
 
 
-def test_every_effect_is_there_exactly_once_whatever_is_killed(
+def test_every_effect_happens_exactly_once_under_kills(
     apache_runtime: KafkaRuntime, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     kills, seed = request.config.getoption("eos_kills"), request.config.getoption("seed")

@@ -1,4 +1,4 @@
-"""The proof notices what it is there for."""
+"""The checks of an output find every kind of problem."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ COPIES = {
     "missing": (topic("a=1 a=3", "c=4"), ["partition 0: 1 missing, such as [Record(key='b', value='2')]"]),
     "twice": (
         topic("a=1 b=2 b=2 a=3", "c=4"),
-        ["partition 0: 1 too often or from nowhere, such as [Record(key='b', value='2')]"],
+        ["partition 0: 1 duplicated or unknown, such as [Record(key='b', value='2')]"],
     ),
-    "order": (topic("b=2 a=1 a=3", "c=4"), ["partition 0: the order is another"]),
+    "order": (topic("b=2 a=1 a=3", "c=4"), ["partition 0: the order differs"]),
     "elsewhere": (
         topic("a=1 b=2", "c=4 a=3"),
         [
             "partition 0: 1 missing, such as [Record(key='a', value='3')]",
-            "partition 1: 1 too often or from nowhere, such as [Record(key='a', value='3')]",
+            "partition 1: 1 duplicated or unknown, such as [Record(key='a', value='3')]",
         ],
     ),
 }
@@ -35,11 +35,11 @@ COUNTS = {
     "right": (topic("c=4#1", "a=1#1 b=2#1 a=3#2"), []),
     "a count that was kept though its record was not": (
         topic("c=4#1", "a=1#1 b=2#1 a=3#3"),
-        ["key a: 1 missing, such as ['3#2']", "key a: 1 too often or from nowhere, such as ['3#3']"],
+        ["key a: 1 missing, such as ['3#2']", "key a: 1 duplicated or unknown, such as ['3#3']"],
     ),
     "a record twice": (
         topic("c=4#1 c=4#2", "a=1#1 b=2#1 a=3#2"),
-        ["key c: 1 too often or from nowhere, such as ['4#2']"],
+        ["key c: 1 duplicated or unknown, such as ['4#2']"],
     ),
     "a key missing": (topic("", "a=1#1 b=2#1 a=3#2"), ["key c: 1 missing, such as ['4#1']"]),
 }
@@ -57,8 +57,8 @@ def test_counts(what: str) -> None:
     assert count_problems(GIVEN, made) == problems
 
 
-def test_what_was_read_on_the_way() -> None:
+def test_records_read_during_the_run_are_a_prefix() -> None:
     assert prefix_problems(topic("a=1", ""), GIVEN) == []
-    taken_back = ["partition 0: what was read on the way is not what the log has"]
-    assert prefix_problems(topic("b=2", "c=4"), GIVEN) == taken_back
-    assert prefix_problems(topic("a=1 b=2 a=3 a=5", "c=4"), GIVEN) == taken_back
+    rolled_back = ["partition 0: the records read during the run are not in the log"]
+    assert prefix_problems(topic("b=2", "c=4"), GIVEN) == rolled_back
+    assert prefix_problems(topic("a=1 b=2 a=3 a=5", "c=4"), GIVEN) == rolled_back

@@ -1,4 +1,4 @@
-"""examples/pytest, as a person would run it: from an installed wheel, in a fresh virtual environment."""
+"""examples/pytest as a user runs it: from an installed wheel, in a new virtual environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TESTCONTAINERS_S = 9
 
 
 def run(directory: Path, *command: str | Path, **environment: str) -> str:
-    """Run a command, return what it printed."""
+    """Run a command and return its output."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=directory,
@@ -37,7 +37,7 @@ def run(directory: Path, *command: str | Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as a wheel, of the sources alone: what other builds left in the tree is not in it."""
+    """The package as a wheel, built from a copy of the sources without the files of other builds."""
     directory = tmp_path_factory.mktemp("wheel")
     source = directory / "source"
     source.mkdir()
@@ -54,7 +54,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh virtual environment with what the example's requirements say, Barnabas from the wheel."""
+    """A new virtual environment with the example's requirements, and Barnabas from the wheel."""
     directory = tmp_path_factory.mktemp("environment")
     run(directory, sys.executable, "-m", "venv", "--without-pip", directory)
     wanted = (EXAMPLE / "requirements.txt").read_text().split()
@@ -65,7 +65,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def timed(work: Callable[[], str]) -> tuple[float, str]:
-    """How many seconds it took, and what it returned."""
+    """Run the work; return its duration in seconds, and its result."""
     clock = SystemClock()
     start_ms = clock.monotonic_ms()
     result = work()

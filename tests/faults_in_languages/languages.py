@@ -1,4 +1,4 @@
-"""Client programs in four languages, which do one thing at a time and say how their library saw it end.
+"""Client programs in four languages. Each runs one command at a time and prints its library's result.
 
 A program reads commands from stdin and answers each with a line:
 
@@ -24,7 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.kafka_jars import kafka_runtime
+from tests.support.kafka.kafka_jars import kafka_runtime
+from tests.support.programs import KAFKA
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 600
@@ -47,7 +48,7 @@ class Program:
         )
 
     def do(self, *words: str) -> Answer:
-        """Have it carry out a command."""
+        """Run a command; return its result."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(" ".join(words) + "\n")
@@ -99,10 +100,12 @@ def node() -> list[str]:
 
 
 LANGUAGES: dict[str, Callable[[], list[str]]] = {"python": python, "java": java, "go": go, "node": node}
+#: What each language needs beside Python's packages.
+PROGRAMS: dict[str, tuple[str, ...]] = {"python": (), "java": KAFKA, "go": ("go",), "node": ("node", "npm")}
 
 
 def _built(language: str, build: Callable[[Path], None]) -> Path:
-    """The directory of what was built from the sources as they are now; an interrupted build leaves nothing there."""
+    """Return the directory with the build of the present sources. An interrupted build leaves nothing there."""
     content = b"".join(path.read_bytes() for path in sorted((HERE / language).iterdir()))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
     directory = cache / f"fault-witness-{language}-{hashlib.sha256(content).hexdigest()[:12]}"
@@ -113,7 +116,7 @@ def _built(language: str, build: Callable[[Path], None]) -> Path:
             build(unfinished)
             unfinished.rename(directory)
         except OSError:
-            if not directory.exists():  # else another process was faster, and its result is as good
+            if not directory.exists():  # else another process was faster, with the same result
                 raise
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What is injected into brokers is what clients of four languages see, where their libraries report it."""
+"""Clients in four languages see the faults of brokers, as far as their libraries report them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from barnabas.faults import Fault
 from barnabas.protocol.errors import ErrorCode
 from barnabas.testing import Cluster, cluster
-from tests.faults_in_languages.languages import LANGUAGES, Program
+from tests.faults_in_languages.languages import LANGUAGES, PROGRAMS, Program
 
 _numbers = itertools.count()
 OK = 0
@@ -19,7 +19,7 @@ OK = 0
 
 @dataclass(frozen=True)
 class Case:
-    """A command while a fault is in force. The code that the library reports, and how often the fault has to fire."""
+    """A command while a fault is active, the error code of the library, and how often the fault must fire."""
 
     command: str
     fault: Fault
@@ -31,7 +31,7 @@ class Case:
 
 
 CASES = (
-    # What no client retries is reported as it is.
+    # Errors that no client retries are reported.
     Case(
         "produce",
         Fault(api="Produce", error="TOPIC_AUTHORIZATION_FAILED"),
@@ -41,14 +41,14 @@ CASES = (
     Case("consume", Fault(api="Fetch", error="TOPIC_AUTHORIZATION_FAILED"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     Case("join", Fault(api="JoinGroup", error="GROUP_AUTHORIZATION_FAILED"), ErrorCode.GROUP_AUTHORIZATION_FAILED),
     Case("create", Fault(api="CreateTopics", error="POLICY_VIOLATION", sender="any"), ErrorCode.POLICY_VIOLATION),
-    # What passes is retried, and succeeds in the end.
+    # Retriable errors are retried, and the command succeeds.
     Case("produce", Fault(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=2), OK, fired=2),
     Case("produce", Fault(api="Produce", disconnect=True, times=1), OK),
     Case("produce", Fault(api="Produce", delay_ms=200, times=1), OK),
     Case("consume", Fault(api="Fetch", error="NOT_LEADER_OR_FOLLOWER", times=1), OK),
     Case("join", Fault(api="FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", times=2), OK, fired=2),
     Case("join", Fault(api="SyncGroup", error="REBALANCE_IN_PROGRESS", times=1), OK),
-    # An older Kafka is talked to in its own versions.
+    # Clients use the versions of an older Kafka.
     Case("produce", Fault(api_versions="2.8"), OK),
 )
 
@@ -59,7 +59,12 @@ def kafka() -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(scope="module", params=LANGUAGES)
+def _language(name: str) -> object:
+    """Return a parameter that is skipped without the programs of its language."""
+    return pytest.param(name, marks=pytest.mark.needs(*PROGRAMS[name]))
+
+
+@pytest.fixture(scope="module", params=map(_language, LANGUAGES))
 def program(
     request: pytest.FixtureRequest, kafka: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Program]:
@@ -72,7 +77,7 @@ def program(
 
 @pytest.fixture(scope="module")
 def topic(kafka: Cluster, program: Program) -> str:
-    """A topic that has a record of this language's."""
+    """Return a topic with a record for this language."""
     name = kafka.create_topic("seen")
     answer = program.do("produce", name)
     assert answer.code == OK, answer.line
@@ -81,7 +86,7 @@ def topic(kafka: Cluster, program: Program) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_fault_is_seen(program: Program, kafka: Cluster, topic: str, case: Case) -> None:
+def test_a_client_reports_a_fault(program: Program, kafka: Cluster, topic: str, case: Case) -> None:
     number = next(_numbers)
     words = {"join": [topic, f"group-{number}"], "create": [f"created-{number}"]}.get(case.command, [topic])
     with kafka.faults.add(case.fault) as fault:
@@ -91,11 +96,11 @@ def test_a_fault_is_seen(program: Program, kafka: Cluster, topic: str, case: Cas
     assert fired >= case.fired
     if case.code != OK:
         words = [f"{word}-again" if word.startswith(("group-", "created-")) else word for word in words]
-        answer = program.do(case.command, *words)  # and nothing of it is left
+        answer = program.do(case.command, *words)  # the fault is removed
         assert answer.code == OK, answer.line
 
 
-def test_an_older_kafka_is_talked_to_in_its_own_versions(program: Program, kafka: Cluster, topic: str) -> None:
+def test_clients_use_the_versions_of_an_older_kafka(program: Program, kafka: Cluster, topic: str) -> None:
     with kafka.faults.recorder, kafka.faults.add(Fault(api_versions="2.8")):
         assert program.do("produce", topic).code == OK
         seen = {request.version for request in kafka.faults.recorder.requests(api="Produce", topic=topic)}

@@ -1,18 +1,18 @@
-"""What a hostile client may send: frames made from the message tables, reproducible from a seed.
+"""Frames of a hostile client, built from the message tables and reproducible from a seed.
 
 Kinds of frames
-    whole      a message of random values, as its table says
-    mutated    the same with bytes changed, removed, added, repeated, or a length made huge
-    random     a true header, then random bytes
-    unknown    a version or an API key that nobody has
-    broken     a frame whose own size is wrong: negative, zero, larger than what follows, huge
+    whole      a message of random values that fits its table
+    mutated    the same with bytes changed, removed, added, repeated, or with a huge length
+    random     a valid header, then random bytes
+    unknown    an unknown version or API key
+    broken     a frame with a wrong size: negative, zero, larger than the data, huge
 
 Names
-    A request that may delete or change what it names, by Kafka's own rules, never spells a protected name: `PERMITTED`
-    lists these. All other requests spell protected names, ids and epochs as often as foreign ones. So whatever happens
-    to protected data is our fault.
+    By Kafka's rules, any client may delete or change the resources that some requests name. These requests
+    (`PERMITTED`) never contain a protected name. All others contain protected names, ids and epochs as often as foreign
+    ones. Any damage to protected data is therefore our bug.
 
-What is not here: TLS and SASL, which are not built yet; so there are no credentials that could get lost.
+Not covered: TLS and SASL, which are not built yet; so there are no credentials to lose.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from barnabas.protocol.errors import EncodeError
 from barnabas.protocol.fields import Field
 from barnabas.protocol.headers import RequestHeader, encode_request, encode_request_header
 from barnabas.protocol.messages import request_class
-from barnabas.protocol.metadata_records.topics import RemoveTopicRecord
-from barnabas.protocol.push_tags import Receiver, set_offset, set_receiver, set_records
+from barnabas.protocol.push_tags import Receiver
 from barnabas.protocol.schema import Message
+from tests.support.forged_pushes import add_forged_tags
 from tests.support.messages import Values
 
-# APIs with which any client may, by Kafka's rules without an authorizer, delete or change what it names.
+# APIs with which any client may, by Kafka's rules without an authorizer, delete or change the resources it names.
 PERMITTED: Final = frozenset(
     {
         ApiKey.JOIN_GROUP,
@@ -57,7 +57,7 @@ PERMITTED: Final = frozenset(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
         ApiKey.DELETE_SHARE_GROUP_OFFSETS,
-        # Whoever reaches the controller's listener is trusted as a node: it may tell of itself what it likes.
+        # A client that reaches the controller's listener is trusted as a node: it may report any state of its own.
         ApiKey.ALTER_PARTITION,
         ApiKey.ENVELOPE,
         ApiKey.BROKER_REGISTRATION,
@@ -92,7 +92,7 @@ EPOCHS: Final = (-2, -1, 0, 1, 2, 5, 2**31 - 1, -(2**31))
 
 
 class Protected(NamedTuple):
-    """What must survive: names and ids that requests of all kinds try to hurt."""
+    """The names and ids of the data that must survive."""
 
     topics: tuple[str, ...]
     topic_ids: tuple[bytes, ...]
@@ -102,13 +102,13 @@ class Protected(NamedTuple):
 
 
 class HostileValues(Values):
-    """Values that hurt: names of protected things, epochs of every size, empty and huge texts."""
+    """Hostile values: names of protected resources, epochs of every size, empty and huge texts."""
 
     def __init__(self, chance: random.Random, protected: Protected) -> None:
         super().__init__(0)
         self.random = chance
         self._protected = protected
-        self.may_spell = False  # whether protected names may be spelt in the request that is being made
+        self.may_name = False  # whether the present request may contain protected names
 
     def plain(self, kind: str, name: str) -> Any:
         """A value for a field of this kind and name."""
@@ -116,9 +116,7 @@ class HostileValues(Values):
         if kind == "string":
             return self._text(name)
         if kind == "uuid":
-            return choose(
-                (bytes(16), self.random.randbytes(16), *(self._protected.topic_ids if self.may_spell else ()))
-            )
+            return choose((bytes(16), self.random.randbytes(16), *(self._protected.topic_ids if self.may_name else ())))
         if kind in ("int32", "int64", "int16"):
             return self._number(kind, name)
         if kind == "bytes":
@@ -137,15 +135,15 @@ class HostileValues(Values):
         if "cluster_id" in name:
             return choose((self._protected.cluster_id, "fuzz", ""))
         if any(part in name for part in NAME_FIELDS):
-            known = protected if self.may_spell else ()
+            known = protected if self.may_name else ()
             return choose((*FOREIGN_NAMES, *CONFIG_KEYS, *known, *known))
-        return choose((*TEXT_PIECES, *(protected if self.may_spell else ())))
+        return choose((*TEXT_PIECES, *(protected if self.may_name else ())))
 
     def _number(self, kind: str, name: str) -> int:
         choose = self.random.choice
         if any(part in name for part in ID_FIELDS):
             return (
-                choose((*FOREIGN_IDS, *(self._protected.broker_ids if self.may_spell else ())))
+                choose((*FOREIGN_IDS, *(self._protected.broker_ids if self.may_name else ())))
                 if kind == "int32"
                 else 77
             )
@@ -161,14 +159,14 @@ class HostileValues(Values):
 
 
 class Frame(NamedTuple):
-    """What goes over the wire, its size in front; `what` names it for people."""
+    """A frame with its size in front; `what` describes it for people."""
 
     data: bytes
     what: str
 
 
 class Frames:
-    """An endless supply of frames; the same seed gives the same ones."""
+    """An endless sequence of frames; the same seed gives the same frames."""
 
     def __init__(self, seed: int, protected: Protected) -> None:
         self._random = random.Random(seed)
@@ -186,18 +184,18 @@ class Frames:
         return kind[0]()
 
     def _message(self) -> tuple[ApiKey, int, bytes]:
-        """An API, a version, and a request of it with its header, without the size."""
+        """An API, a version, and an encoded request with its header but without its size."""
         while True:
             key = self._random.choice(self._keys)
             cls = request_class(key)
             version = self._random.randint(cls.MIN_VERSION, cls.MAX_VERSION)
             is_flexible = version >= cls.FLEXIBLE_FROM
-            self._values.may_spell = key not in PERMITTED
+            self._values.may_name = key not in PERMITTED
             message = self._values.message(cls, version, flexible=is_flexible)
             if key == ApiKey.CREATE_TOPICS:
                 self._keep_small(message)
             if is_flexible and key in PUSHES:
-                self._pretend(message)
+                self._forge_tags(message)
             header = RequestHeader(
                 key, version, self._correlation_id, self._random.choice((None, "", "fuzz", "x" * 300))
             )
@@ -206,18 +204,16 @@ class Frames:
             except EncodeError:
                 continue  # a value that this version cannot carry, or a name that is too long for its field
 
-    def _pretend(self, message: Message) -> None:
-        """Make a push look like the controller's in all that a client can know or guess."""
+    def _forge_tags(self, message: Message) -> None:
+        """Give a push all the tags of the controller's that a client can know or guess."""
         protected = self._protected
         receiver = Receiver(protected.cluster_id, self._random.choice(protected.broker_ids), self._random.randbytes(16))
-        set_receiver(message, receiver)
-        set_offset(message, self._random.choice((0, 5, 1_000, 2**63 - 1)))
-        if self._random.random() < 0.5:
-            set_records(message, [RemoveTopicRecord(topic_id=topic_id) for topic_id in protected.topic_ids])
+        offset = self._random.choice((0, 5, 1_000, 2**63 - 1))
+        add_forged_tags(message, receiver, offset, protected.topic_ids if self._random.random() < 0.5 else ())
 
     @staticmethod
     def _keep_small(message: Message) -> None:
-        """Topics that can be made have one partition: what the machine can bear is not the question here."""
+        """Give new topics one partition: the machine's limits are not tested here."""
         for topic in message.topics:  # type: ignore[attr-defined]
             if 1 < topic.num_partitions < 2**31 - 1:
                 topic.num_partitions = 1
@@ -229,7 +225,7 @@ class Frames:
     def _mutated(self) -> Frame:
         while True:
             key, version, body = self._message()
-            if key not in PERMITTED:  # Why: a changed byte may spell anything
+            if key not in PERMITTED:  # Why: a changed byte could produce a protected name
                 break
         start = min(len(body), 10)  # the key, the version and the correlation id stay
         damaged = bytearray(body)

@@ -1,4 +1,4 @@
-"""One fuzz run: a cluster with protected data, clients that send hostile frames to every listener, the proof."""
+"""One fuzz run: a cluster with protected data, clients that send hostile frames to every listener, then the checks."""
 
 from __future__ import annotations
 
@@ -9,46 +9,29 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from barnabas.cluster import LocalCluster
+from barnabas.cluster import LocalCluster, Node
 from barnabas.common.clock import SystemClock
 from tests.fuzz.hostile import Frames, Protected
 from tests.fuzz.treasure import Treasure
-from tests.support.cluster import BarnabasCluster
+from tests.support.cluster import BarnabasCluster, ListenerAddress, addresses
 from tests.support.threads import at_once
 
-ANSWER_TIMEOUT_S = 0.25  # a request that waits longer is left alone, with its connection
+ANSWER_TIMEOUT_S = 0.25  # after that, the client gives up the request and its connection
 CLIENTS = 4
 FRAMES_A_CONNECTION = 20
 JOIN_SLACK_S = 60
 
 
-class Address(NamedTuple):
-    """One listener of one process."""
-
-    name: str
-    host: str
-    port: int
-
-
-def listeners(cluster: LocalCluster) -> list[Address]:
-    """Every listener of every process, clients', nodes' and the controller's."""
-    found = []
-    for node in cluster.nodes.values():
-        for listener in cluster.properties(node)["listeners"].split(","):
-            name, _, address = listener.partition("://")
-            host, _, port = address.rpartition(":")
-            found.append(Address(f"{node.name} {name}", host.strip("[]") or node.host, int(port)))
-    return found
+Target = tuple[Node, ListenerAddress]
 
 
 class Client:
-    """One hostile client: goes from listener to listener, a few frames on each connection."""
+    """One hostile client: sends a few frames on each connection, to one listener after another."""
 
-    def __init__(self, seed: int, protected: Protected, addresses: list[Address], until_ms: int) -> None:
+    def __init__(self, seed: int, protected: Protected, targets: list[Target], until_ms: int) -> None:
         self._frames = Frames(seed, protected)
-        self._addresses = addresses
+        self._targets = targets
         self._until_ms = until_ms
         self._clock = SystemClock()
         self.sent: Counter[str] = Counter()  # by listener
@@ -56,18 +39,18 @@ class Client:
 
     def run(self) -> None:
         """Send until time is up."""
-        for address in itertools.cycle(self._addresses):
+        for node, address in itertools.cycle(self._targets):
             if self._clock.monotonic_ms() >= self._until_ms:
                 return
             with contextlib.suppress(OSError):
-                self._visit(address)
+                self._send(f"{node.name} {address.listener}", address)
 
-    def _visit(self, address: Address) -> None:
+    def _send(self, name: str, address: ListenerAddress) -> None:
         with socket.create_connection((address.host, address.port), timeout=5) as sock:
             sock.settimeout(ANSWER_TIMEOUT_S)
             for _ in range(FRAMES_A_CONNECTION):
                 sock.sendall(self._frames.next().data)
-                self.sent[address.name] += 1
+                self.sent[name] += 1
                 outcome = self._outcome(sock)
                 self.outcomes[outcome] += 1
                 if outcome != "answered" or self._clock.monotonic_ms() >= self._until_ms:
@@ -92,17 +75,16 @@ class Client:
 
 
 def run(directory: Path, seconds: float, seed: int, say: Callable[[str], None], *, brokers: int = 3) -> Counter[str]:
-    """Fuzz for so long, then check; returns how many frames each listener got. Raises AssertionError for a loss."""
+    """Fuzz for this time, then check; return how many frames each listener got. Raises AssertionError for a loss."""
     with BarnabasCluster(directory, brokers, 0) as cluster:
         treasure = Treasure(cluster)
         protected = treasure.plant()
         treasure.check()
         pids = _pids(cluster)
         until_ms = SystemClock().monotonic_ms() + int(seconds * 1000)
-        addresses = listeners(cluster)
+        targets = [(node, address) for node in cluster.nodes.values() for address in addresses(cluster, node)]
         clients = [
-            Client(seed + number, protected, addresses[number:] + addresses[:number], until_ms)
-            for number in range(CLIENTS)
+            Client(seed + number, protected, targets[number:] + targets[:number], until_ms) for number in range(CLIENTS)
         ]
         at_once(*(client.run for client in clients), join_s=seconds + JOIN_SLACK_S)
         sent: Counter[str] = sum((client.sent for client in clients), Counter())
@@ -112,7 +94,7 @@ def run(directory: Path, seconds: float, seed: int, say: Callable[[str], None], 
         assert not dead, f"processes ended: {dead}"
         assert _pids(cluster) == pids
         treasure.check()
-        say("every process lives; every protected topic, record and offset is there")
+        say("every process is alive; every protected topic, record and offset is there")
         return sent
 
 

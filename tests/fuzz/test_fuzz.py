@@ -1,4 +1,4 @@
-"""A short fuzz run as part of the tests; `make fuzz` is the long one. The seed is always printed."""
+"""A short fuzz run as part of the tests; `make fuzz` is a long one. The seed is always printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frames: reproducible, of every kind and API, and never one that is permitted to delete what is protected."""
+"""The frames are reproducible, of every kind and API, and never delete protected data by Kafka's own rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def frames(count: int, seed: int = 7) -> list[Frame]:
     return [source.next() for _ in range(count)]
 
 
-def test_a_seed_tells_the_frames() -> None:
+def test_a_seed_determines_the_frames() -> None:
     assert frames(200) == frames(200)
     assert frames(200) != frames(200, seed=8)
 
@@ -25,7 +25,7 @@ def test_every_api_is_sent() -> None:
     assert {key.name for key in ROWS} <= sent
 
 
-def test_requests_that_may_delete_never_name_what_is_protected() -> None:
+def test_permitted_requests_never_contain_protected_names() -> None:
     hurt = [
         frame.what
         for frame in frames(4_000)
@@ -34,7 +34,7 @@ def test_requests_that_may_delete_never_name_what_is_protected() -> None:
     assert hurt == []
 
 
-def test_other_requests_do_name_it() -> None:
+def test_other_requests_contain_protected_names() -> None:
     named = {struct.unpack_from(">h", frame.data, 4)[0] for frame in frames(4_000) if b"treasure" in frame.data}
     assert {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.WRITE_TXN_MARKERS} <= named
 

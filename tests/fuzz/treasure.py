@@ -1,4 +1,4 @@
-"""What must survive the fuzzer: topics with records, a group with offsets, and how it is proved that all is there."""
+"""The data that must survive the fuzzer (topics with records, groups with offsets), and the check that it has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METADATA_VERSION = 12
 
 
 class Treasure:
-    """Plants protected data in a running cluster, and looks whether it is still there."""
+    """Creates protected data in a running cluster, and checks that it is still there."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -33,7 +33,7 @@ class Treasure:
         self.protected = Protected((), (), (), (), "")
 
     def plant(self) -> Protected:
-        """Make the topics, their records and the group's offsets."""
+        """Create the topics, their records and the groups' offsets."""
         admin = AdminClient(self._settings)
         replicas = min(3, len(self._cluster.brokers))
         new = [
@@ -59,7 +59,7 @@ class Treasure:
         return self.protected
 
     def check(self) -> None:
-        """Raise AssertionError for whatever is gone or changed."""
+        """Raise AssertionError if any of it is missing or changed."""
         assert tuple(self._topic_ids().values()) == self.protected.topic_ids, "a protected topic is another one now"
         self._check_directories()
         for topic in TOPICS:
@@ -104,7 +104,7 @@ class Treasure:
         )
 
     def _check_directories(self) -> None:
-        """Each broker has a directory for each partition: every topic has as many replicas as there are brokers."""
+        """Check that each broker has a directory for each partition, since all brokers are replicas."""
         for node in self._cluster.brokers:
             for topic in TOPICS:
                 for partition in range(PARTITIONS):
@@ -112,7 +112,7 @@ class Treasure:
                     assert log.is_dir(), f"{node.name} has no {log.name} any more"
 
     def _check_records(self, topic: str, partition: int) -> None:
-        """The first records are those that were planted; what the fuzzer may have appended comes after them."""
+        """Check the first records of each partition; the fuzzer may have appended others."""
         settings = {**self._settings, "group.id": "fuzz-reader", "isolation.level": "read_uncommitted"}
         consumer = Consumer({**settings, "enable.auto.commit": False})
         try:

@@ -1,4 +1,4 @@
-"""Headless Chromium, as a person uses it: looks, tabs from control to control, turns the lights off."""
+"""Headless Chromium: reads a page, tabs from control to control, changes the colour scheme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.support.waiting import eventually
 
-# Without these, Chromium asks for hosts of its maker at every start, and needs more of a container than it may have.
+# Without these, Chromium contacts its vendor's hosts at every start, and needs more rights than a container has.
 ARGUMENTS = (
     "--headless=new",
     "--no-sandbox",
@@ -29,7 +29,7 @@ ARGUMENTS = (
 )
 DESKTOP, PHONE = (1280, 800), (390, 844)
 
-#: Every text that is seen, with its colour and what is behind it, where these are too much alike (WCAG 2, AA).
+#: Every visible text with too little contrast between its colour and its background (WCAG 2, AA).
 LOW_CONTRAST = """
 const channel = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
 const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -65,7 +65,7 @@ while (walker.nextNode()) {
 return [checked, found];
 """
 
-#: What is wider than the page: nobody likes to scroll sideways.
+#: Elements that are wider than the page.
 TOO_WIDE = """
 const width = document.documentElement.clientWidth;
 return [...document.body.querySelectorAll("*")]
@@ -87,12 +87,12 @@ class Browser:
         self.driver = driver
 
     def open(self, url: str) -> None:
-        """Go to a page, and wait until it shows something."""
+        """Open a page, and wait until it shows something."""
         self.driver.get(url)
         eventually("the page is live", lambda: self.text("#pulse-text") == "live" and self.text("#headline"))
 
     def look_like(self, size: tuple[int, int], scheme: str = "light", *, reduced_motion: bool = False) -> None:
-        """Be a window (a phone's) of this size; `scheme` is what the system prefers."""
+        """Set the size of the window; `scheme` is the system's colour scheme."""
         width, height = size
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
@@ -110,34 +110,34 @@ class Browser:
         return self.driver.execute_script(source, *arguments)
 
     def all(self, selector: str) -> list[WebElement]:
-        """Every element that the selector finds."""
+        """Return every element that the selector finds."""
         found: list[WebElement] = self.driver.find_elements(By.CSS_SELECTOR, selector)
         return found
 
     def text(self, selector: str) -> str:
-        """What is read in the first element that the selector finds; "" if there is none."""
-        told: str = self.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
-        return told
+        """Return the text of the first element that the selector finds; "" if there is none."""
+        text: str = self.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+        return text
 
     def texts(self, selector: str) -> list[str]:
-        """The same of all."""
-        told: list[str] = self.script(
+        """Return the texts of all elements that the selector finds."""
+        texts: list[str] = self.script(
             "return [...document.querySelectorAll(arguments[0])].map((node) => node.innerText)", selector
         )
-        return told
+        return texts
 
     def show(self, panel: str) -> None:
-        """Go to a panel by its tab."""
+        """Open a panel by its tab."""
         self.script("document.querySelector(`#tabs a[href='#${arguments[0]}']`).click()", panel)
         shown = f"return !document.getElementById('panel-{panel}').hidden"
         eventually(f"{panel} is shown", lambda: self.script(shown))
 
     def press(self, *keys: str) -> None:
-        """Press keys, wherever the focus is."""
+        """Press keys in the focused element."""
         self.driver.switch_to.active_element.send_keys(*keys)
 
     def tab_through(self, at_most: int = 200) -> dict[WebElement, str]:
-        """Press Tab from the top of the page until the focus leaves it; returns where it was, and the outline there."""
+        """Press Tab from the top of the page until the focus leaves it; return the focused elements with outlines."""
         self.script("document.body.tabIndex = -1; document.body.focus()")
         visited: dict[WebElement, str] = {}
         for _ in range(at_most):
@@ -149,13 +149,13 @@ class Browser:
         return visited
 
     def complaints(self) -> list[str]:
-        """What the console says of errors, and of what the page's policy forbids, since it was last asked."""
+        """Return the errors and violations of the page's policy in the console since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
 
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A Chromium of its own, with an empty profile."""
+    """Start a Chromium with an empty profile."""
     options = webdriver.ChromeOptions()
     for argument in ARGUMENTS:
         options.add_argument(argument)

@@ -1,4 +1,4 @@
-"""Three brokers, one of which is stopped, so that a produce with acks=all waits for it; and a browser to look."""
+"""Three brokers, one of them paused, so that a produce with acks=all waits for it; and a browser."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.support.cluster import BarnabasCluster
 from tests.support.waiting import eventually
 
 PATIENT = {
-    # Nobody is taken out of an ISR, or fenced, however long it is silent.
+    # No broker leaves an ISR or is fenced, however long it is silent.
     "replica.lag.time.max.ms": "600000",
     "broker.session.timeout.ms": "600000",
 }
-#: What a client may call itself.
+#: A client id with HTML in it.
 CLIENT = "<img src=x onerror=\"document.title='taken over'\">&amp;"
 TOPIC = "orders"
 LEADER, STALLED = 0, 2
@@ -28,18 +28,18 @@ LEADER, STALLED = 0, 2
 
 @dataclass(slots=True)
 class Stalled:
-    """A cluster whose broker 2 stands still, while a produce waits for it on broker 0."""
+    """A cluster with a paused broker 2, for which a produce waits on broker 0."""
 
     cluster: BarnabasCluster
     producer: Producer
 
     def url(self, node_id: int = LEADER, path: str = "/live") -> str:
-        """Where a page of a process is."""
+        """Return the address of a process's page."""
         node = self.cluster.nodes[node_id]
         return f"http://{node.host}:{node.metrics_port}{path}"
 
     def signal(self, node_id: int, number: signal.Signals) -> None:
-        """Stop a process, or let it go on."""
+        """Send a signal to a process, such as SIGSTOP."""
         self.cluster.signal_node(self.cluster.nodes[node_id], number)
 
 
@@ -61,7 +61,7 @@ def stalled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stalled]:
         _produce_one(producer)
         made = Stalled(cluster, producer)
         made.signal(STALLED, signal.SIGSTOP)
-        producer.produce(TOPIC, "nobody has this on three disks yet", partition=0)
+        producer.produce(TOPIC, "not on three disks yet", partition=0)
         producer.poll(0)
         yield made
         made.signal(STALLED, signal.SIGCONT)

@@ -1,4 +1,7 @@
-"""/live.json of a cluster: each process tells what `live_shape` says, and how it answers over HTTP."""
+"""/live.json of a cluster: each process answers in the shape of `live_shape`, and over HTTP.
+
+Tests barnabas/common/pages/live_shape.py and broker/live/view.py.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 import pytest
 
 from barnabas.cluster import CONTROLLER_ID
-from barnabas.common import live_shape
+from barnabas.common.pages import live_shape
 from barnabas.metrics.live import POLICY
 from tests.live_page.conftest import CLIENT, LEADER, STALLED, TOPIC, Stalled
 from tests.support.waiting import eventually
 
-#: What the bounded lists hold, by the key that they are under.
+#: The types of the items of limited lists, by their keys.
 ITEMS = {
     "partitions": live_shape.Partition,
     "groups": live_shape.Group,
@@ -29,7 +32,7 @@ ITEMS = {
     "response_queue": live_shape.RequestShape,
     "sending": live_shape.RequestShape,
 }
-#: What JSON makes of a type.
+#: The types of JSON values for Python types.
 SCALARS: dict[Any, Any] = {float: (int, float)}
 
 
@@ -49,7 +52,7 @@ def look(stalled: Stalled, node_id: int = LEADER, query: str = "") -> Any:
 
 
 def misfits(value: Any, kind: Any, where: str) -> Iterator[str]:
-    """Where a value is not what its type says."""
+    """Return the places where a value does not have its type."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         if all(any(misfits(value, each, where)) for each in get_args(kind)):
@@ -90,12 +93,12 @@ def test_the_checker_of_shapes_can_fail() -> None:
 @pytest.mark.parametrize(
     ("node_id", "shape"), [(LEADER, live_shape.BrokerLive), (CONTROLLER_ID, live_shape.ControllerLive)]
 )
-def test_each_process_tells_what_the_shape_says(stalled: Stalled, node_id: int, shape: Any) -> None:
-    told = look(stalled, node_id)
-    assert list(misfits(told, shape, "live")) == []
-    assert told["schema"] == live_shape.SCHEMA
-    assert told["node"]["id"] == node_id
-    assert [(peer["role"], peer["id"]) for peer in told["node"]["peers"]] == [
+def test_each_process_answers_in_the_shape(stalled: Stalled, node_id: int, shape: Any) -> None:
+    view = look(stalled, node_id)
+    assert list(misfits(view, shape, "live")) == []
+    assert view["schema"] == live_shape.SCHEMA
+    assert view["node"]["id"] == node_id
+    assert [(peer["role"], peer["id"]) for peer in view["node"]["peers"]] == [
         ("broker", 0),
         ("broker", 1),
         ("broker", 2),
@@ -103,10 +106,10 @@ def test_each_process_tells_what_the_shape_says(stalled: Stalled, node_id: int, 
     ]
 
 
-def test_the_produce_that_waits_is_told_with_its_reason(stalled: Stalled) -> None:
+def test_a_waiting_produce_has_its_reason(stalled: Stalled) -> None:
     def waiting() -> Any:
-        (room,) = [room for room in look(stalled)["purgatories"] if room["name"] == "Produce"]
-        return [item for item in room["items"] if item["client_id"] == CLIENT and len(item["reasons"]) == 1]
+        (rig,) = [rig for rig in look(stalled)["purgatories"] if rig["name"] == "Produce"]
+        return [item for item in rig["items"] if item["client_id"] == CLIENT and len(item["reasons"]) == 1]
 
     (item,) = eventually("it waits, and no longer for the other follower", waiting)
     (reason,) = item["reasons"]
@@ -116,20 +119,20 @@ def test_the_produce_that_waits_is_told_with_its_reason(stalled: Stalled) -> Non
     assert item["request"]["place"] == "parked"
 
 
-def test_the_controller_knows_its_brokers(stalled: Stalled) -> None:
-    told = look(stalled, CONTROLLER_ID)
-    assert [(broker["id"], broker["state"]) for broker in told["brokers"]] == [(id_, "active") for id_ in range(3)]
-    assert sum(broker["leads"] for broker in told["brokers"]) == told["metadata"]["partitions"]
-    assert told["metadata"]["offline"] == 0
-    assert told["events"]["processed"] > 0
+def test_the_controller_shows_its_brokers(stalled: Stalled) -> None:
+    view = look(stalled, CONTROLLER_ID)
+    assert [(broker["id"], broker["state"]) for broker in view["brokers"]] == [(id_, "active") for id_ in range(3)]
+    assert sum(broker["leads"] for broker in view["brokers"]) == view["metadata"]["partitions"]
+    assert view["metadata"]["offline"] == 0
+    assert view["events"]["processed"] > 0
 
 
-def test_a_query_bounds_and_chooses(stalled: Stalled) -> None:
+def test_a_query_limits_and_filters(stalled: Stalled) -> None:
     assert look(stalled, query="section=handlers&limit=1")["handlers"]["total"] == 8
     assert len(look(stalled, query="section=handlers&limit=1")["handlers"]["items"]) == 1
     assert look(stalled, query="section=handlers").keys() == {"schema", "at_ms", "node", "handlers"}
-    told = look(stalled, query=f"section=partitions&topic={TOPIC}")
-    assert [(item["topic"], item["partition"]) for item in told["partitions"]["items"]] == [(TOPIC, 0)]
+    view = look(stalled, query=f"section=partitions&topic={TOPIC}")
+    assert [(item["topic"], item["partition"]) for item in view["partitions"]["items"]] == [(TOPIC, 0)]
 
 
 def test_the_page_and_its_files_are_served_with_their_policy(stalled: Stalled) -> None:
@@ -144,7 +147,7 @@ def test_the_page_and_its_files_are_served_with_their_policy(stalled: Stalled) -
 
 
 @pytest.mark.parametrize("path", ["/live/", "/live/none.js", "/live/../app.js", "/live/__init__.py", "/live.jsonx"])
-def test_what_is_not_there_is_not_found(stalled: Stalled, path: str) -> None:
+def test_unknown_pages_are_not_found(stalled: Stalled, path: str) -> None:
     assert ask(stalled.url(path=path))[0] == 404
 
 

@@ -1,4 +1,4 @@
-"""The live page in a real browser: what it shows of a stalled follower; light, dark, on a phone, by keyboard."""
+"""The live page in a real browser: a paused follower, light and dark, on a phone, by keyboard."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.live_page.browser import CONTROLS, DESKTOP, LOW_CONTRAST, PHONE, TOO_
 from tests.live_page.conftest import CLIENT, LEADER, Stalled
 from tests.support.waiting import eventually
 
-LONG_MS = 1200  # in which a page that goes on asks twice
+pytestmark = pytest.mark.needs("chromium", "chromedriver")
+
+LONG_MS = 1200  # an active page sends two requests in this time
 PANELS = ("waiting", "threads", "slow", "partitions", "groups")
 
 
@@ -27,7 +29,7 @@ def page(stalled: Stalled, window: Browser) -> Browser:
     return window
 
 
-def test_it_shows_who_waits_for_the_stalled_follower(page: Browser) -> None:
+def test_it_shows_the_produce_that_waits_for_the_stalled_follower(page: Browser) -> None:
     page.show("waiting")
     sentence = f"Produce of client {CLIENT} waits for offset 2 of orders-0 on replica 2, whose fetcher is at 1 and "
     eventually("the reason", lambda: any(text.startswith(sentence) for text in page.texts(".waiting .sentence")))
@@ -35,11 +37,11 @@ def test_it_shows_who_waits_for_the_stalled_follower(page: Browser) -> None:
     assert page.script("return document.querySelector('#headline').dataset.mood") == "warn"
     assert "1 of 2: 1 record to go" in page.texts(".lag li span:last-child")
     assert page.text("#tabs a[aria-current] .badge") == "1"
-    assert len(page.all(".room[data-room='purgatories'] .chips i[data-family='produce'][data-old]")) == 1
-    assert eventually("it is said to who listens", lambda: page.script("return announcement.textContent"))
+    assert len(page.all(".stage[data-stage='purgatories'] .chips i[data-family='produce'][data-old]")) == 1
+    assert eventually("the announcement is made", lambda: page.script("return announcement.textContent"))
 
 
-def test_what_clients_say_stays_text(page: Browser) -> None:
+def test_text_from_clients_stays_text(page: Browser) -> None:
     for panel in PANELS:
         page.show(panel)
     page.show("waiting")
@@ -49,7 +51,7 @@ def test_what_clients_say_stays_text(page: Browser) -> None:
     assert page.complaints() == []
 
 
-def test_partitions_show_how_far_each_replica_is(page: Browser) -> None:
+def test_partitions_show_the_position_of_each_replica(page: Browser) -> None:
     page.show("partitions")
     eventually("orders-0", lambda: "orders-0" in page.texts(".partition h3"))
     wanted = [["replica 0", "leader"], ["replica 1", "caught up"], ["replica 2", "1 behind"]]
@@ -61,10 +63,10 @@ def test_partitions_show_how_far_each_replica_is(page: Browser) -> None:
     page.script("document.querySelector('input[type=search]').focus()")
     page.press("nothing-like-it")
     eventually("the filter is asked for", lambda: page.texts(".partition h3") == [])
-    assert len(page.all(".room[data-room='purgatories'] .chips i[data-family='produce']")) == 1, "of partitions only"
+    assert len(page.all(".stage[data-stage='purgatories'] .chips i[data-family='produce']")) == 1, "of partitions only"
 
 
-def test_a_slow_request_is_taken_apart(page: Browser) -> None:
+def test_a_slow_request_shows_its_six_times(page: Browser) -> None:
     page.show("slow")
     choices = eventually("slow requests", lambda: page.all(".slow button"))
     choices[-1].send_keys(Keys.ENTER)
@@ -95,11 +97,11 @@ def test_it_is_readable(stalled: Stalled, window: Browser, size: tuple[int, int]
         assert window.script("return document.documentElement.scrollWidth") <= size[0], panel
 
 
-def test_every_control_is_reached_by_keyboard_and_seen_to_be(page: Browser) -> None:
+def test_every_control_is_reached_by_keyboard_and_shows_its_focus(page: Browser) -> None:
     page.show("slow")
     eventually("slow requests", lambda: page.all(".slow button"))
     page.press(Keys.ESCAPE)
-    page.driver.find_element("id", "pause").send_keys(Keys.ENTER)  # so that nothing comes or goes meanwhile
+    page.driver.find_element("id", "pause").send_keys(Keys.ENTER)  # so that nothing changes meanwhile
     eventually("it is paused", lambda: page.text("#pulse-text") == "paused")
     visited = page.tab_through()
     controls = page.script(CONTROLS)
@@ -112,7 +114,7 @@ def test_every_control_is_reached_by_keyboard_and_seen_to_be(page: Browser) -> N
     eventually("the panel is there", lambda: page.script("return !document.getElementById('panel-groups').hidden"))
 
 
-def test_the_focus_stays_while_the_page_goes_on(page: Browser) -> None:
+def test_the_focus_stays_while_the_page_updates(page: Browser) -> None:
     page.show("slow")
     eventually("slow requests", lambda: page.all(".slow button"))
     page.script("document.querySelector('.slow button').focus(); window.kept = document.activeElement")
@@ -121,7 +123,7 @@ def test_the_focus_stays_while_the_page_goes_on(page: Browser) -> None:
     assert page.script("return document.activeElement === window.kept")
 
 
-def test_pausing_and_going_on(page: Browser) -> None:
+def test_pausing_and_resuming(page: Browser) -> None:
     page.driver.find_element("id", "pause").click()
     assert page.text("#pulse-text") == "paused"
     assert page.script("return pause.getAttribute('aria-pressed')") == "true"
@@ -133,7 +135,7 @@ def test_pausing_and_going_on(page: Browser) -> None:
     eventually("it goes on", lambda: page.text("#pulse-text") == "live" and page.script(asked) >= 2)
 
 
-def test_a_page_that_nobody_looks_at_asks_nothing(page: Browser) -> None:
+def test_a_hidden_page_sends_no_requests(page: Browser) -> None:
     page.script(
         """
         const asked = () => performance.getEntriesByType("resource").filter((e) => e.name.includes("live.json")).length;
@@ -143,7 +145,7 @@ def test_a_page_that_nobody_looks_at_asks_nothing(page: Browser) -> None:
         """
     )
     first = page.driver.current_window_handle
-    page.driver.switch_to.new_window("tab")  # which hides the first
+    page.driver.switch_to.new_window("tab")  # hides the first one
     try:
         page.script(f"return new Promise((done) => setTimeout(done, {LONG_MS}))")
     finally:
@@ -155,7 +157,7 @@ def test_a_page_that_nobody_looks_at_asks_nothing(page: Browser) -> None:
     eventually("it goes on", lambda: page.script("return asked()") > after + 1)
 
 
-def test_the_theme_is_chosen_and_goes_along_to_another_broker(stalled: Stalled, page: Browser) -> None:
+def test_the_chosen_theme_is_kept_on_another_broker(stalled: Stalled, page: Browser) -> None:
     theme = page.driver.find_element("id", "theme")
     theme.click()
     theme.click()
@@ -166,7 +168,7 @@ def test_the_theme_is_chosen_and_goes_along_to_another_broker(stalled: Stalled, 
     assert page.text("#peers a[aria-current]") == "broker 1"
     assert page.script("return getComputedStyle(document.body).backgroundColor") == "rgb(13, 18, 24)"
     assert "theme" not in page.driver.current_url
-    for node_id in (1, LEADER):  # each is another origin, with a memory of its own
+    for node_id in (1, LEADER):  # each is another origin with its own storage
         page.open(stalled.url(node_id))
         page.script("localStorage.clear()")
 
@@ -183,7 +185,7 @@ def test_dots_move_unless_motion_is_unwanted(stalled: Stalled, window: Browser) 
     assert window.script(moving) == 0
 
 
-def test_a_broker_that_does_not_answer_is_seen_not_to(stalled: Stalled, window: Browser) -> None:
+def test_a_broker_that_does_not_answer_is_shown_as_such(stalled: Stalled, window: Browser) -> None:
     window.open(stalled.url(1))
     stalled.signal(1, signal.SIGSTOP)
     try:

@@ -1,4 +1,4 @@
-"""`python -m tests.metrics.alike`: the same load on Barnabas and on Apache Kafka, and what the same MBeans read then.
+"""`python -m tests.metrics.alike`: the same load on Barnabas and on Apache Kafka, and the readings of the same MBeans.
 
 Apache's are read over JMX by its own JmxTool, Barnabas's off its page. The load is one producer's batches and one
 group's reader, so that most counts must be equal; times and idle shares are for people to compare.
@@ -17,11 +17,11 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from barnabas.common.ports import free_ports
-from tests.support.apache_kafka import ApacheKafka
+from barnabas.common.processes.ports import free_ports
 from tests.support.cluster import BarnabasCluster
-from tests.support.kafka_jars import KafkaRuntime, kafka_runtime
-from tests.support.kafka_tools import SMALL_JVM
+from tests.support.kafka.apache_kafka import ApacheKafka
+from tests.support.kafka.kafka_jars import KafkaRuntime, kafka_runtime
+from tests.support.kafka.kafka_tools import SMALL_JVM
 from tests.support.waiting import eventually
 
 TOPIC, GROUP = "alike", "alike-readers"
@@ -30,7 +30,7 @@ BATCHES, RECORDS_IN_BATCH, RECORD_SIZE = 300, 20, 100
 
 @dataclass(frozen=True)
 class Reading:
-    """One attribute of an MBean, the series it is here, and how alike both must be (None: only shown)."""
+    """One attribute of an MBean, its series here, and the tolerance between both (None: only shown)."""
 
     mbean: str
     attribute: str
@@ -101,7 +101,7 @@ READINGS = (
             f"kafka_coordinator_group_groupmetadatamanager_{name.lower()}",
             tolerance=tolerance,
         )
-        # Apache Kafka counts its groups anew once a minute only.
+        # Apache Kafka counts its groups only once a minute.
         for name, tolerance in (("NumOffsets", 0.0), ("NumGroups", None), ("NumGroupsEmpty", None))
     ),
     Reading("kafka.server:type=KafkaServer,name=BrokerState", "Value", "kafka_server_kafkaserver_brokerstate"),
@@ -147,11 +147,11 @@ READINGS = (
 
 
 def put_load_on(bootstrap: str) -> None:
-    """The same batches, one a request, and a group that reads them and commits."""
+    """Produce batches of equal size, one in each request; read and commit them as a group."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
     eventually("the topic is known", lambda: TOPIC in admin.list_topics(timeout=20).topics)
-    # Why no flush: it may cut a batch in two. One that is full is sent at once.
+    # Why no flush: it may split a batch. Full batches are sent at once.
     batches = {"batch.num.messages": RECORDS_IN_BATCH, "linger.ms": 100_000}
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": False, **batches})
     for _ in range(BATCHES * RECORDS_IN_BATCH):
@@ -168,7 +168,7 @@ def put_load_on(bootstrap: str) -> None:
 
 
 def from_barnabas(directory: Path) -> list[float]:
-    """What Barnabas's pages say after the load."""
+    """Return the readings of Barnabas after the load, from its pages."""
     config = {"barnabas.metrics.port": "0", "offsets.topic.num.partitions": "5"}
     with BarnabasCluster(directory, broker_count=1, first_port=0, config=config) as cluster:
         put_load_on(cluster.bootstrap)
@@ -195,7 +195,7 @@ def _has(labels: dict[str, str], wanted: tuple[tuple[str, str], ...]) -> bool:
 
 
 def from_apache(runtime: KafkaRuntime, directory: Path) -> list[float]:
-    """What Apache Kafka's MBeans say after the load, over JMX."""
+    """Return the readings of Apache Kafka after the load, over JMX."""
     (port,) = free_ports(1)
     remote = "-Dcom.sun.management.jmxremote"
     options = (*SMALL_JVM, f"{remote}.port={port}", f"{remote}.rmi.port={port}", f"{remote}.authenticate=false")
@@ -210,8 +210,8 @@ def from_apache(runtime: KafkaRuntime, directory: Path) -> list[float]:
             command += ["--object-name", mbean]
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr
-    told = dict(line.rpartition("=")[::2] for line in result.stdout.splitlines() if "=" in line)
-    return [float(told.get(f"{r.mbean}:{r.attribute}", "nan")) for r in READINGS]
+    values = dict(line.rpartition("=")[::2] for line in result.stdout.splitlines() if "=" in line)
+    return [float(values.get(f"{r.mbean}:{r.attribute}", "nan")) for r in READINGS]
 
 
 def main() -> None:

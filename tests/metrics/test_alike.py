@@ -1,4 +1,4 @@
-"""Under the same load the same MBeans read alike here and in Apache Kafka."""
+"""Under the same load the same MBeans have the same values here and in Apache Kafka."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.metrics.alike import READINGS, from_apache, from_barnabas
-from tests.support.kafka_jars import kafka_runtime
+from tests.support.kafka.kafka_jars import kafka_runtime
+from tests.support.programs import KAFKA
 
 
-def test_the_same_load_reads_alike(tmp_path: Path) -> None:
+@pytest.mark.needs(*KAFKA)
+def test_the_same_load_gives_the_same_readings(tmp_path: Path) -> None:
     theirs = from_apache(kafka_runtime(), tmp_path / "apache")
     ours = from_barnabas(tmp_path / "barnabas")
     different = [

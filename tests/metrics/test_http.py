@@ -1,21 +1,28 @@
-"""The page's server: what it answers, and that nobody can keep it from others or hurt it."""
+"""The HTTP pages: answers, and limits that keep a visitor from blocking or hurting others.
+
+Tests metrics/http.py, barnabas/common/pages/server.py and barnabas/common/pages/page.py.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from barnabas.common.page_guard import PageGuard
+from barnabas.common.pages import server as server_module
+from barnabas.common.pages.page import Page, ResourceRequest, readiness
+from barnabas.common.pages.page_guard import PageGuard
 from barnabas.config.config import Config
-from barnabas.metrics import catalogue as c
-from barnabas.metrics import http
-from barnabas.metrics.http import MetricsServer, Page, own_names
+from barnabas.metrics.http import MetricsServer, own_names
 from barnabas.metrics.registry import Registry
+from barnabas.metrics.table import catalogue as c
+from tests.support.waiting import eventually
 
 LARGE = bytes(range(256)) * 40_000
 
@@ -59,15 +66,15 @@ def test_pages(server: MetricsServer) -> None:
     head, body = get(server, "/metrics")
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert b"text/plain; version=0.0.4" in head
-    assert b"kafka_server_kafkaserver_brokerstate 3\n" in body
+    assert b"kafka_server_kafkaserver_brokerstate 3.0\n" in body
     assert get(server, "/metrics?x=1")[1].startswith(b"# HELP")
     assert get(server, "/healthz")[1] == b"ok\n"
     assert get(server, "/hello") == (get(server, "/hello")[0], b"<p>hello")
 
 
 def test_readiness() -> None:
-    assert http.readiness("RUNNING", is_ready=True) == Page(b"running\n")
-    assert http.readiness("STARTING", is_ready=False).status.startswith("503")
+    assert readiness("RUNNING", is_ready=True) == Page(b"running\n")
+    assert readiness("STARTING", is_ready=False).status.startswith("503")
 
 
 def test_head_has_no_body(server: MetricsServer) -> None:
@@ -82,6 +89,12 @@ def test_head_has_no_body(server: MetricsServer) -> None:
         (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
         (b"\x16\x03\x01 tls\r\n\r\n", b"400"),
         (b"GET /broken HTTP/1.0\n\n", b"500"),
+        (b"GET /healthz\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/1.1\r\nno colon\r\nHost: localhost\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/1.1\r\nHost : localhost\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/1.1\r\nX: y\r\n Origin: http://evil.example\r\n\r\n", b"400"),
+        (b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 101 + b"\r\n", b"431"),
+        (b"BREW /healthz HTTP/1.1\r\n\r\n", b"501"),
     ],
 )
 def test_refusals(server: MetricsServer, request_bytes: bytes, status: bytes) -> None:
@@ -89,11 +102,9 @@ def test_refusals(server: MetricsServer, request_bytes: bytes, status: bytes) ->
     assert get(server, "/healthz")[1] == b"ok\n"
 
 
-def test_a_slow_visitor_and_one_that_sends_no_end_are_cut_off(
-    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_and_endless_requests_are_cut_off(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as short:
-        short.setattr(http, "PATIENCE_S", 0.05)
+        short.setattr(server_module, "PATIENCE_S", 0.05)
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
             slow.sendall(b"GET /met")
             assert slow.recv(1) == b""
@@ -102,24 +113,24 @@ def test_a_slow_visitor_and_one_that_sends_no_end_are_cut_off(
     assert get(server, "/healthz")[1] == b"ok\n"
 
 
-def test_a_visitor_who_leaves_at_once(server: MetricsServer) -> None:
+def test_a_visitor_that_leaves_at_once(server: MetricsServer) -> None:
     socket.create_connection(("127.0.0.1", server.port)).close()
     assert get(server, "/healthz")[1] == b"ok\n"
 
 
-def test_connections_that_ask_nothing_yet_keep_nobody_waiting(server: MetricsServer) -> None:
+def test_silent_connections_do_not_block_others(server: MetricsServer) -> None:
     """As browsers open them ahead of need."""
     with contextlib.ExitStack() as stack:
-        for _ in range(http.VISITORS_MAX // 2):
+        for _ in range(server_module.VISITORS_MAX // 2):
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
         assert get(server, "/healthz")[1] == b"ok\n"
 
 
-def test_of_too_many_visitors_the_oldest_makes_room(server: MetricsServer) -> None:
+def test_one_visitor_too_many_closes_the_oldest(server: MetricsServer) -> None:
     with contextlib.ExitStack() as stack:
         visitors = [
             stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
-            for _ in range(http.VISITORS_MAX)
+            for _ in range(server_module.VISITORS_MAX)
         ]
         assert get(server, "/healthz")[1] == b"ok\n"
         assert visitors[0].recv(1) == b""
@@ -127,7 +138,33 @@ def test_of_too_many_visitors_the_oldest_makes_room(server: MetricsServer) -> No
         assert visitors[-1].recv(15) == b"HTTP/1.1 200 OK"
 
 
-def test_a_large_page_reaches_a_visitor_who_reads_slowly_while_others_are_served(server: MetricsServer) -> None:
+def test_threads_that_wait_for_a_page_are_limited() -> None:
+    may_go, calls = threading.Event(), []
+    server = MetricsServer(Registry())
+    server.add_page("/slow", lambda: (calls.append(1), may_go.wait(10), Page(b"done"))[-1])
+    server.start()
+    try:
+        before = threading.active_count()
+        with contextlib.ExitStack() as stack:
+            visitors = []
+            for _ in range(server_module.THREADS_MAX + 50):
+                visitor = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+                with contextlib.suppress(OSError):  # it may be refused already
+                    visitor.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+                visitors.append(visitor)
+            with contextlib.suppress(OSError):
+                assert visitors[-1].recv(1) == b"", "refused"
+            assert threading.active_count() - before <= server_module.THREADS_MAX
+            may_go.set()
+            eventually("all threads end", lambda: threading.active_count() <= before)
+        assert len(calls) <= server_module.VISITORS_MAX + 1, "no page is computed for closed connections"
+        assert get(server, "/healthz")[1] == b"ok\n"
+    finally:
+        may_go.set()
+        server.stop()
+
+
+def test_a_slow_reader_gets_a_large_page_while_others_are_served(server: MetricsServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
         slow.sendall(b"GET /large HTTP/1.1\r\n\r\n")
         received = slow.recv(1000)
@@ -137,17 +174,17 @@ def test_a_large_page_reaches_a_visitor_who_reads_slowly_while_others_are_served
     assert received.endswith(b"\r\n\r\n" + LARGE)
 
 
-def test_a_view_is_given_the_query(server: MetricsServer) -> None:
+def test_a_view_gets_the_query(server: MetricsServer) -> None:
     assert get(server, "/echo?a=1&b=x%20y&a=2&empty=")[1] == b"[('a', '2'), ('b', 'x y'), ('empty', '')]"
     assert get(server, "/echo")[1] == b"[]"
 
 
-def test_headers_of_a_page_and_of_a_refusal(server: MetricsServer) -> None:
+def test_headers_of_pages_and_refusals(server: MetricsServer) -> None:
     assert b"\r\nX-Mine: yes\r\n" in get(server, "/echo")[0]
     assert b"\r\nAllow: GET, HEAD\r\n" in get(server, "/hello", "POST")[0]
 
 
-def test_minus_one_is_off() -> None:
+def test_port_minus_one_is_off() -> None:
     before = threading.active_count()
     server = MetricsServer(Registry(), port=-1)
     server.start()
@@ -161,9 +198,9 @@ def test_a_taken_port_is_an_error(server: MetricsServer) -> None:
 
 
 def test_resources_take_methods_paths_and_bodies() -> None:
-    asked: list[http.Asked] = []
+    asked: list[ResourceRequest] = []
 
-    def resource(request: http.Asked) -> Page:
+    def resource(request: ResourceRequest) -> Page:
         asked.append(request)
         return Page(b"created", status="201 Created")
 
@@ -176,9 +213,9 @@ def test_resources_take_methods_paths_and_bodies() -> None:
             server, b"POST /things/7?a=b HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body + b"more"
         )
         assert (head.split(b"\r\n")[0], answer) == (b"HTTP/1.1 201 Created", b"created")
-        assert asked.pop() == http.Asked("POST", "7", {"a": "b"}, body)
+        assert asked.pop() == ResourceRequest("POST", "7", {"a": "b"}, body)
         assert get(server, "/things", "DELETE")[1] == b"created"
-        assert asked.pop() == http.Asked("DELETE", "", {}, b"")
+        assert asked.pop() == ResourceRequest("DELETE", "", {}, b"")
         assert get(server, "/things", "HEAD")[1] == b""
         assert asked.pop().method == "HEAD"
         assert get(server, "/things", "PATCH")[0].startswith(b"HTTP/1.1 405")
@@ -193,8 +230,8 @@ def test_resources_take_methods_paths_and_bodies() -> None:
 
 @pytest.mark.parametrize("headers", ["Host: evil.example", "Host: localhost\r\nOrigin: http://evil.example"])
 @pytest.mark.parametrize("path", ["/metrics", "/hello", "/nothing", "/things", "/things/1"])
-def test_a_foreign_page_is_told_nothing(path: str, headers: str) -> None:
-    asked: list[http.Asked] = []
+def test_a_foreign_page_gets_nothing(path: str, headers: str) -> None:
+    asked: list[ResourceRequest] = []
     server = MetricsServer(Registry(), "127.0.0.1", 0)
     server.add_page("/hello", lambda: Page(b"hello"))
     server.add_resource("/things", lambda request: asked.append(request) or Page(b""))
@@ -211,14 +248,14 @@ def test_a_foreign_page_is_told_nothing(path: str, headers: str) -> None:
         server.stop()
 
 
-def test_prometheus_asks_by_the_name_of_a_service(server: MetricsServer) -> None:
+def test_prometheus_may_use_the_name_of_a_service(server: MetricsServer) -> None:
     assert get(server, "/metrics", headers="Host: broker-0:9404")[0].startswith(b"HTTP/1.1 200")
     head, body = get(server, "/metrics", headers="Host: broker.example.org:9404")
     assert head.startswith(b"HTTP/1.1 403")
     assert body == b"this page is not known as 'broker.example.org'; barnabas.metrics.hosts names further hosts\n"
 
 
-def test_the_names_of_a_process_are_its_own() -> None:
+def test_own_names() -> None:
     config = Config.from_properties(
         {
             "process.roles": "broker",
@@ -239,24 +276,52 @@ def test_the_names_of_a_process_are_its_own() -> None:
     assert guard.refusal([socket.gethostname()], [], can_change=True) is None
 
 
-def test_a_length_of_very_many_digits_does_not_end_the_thread(server: MetricsServer) -> None:
+def test_a_content_length_with_many_digits(server: MetricsServer) -> None:
     assert ask(server, b"GET /healthz HTTP/1.1\r\nContent-Length: " + b"9" * 9_000 + b"\r\n\r\n") == (b"", b"")
     assert get(server, "/healthz")[1] == b"ok\n"
 
 
-def test_metrics_in_gzip_for_those_who_ask(server: MetricsServer) -> None:
+def test_metrics_in_gzip(server: MetricsServer) -> None:
     asked = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
     head, body = ask(server, asked)
     assert b"\r\nContent-Encoding: gzip\r\n" in head
     assert b"\r\nVary: Accept-Encoding\r\n" in head
     assert b"Content-Length: %d\r\n" % len(body) in head
-    assert b"kafka_server_kafkaserver_brokerstate 3\n" in gzip.decompress(body)
+    assert b"kafka_server_kafkaserver_brokerstate 3.0\n" in gzip.decompress(body)
     head_only, nothing = ask(server, asked.replace(b"GET", b"HEAD"))
     assert nothing == b""
     assert b"Content-Encoding: gzip" in head_only
 
 
-def test_other_and_small_pages_are_sent_as_they_are(server: MetricsServer) -> None:
+def test_the_accept_header_chooses_the_format(server: MetricsServer) -> None:
+    accept = "Host: x\r\nAccept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+    head, body = get(server, "/metrics", headers=accept)
+    assert b"\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n" in head
+    assert body.endswith(b"# EOF\n")
+    head, body = get(server, "/metrics", headers="Host: x\r\nAccept: text/html")
+    assert b"\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n" in head
+    assert b"# EOF" not in body
+
+
+def test_libraries_are_loaded_when_they_are_needed() -> None:
+    code = (
+        "import sys, urllib.request, barnabas.broker.main, barnabas.controller.main\n"
+        "from barnabas.metrics.http import MetricsServer\n"
+        "from barnabas.metrics.registry import Registry\n"
+        "server = MetricsServer(Registry())\n"
+        "server.start()\n"
+        "loaded = lambda: [name for name in ('http.server', 'prometheus_client') if name in sys.modules]\n"
+        "print(loaded())\n"
+        "for path in ('healthz', 'metrics'):\n"
+        "    urllib.request.urlopen(f'http://127.0.0.1:{server.port}/{path}').read()\n"
+        "    print(loaded())\n"
+        "server.stop()\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "['http.server']", "['http.server', 'prometheus_client']"]
+
+
+def test_other_and_small_pages_are_not_compressed(server: MetricsServer) -> None:
     for path in (b"/large", b"/healthz"):
         head, _ = ask(server, b"GET " + path + b" HTTP/1.1\r\nAccept-Encoding: gzip\r\n\r\n")
         assert b"Content-Encoding" not in head

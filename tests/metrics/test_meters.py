@@ -1,4 +1,7 @@
-"""Instruments: counts from many threads, rates and quantiles as time goes by."""
+"""Instruments: counts from many threads, and rates and quantiles over time.
+
+Tests meters.py and histograms.py of metrics.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tests.support.threads import at_once
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_no_count_is_lost_among_threads_living_and_dead(rounds: int) -> None:
+def test_no_count_of_live_and_dead_threads_is_lost(rounds: int) -> None:
     meter, counter, histogram = Meter(), Counter(), Histogram()
 
     def work() -> None:
@@ -32,7 +35,7 @@ def test_no_count_is_lost_among_threads_living_and_dead(rounds: int) -> None:
     assert snapshot.sum == 8 * 2000 * 1.5 * rounds
 
 
-def test_cells_do_not_grow_with_the_threads_that_ever_were() -> None:
+def test_dead_threads_leave_no_cells() -> None:
     counter = Counter()
     for _ in range(50):
         at_once(counter.inc)
@@ -71,7 +74,7 @@ def test_quantiles() -> None:
     assert snapshot.deviation == pytest.approx(288.8, rel=0.02)
 
 
-def test_quantiles_forget_what_is_long_ago_but_keep_the_last_when_nothing_comes() -> None:
+def test_quantiles_forget_old_values_but_not_the_last_ones() -> None:
     histogram = Histogram(now_s=0.0)
     for _ in range(1000):
         histogram.update(100.0)
@@ -94,7 +97,7 @@ def test_no_values_and_extreme_values() -> None:
     assert snapshot.quantiles(("0.50", "0.999"))[1] == BOUNDS[-1]
 
 
-def test_a_meter_read_while_it_is_marked_never_goes_back() -> None:
+def test_a_meter_never_decreases_while_it_is_marked() -> None:
     meter, stop = Meter(), threading.Event()
 
     def work() -> None:
@@ -111,7 +114,7 @@ def test_a_meter_read_while_it_is_marked_never_goes_back() -> None:
     assert counts == sorted(counts)
 
 
-def test_a_histogram_includes_its_parts_and_reads_what_others_count() -> None:
+def test_a_histogram_includes_its_parts_and_external_cells() -> None:
     part, whole = Histogram(), Histogram()
     whole.include(part)
     whole.include(part)
@@ -123,7 +126,7 @@ def test_a_histogram_includes_its_parts_and_reads_what_others_count() -> None:
     assert Histogram(read=lambda: [cell, cell]).count == 4
 
 
-def test_a_timer_meters_what_it_times() -> None:
+def test_a_timer_has_a_meter() -> None:
     timer = Timer(now_s=0.0)
     for _ in range(50):
         timer.update(4.0)
@@ -133,7 +136,7 @@ def test_a_timer_meters_what_it_times() -> None:
 
 def test_a_window_looks_back_half_to_a_whole_minute() -> None:
     window = Window(now_s=0.0)
-    assert window.rate(300, 10.0) == 10  # as if the first half minute were over
+    assert window.rate(300, 10.0) == 10  # the window counts as at least half a minute
     assert window.rate(300, 30.0) == 10
     assert window.rate(600, 60.0) == 10
     assert window.rate(600, 90.0) == 5  # of 300 in the last minute

@@ -1,12 +1,10 @@
-"""What the operating system and the interpreter know of the process."""
+"""The numbers of the operating system and the interpreter about the process."""
 
 from __future__ import annotations
 
 import gc
 import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.process_collector import ProcessCollector
 
-from barnabas.metrics import catalogue as c
 from barnabas.metrics import process
-from barnabas.metrics.exposition import render
+from barnabas.metrics.page.exposition import render
 from barnabas.metrics.registry import Registry
+from barnabas.metrics.table import catalogue as c
 
-#: Of a process whose name is meant to confuse: 2.5 s of CPU, started 100 s after the machine, 1000 pages resident.
+#: A process with a confusing name: 2.5 s of CPU, started 100 s after the machine, 1000 resident pages.
 STAT = "7 (a) R 9) (b) S 1 7 7 0 -1 4194304 90 0 0 0 {utime} {stime} 0 0 20 0 9 0 {start} 123456789 1000 999\n"
 
 
@@ -50,7 +48,7 @@ def test_usage_is_read(tmp_path: Path) -> None:
     )
 
 
-def test_a_system_that_keeps_no_account(tmp_path: Path) -> None:
+def test_a_system_without_proc(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         process.boot_time_s(tmp_path)
     (tmp_path / "stat").write_text("cpu  1 2 3\n")
@@ -58,7 +56,7 @@ def test_a_system_that_keeps_no_account(tmp_path: Path) -> None:
         process.boot_time_s(tmp_path)
 
 
-def test_the_page_has_them() -> None:
+def test_the_page_shows_the_numbers() -> None:
     registry = Registry()
     process.register(registry)
     assert {row for row, _ in registry.collect()} == {
@@ -72,7 +70,7 @@ def test_the_page_has_them() -> None:
     assert page["python_gc_collections_total"] <= gc.get_stats()[2]["collections"]
 
 
-def test_they_are_told_as_prometheus_client_tells_them() -> None:
+def test_numbers_agree_with_prometheus_client() -> None:
     registry = Registry()
     process.register(registry)
     ours = samples(render(registry).decode())
@@ -87,21 +85,5 @@ def test_they_are_told_as_prometheus_client_tells_them() -> None:
 
 
 def samples(page: str) -> dict[str, float]:
-    """Values by name; of several series the last."""
+    """Return values by name; of several series the last one."""
     return {sample.name: sample.value for family in text_string_to_metric_families(page) for sample in family.samples}
-
-
-def test_the_first_scrape_imports_nothing() -> None:
-    """It was the slowest by far when it did."""
-    code = (
-        "import sys, barnabas.broker.main, barnabas.controller.main\n"
-        "from barnabas.metrics import catalogue, process, registry, exposition, request_metrics\n"
-        "instruments = registry.Registry()\n"
-        "process.register(instruments)\n"
-        "request_metrics.RequestMetrics(instruments)\n"
-        "before = set(sys.modules)\n"
-        "assert exposition.render(instruments)\n"
-        "print(*sorted(set(sys.modules) - before))\n"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []

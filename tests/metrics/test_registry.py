@@ -1,12 +1,12 @@
-"""The registry finds what it made, and forgets what is removed."""
+"""The registry: making, finding and removing instruments."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.metrics import catalogue as c
 from barnabas.metrics.meters import Meter
 from barnabas.metrics.registry import Registry
+from barnabas.metrics.table import catalogue as c
 
 
 def labels_of(registry: Registry, row: c.Metric) -> list[tuple[str, ...]]:
@@ -51,7 +51,7 @@ def test_mistakes_are_caught() -> None:
         registry.meter(c.BYTES_IN_PER_SEC, partition=1)
 
 
-def test_tables_have_rows_of_like_labels_and_each_row_once() -> None:
+def test_tables_have_rows_with_the_same_labels_and_each_row_once() -> None:
     registry = Registry()
     registry.table((c.LOG_SIZE, c.LOG_END_OFFSET), lambda: [(("t", "0"), (1, 2))])
     assert [table.rows for table in registry.tables()] == [(c.LOG_SIZE, c.LOG_END_OFFSET)]
@@ -65,7 +65,7 @@ def test_tables_have_rows_of_like_labels_and_each_row_once() -> None:
         registry.table((c.BYTES_IN_PER_SEC,), list)
 
 
-def test_sources_tell_what_comes_and_goes() -> None:
+def test_sources_of_changing_instruments() -> None:
     registry, meter = Registry(), Meter()
     registry.meter(c.BYTES_IN_PER_SEC)
     topics = ["t"]

@@ -9,14 +9,14 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 
 from tests.support.cluster import BarnabasCluster
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka.kafka_tools import KafkaTools
 from tests.support.waiting import eventually
 
 LOGGER = "kafka.request.logger.Metadata"
 MARK = "Completed request:"
 
 
-def test_one_api_is_logged_while_it_is_wanted(tools: KafkaTools, tmp_path: Path) -> None:
+def test_one_api_is_logged_on_demand(tools: KafkaTools, tmp_path: Path) -> None:
     with BarnabasCluster(tmp_path, broker_count=1, first_port=0) as cluster:
         broker = cluster.brokers[0]
 

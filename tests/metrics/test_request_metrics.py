@@ -1,4 +1,4 @@
-"""What is told of finished requests between two scrapes."""
+"""The metrics of finished requests between two scrapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The twins count alike, and like a histogram that is given one value after the other."""
+"""The C class and its fallback count the same, and as a histogram that gets the values one by one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make(request: pytest.FixtureRequest) -> TallyType:
 VALUES = [0, 0.0005, 0.001, 0.0011, 3, 3, 3.2, 3.3, 700, 1e9, 2e9]
 
 
-def test_a_column_is_a_histograms_cell(make: TallyType) -> None:
+def test_a_column_equals_a_histograms_cell(make: TallyType) -> None:
     tally, histogram = make([BOUNDS]), Histogram()
     for value in VALUES:
         tally.count(value)
@@ -40,7 +40,7 @@ def test_a_column_is_a_histograms_cell(make: TallyType) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.floats(-1e12, 1e12), st.integers(0, 2**31)), max_size=50))
-def test_the_twins_count_alike(rows: list[tuple[int, float, int]]) -> None:
+def test_both_implementations_count_the_same(rows: list[tuple[int, float, int]]) -> None:
     close = [-1.0, 0.0, 1.0, 1.01, 1.02, 1.03, 1e300]
     tallies = [twin([BOUNDS_NS, BOUNDS, [], [5.0], close]) for twin in TWINS.values()]
     for number, real, weight in rows:
@@ -52,9 +52,7 @@ def test_the_twins_count_alike(rows: list[tuple[int, float, int]]) -> None:
 
 
 @pytest.mark.parametrize("bounds", [BOUNDS, BOUNDS_NS, (0.0, 1.0, 1.01, 1.02), (-2.0, -1.0, 7.0)])
-def test_a_bound_belongs_to_its_bucket_and_what_is_next_to_it_to_the_right_one(
-    make: TallyType, bounds: tuple[float, ...]
-) -> None:
+def test_values_at_and_beside_a_bound(make: TallyType, bounds: tuple[float, ...]) -> None:
     for number, bound in enumerate(bounds):
         if bound < 0:
             continue
@@ -65,13 +63,13 @@ def test_a_bound_belongs_to_its_bucket_and_what_is_next_to_it_to_the_right_one(
         assert {place: count for place, count in enumerate(cell[:-1]) if count} == {number: 2, number + 1: 1}
 
 
-def test_what_is_negative_counts_as_nothing(make: TallyType) -> None:
+def test_negative_values_count_as_zero(make: TallyType) -> None:
     tally = make([[1, 2]])
     tally.count(-7)
     assert tally.cells() == [[1, 0, 0, 0]]
 
 
-def test_what_was_read_stays_as_it_was(make: TallyType) -> None:
+def test_cells_are_a_copy(make: TallyType) -> None:
     tally = make([[1, 2]])
     before = tally.cells()
     tally.count(2)

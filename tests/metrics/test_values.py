@@ -1,4 +1,4 @@
-"""Values are right, not just present: a known load on a real broker, compared with what the client saw."""
+"""Values are right: a known load on a real broker, compared with the client's own numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 class Page:
-    """One scrape: series by name and labels (a camel-case spelling is enough)."""
+    """One scrape: series by name and labels, in one of their spellings."""
 
     def __init__(self, text: str) -> None:
         self.samples: list[tuple[str, dict[str, str], float]] = [
@@ -34,7 +34,7 @@ class Page:
         ]
 
     def __call__(self, name: str, **labels: str) -> float:
-        """The sum of the series of that name that have these labels ("" for: has it not)."""
+        """Return the sum of the series of that name with these labels; "" stands for a missing label."""
         found = [
             value
             for sample, has, value in self.samples
@@ -69,7 +69,7 @@ def create(cluster: BarnabasCluster, name: str, partitions: int = 1) -> str:
 
 
 class Client:
-    """A producer that keeps what librdkafka says of its own requests."""
+    """A producer that keeps librdkafka's statistics of its own requests."""
 
     def __init__(self, cluster: BarnabasCluster, client_id: str) -> None:
         self.told: dict[str, Any] = {}
@@ -93,12 +93,12 @@ class Client:
         return [broker for broker in self.told.get("brokers", {}).values() if broker["nodeid"] >= 0]
 
     def requests(self) -> int:
-        """Produce requests that were answered."""
+        """Return the number of answered Produce requests."""
         self.producer.poll(0.1)
         return sum(broker["req"].get("Produce", 0) for broker in self.brokers())
 
     def round_trip_ms(self) -> float:
-        """The mean round trip of the last interval that had any."""
+        """Return the mean round trip of the last interval with requests."""
         return max((broker["rtt"]["avg"] for broker in self.brokers()), default=0) / 1000
 
 
@@ -141,7 +141,7 @@ def test_counts_sizes_and_times_are_what_the_producer_saw(cluster: BarnabasClust
     assert grew(f"{requests}_request_total_time_seconds_sum", request="Produce") == pytest.approx(total / 1000)
     assert grew(f"{requests}_request_total_time_seconds_bucket", request="Produce", le="+Inf") == sent
 
-    # Batches and records: as the log has them
+    # Batches and records, as in the log
     assert grew("barnabas_produce_batch_bytes_sum") == after("kafka_log_log_size", topic=topic)
     assert grew("barnabas_produce_batch_records_sum") == RECORDS
     assert grew("barnabas_produce_record_bytes_count") == RECORDS
@@ -155,7 +155,7 @@ def test_counts_sizes_and_times_are_what_the_producer_saw(cluster: BarnabasClust
     assert after("kafka_server_produce_byte_rate", **client_id) > RECORDS * SIZE / 60
 
 
-def test_what_a_consumer_reads_is_counted_as_bytes_out(cluster: BarnabasCluster, scrape: Callable[[], Page]) -> None:
+def test_bytes_out_are_those_of_a_consumer(cluster: BarnabasCluster, scrape: Callable[[], Page]) -> None:
     topic = create(cluster, "read")
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for _ in range(RECORDS):
@@ -189,7 +189,7 @@ def test_connections_come_and_go(cluster: BarnabasCluster, scrape: Callable[[], 
     admin.list_topics(timeout=20)
 
     def mine() -> float | None:
-        """How many are confluent-kafka's; None if one came or went in the middle of the scrape."""
+        """Return the number of confluent-kafka's connections; None if it changed during the scrape."""
         page = scrape()
         if page("kafka_server_socket_server_metrics_connection_count") != page(name):
             return None

@@ -1,4 +1,4 @@
-"""The packages of this checkout, made once for the session: three minutes of one core (see tools/packages.py)."""
+"""The packages of this checkout, built once for the session, in three minutes on one core (see tools/packages.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.packages import PackageError, Packages, make
 
 @pytest.fixture(scope="session")
 def packages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Packages:
-    """An sdist and a wheel, and environments into which they were installed."""
+    """An sdist and a wheel, and the environments in which they are installed."""
     into = request.config.getoption("--packages")
     try:
         return make(Path(into) if into else tmp_path_factory.mktemp("packages"))

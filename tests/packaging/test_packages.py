@@ -1,4 +1,4 @@
-"""What people are given: sdist and wheel in empty environments, beside their own packages of any name."""
+"""The packages as users get them: sdist and wheel in new environments, beside users' packages of any name."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def python(packages: Packages, name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def with_pytest(packages: Packages) -> Packages:
-    """The environments of sdist and wheel, with what the example asks for."""
+    """The environments of sdist and wheel, with the example's requirements."""
     wanted = (EXAMPLE / "requirements.txt").read_text().split()
     wanted.remove("barnabas[test]")
     install(packages.environments["wheel"], f"{packages.wheel}[test]", *wanted)
     install(
         packages.environments["sdist"], "pytest>=8", "pyyaml>=6", *wanted
-    )  # what [test] says; no second compilation
+    )  # the extra [test], without a second compilation
     return packages
 
 
-def test_a_wheel_that_lacks_something_is_noticed(packages: Packages, tmp_path: Path) -> None:
-    """`make` looks at every wheel; here is one that is not compiled and holds what is not ours."""
+def test_a_bad_wheel_is_detected(packages: Packages, tmp_path: Path) -> None:
+    """`make` checks every wheel; this one is not compiled and has a foreign package."""
     assert complaints(packages.wheel) == []
     bad = tmp_path / packages.wheel.name
     with zipfile.ZipFile(bad, "w") as archive:
@@ -53,14 +53,14 @@ def test_installed_into_an_empty_environment(packages: Packages, name: str, how:
 
 
 @pytest.mark.parametrize("name", ["sdist", "wheel", "pure"])
-def test_nothing_else_is_at_the_top(packages: Packages, name: str) -> None:
+def test_only_barnabas_is_in_site_packages(packages: Packages, name: str) -> None:
     (site,) = (packages.environments[name] / "lib").glob("python3*/site-packages")
     assert {path.name for path in site.glob("*barnabas*")} == {"barnabas", f"barnabas-{barnabas.__version__}.dist-info"}
     assert [path for path in ("broker", "controller", "metrics", "tests") if (site / path).exists()] == []
     assert [path for path in (site / "barnabas").rglob("*") if path.is_symlink()] == []
 
 
-def test_the_sdist_holds_files_and_no_links(packages: Packages) -> None:
+def test_the_sdist_has_files_and_no_links(packages: Packages) -> None:
     with tarfile.open(packages.sdist) as archive:
         members = archive.getmembers()
     assert [member.name for member in members if not (member.isfile() or member.isdir())] == []
@@ -76,11 +76,11 @@ def test_the_example_passes(with_pytest: Packages, name: str, tmp_path: Path) ->
 
 
 def test_a_project_with_packages_of_our_names(with_pytest: Packages, tmp_path: Path) -> None:
-    """Found by `PYTHONPATH=.`, as many do: theirs stay theirs, in pytest, and ours ours, in the servers."""
+    """With `PYTHONPATH=.`, as in many projects, pytest imports their packages and the servers import ours."""
     for package in ("broker", "controller", "metrics"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(f"NAME = 'the project\\'s own {package}'\n")
-    (tmp_path / "queue.py").write_text(  # in the way of the library's
+    (tmp_path / "queue.py").write_text(  # shadows the standard library's
         "import sys\n"
         "assert sys.argv[0].endswith('pytest/__main__.py'), 'a process of Barnabas met the queue of a project'\n"
     )

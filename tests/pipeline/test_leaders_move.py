@@ -1,4 +1,4 @@
-"""Two Spark streaming queries read one topic while its leaders move: no batch fails, and each has every record once."""
+"""Two Spark streaming queries read one topic while its leaders move: no batch fails, each record is read once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.support.waiting import eventually
 ROOT = Path(__file__).parents[2]
 TOPIC = "moved"
 PARTITIONS, BROKERS = 3, 3
-# Each broker leads a partition: every one of these moves leaders, away and back.
+# Each broker leads a partition, so each of these moves leaders away and back.
 MOVES = ((0, signal.SIGTERM), (1, signal.SIGKILL), (2, signal.SIGTERM), (0, signal.SIGKILL))
-BATCHES_PER_MOVE = 2  # that each query is to finish before the next
-BATCH_TIMEOUT_MS = 180_000  # the first one waits for Spark to start
+BATCHES_PER_MOVE = 2  # that each query must finish before the next move
+BATCH_TIMEOUT_MS = 300_000  # the first one waits for Spark to start
 END_TIMEOUT_S = 120
 CONFIG = {
     "broker.session.timeout.ms": "2000",
@@ -39,7 +39,7 @@ CONFIG = {
 
 
 class Queries:
-    """The program with the queries, and the last batch that each of them has told of."""
+    """The program with the queries, and the last batch that each of them has reported."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         directory.mkdir()
@@ -54,7 +54,7 @@ class Queries:
         self._thread.start()
 
     def await_batches(self, count: int) -> None:
-        """Wait until each query has finished so many more batches."""
+        """Wait until each query has finished this many more batches."""
         goals = {name: batch + count for name, batch in self.batches.items()}
 
         def is_reached() -> bool:
@@ -64,17 +64,17 @@ class Queries:
         eventually(f"{count} more batches of each query", is_reached, BATCH_TIMEOUT_MS)
 
     def finish(self) -> int:
-        """Have the rest read; returns the exit code."""
+        """Let the queries read the rest; return the exit code."""
         (self._directory / "stop").touch()
         return self.process.wait(END_TIMEOUT_S)
 
     def output(self, name: str) -> Counter[str]:
-        """What a query wrote: how often each line."""
+        """The lines that a query wrote, with their counts."""
         files = (self._directory / name / "output").glob("part-*")
         return Counter(line for file in files for line in file.read_text().splitlines())
 
     def log(self) -> str:
-        """The end of what the program complained of."""
+        """The end of the program's error output."""
         return (self._directory / "log").read_text()[-3000:]
 
     def close(self) -> None:
@@ -87,8 +87,8 @@ class Queries:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
-            for told in map(json.loads, lines):
-                self.batches[told["query"]] = told["batch"]
+            for progress in map(json.loads, lines):
+                self.batches[progress["query"]] = progress["batch"]
 
 
 @pytest.fixture

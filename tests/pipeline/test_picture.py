@@ -1,4 +1,4 @@
-"""The picture: what its cells say, and that both files are drawn."""
+"""The picture: the values of its cells, and both files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIGURES = {
 }
 
 
-def test_cells_are_means_over_departures_by_new_yorks_clocks() -> None:
+def test_cells_are_means_over_departures_by_new_york_time() -> None:
     grid = grid_of(FIGURES)
     assert (grid.carriers, grid.hours) == (["UA"], [12, 13])
     assert (grid.cells["UA", 12].departed, grid.cells["UA", 12].mean) == (6, 6.0)
@@ -24,7 +24,7 @@ def test_cells_are_means_over_departures_by_new_yorks_clocks() -> None:
     assert grid.by_carrier["UA"].departed == 7
 
 
-def test_both_files_are_drawn_and_the_page_needs_nothing_else(tmp_path: Path) -> None:
+def test_both_files_are_drawn_and_the_page_is_self_contained(tmp_path: Path) -> None:
     png, page = draw(FIGURES, tmp_path, "Delays <2013>")
     assert png.read_bytes().startswith(b"\x89PNG")
     text = page.read_text()

@@ -1,6 +1,7 @@
-"""Both streaming jobs are killed half-way and started again: the answer is the same, which the audit proves.
+"""Both streaming jobs are killed half-way and started again: the audit shows that the results are the same.
 
-And the audit can fail: a flight that nobody flew, and one wrong figure, are found.
+The audit can also fail: it finds an invented flight and one wrong figure. Tests pipeline/run.py, ingest.py, delays.py,
+spark.py and audit.py.
 """
 
 from __future__ import annotations
@@ -32,31 +33,31 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 def start(run: Run, job: str, *options: str) -> Job:
-    """Start a job that reports to a queue of its own."""
+    """Start a job that reports to its own queue."""
     return run.start(job, *options, reports=queue.Queue())
 
 
 def await_batches(job: Job, count: int) -> None:
-    """Wait until the job has told of so many micro-batches."""
+    """Wait until the job has reported this many micro-batches."""
     for _ in range(count):
         _, report = job.reports.get(timeout=REPORT_TIMEOUT_S)
         assert report is not None, job.log.read_text()[-3000:]
 
 
 def await_end(job: Job) -> None:
-    """Wait until the job has ended well."""
+    """Wait until the job has ended without an error."""
     while job.reports.get(timeout=REPORT_TIMEOUT_S)[1] is not None:
         pass
     job.check_end()
 
 
 def kill(job: Job) -> None:
-    """SIGKILL the job and its JVM, as a node that loses power does."""
+    """Kill the job and its JVM, like a power failure."""
     os.killpg(job.process.pid, signal.SIGKILL)
     job.process.wait()
 
 
-def test_killed_jobs_go_on_to_the_same_answer(run: Run) -> None:
+def test_killed_jobs_compute_the_same_results(run: Run) -> None:
     ingest = start(run, "ingest")
     await_batches(ingest, 2)
     kill(ingest)
@@ -75,7 +76,7 @@ def test_killed_jobs_go_on_to_the_same_answer(run: Run) -> None:
     assert [Path(str(picture[name])).name for name in ("picture", "page")] == ["delays.png", "delays.html"]
 
 
-def test_the_audit_finds_what_is_wrong(run: Run) -> None:
+def test_the_audit_finds_wrong_records(run: Run) -> None:
     wrong = [
         ("flights", None, b'{"flight_id":"made up","carrier":"XX"}'),
         (

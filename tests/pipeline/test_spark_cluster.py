@@ -1,4 +1,4 @@
-"""The three jobs on a standalone Spark cluster: their executors are other processes, on two workers."""
+"""The three jobs on a standalone Spark cluster with executors on two workers; and pipeline/shipping.py."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_jobs_run_on_both_workers_and_the_audit_passes(
 
 
 class OtherMachine:
-    """A SparkContext whose executor sees only what lies in `root`."""
+    """A SparkContext whose executor sees only files in `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

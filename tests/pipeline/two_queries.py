@@ -1,8 +1,8 @@
 """`python -m tests.pipeline.two_queries BOOTSTRAP TOPIC DIR`: two streaming queries with checkpoints read one topic.
 
-Each writes the values that it read as lines of text to DIR/<name>/output. A line of JSON is printed for every batch:
-{"query": "first", "batch": 3, "rows": 120}. When DIR/stop exists, what is there is read to its end, and the program
-ends with 0. A batch that fails ends its query, and the program with 1.
+Each writes the values of its records as lines of text to DIR/<name>/output, and prints one line of JSON for each batch:
+{"query": "first", "batch": 3, "rows": 120}. When DIR/stop exists, the program reads the topic to its end and exits with
+0. A batch that fails ends its query, and the program exits with 1.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def start(spark: SparkSession, name: str, bootstrap: str, topic: str, directory:
 
 
 def main(bootstrap: str, topic: str, directory: Path) -> None:
-    """Run until the file `stop` is there."""
-    pause = threading.Event()  # never set: a wait for a real while
-    told = dict.fromkeys(NAMES, -1)
+    """Run until the file `stop` exists."""
+    pause = threading.Event()  # never set: waits by the real clock
+    reported = dict.fromkeys(NAMES, -1)
     with session("two-queries") as spark:
         queries = {name: start(spark, name, bootstrap, topic, directory) for name in NAMES}
         while not (directory / "stop").exists():
@@ -50,9 +50,9 @@ def main(bootstrap: str, topic: str, directory: Path) -> None:
                 if not query.isActive:
                     sys.exit(f"{name}: {query.exception()}")
                 progress = query.lastProgress
-                if progress is not None and progress["batchId"] > told[name]:
-                    told[name] = progress["batchId"]
-                    report(query=name, batch=told[name], rows=progress["numInputRows"])
+                if progress is not None and progress["batchId"] > reported[name]:
+                    reported[name] = progress["batchId"]
+                    report(query=name, batch=reported[name], rows=progress["numInputRows"])
             pause.wait(TURN_S)
         for query in queries.values():
             query.processAllAvailable()

@@ -1,8 +1,8 @@
-"""Those who look on under stress: readers and a watcher, each a thread that writes all it sees to the history.
+"""Readers and a watcher under stress: each is a thread that records its observations in the history.
 
-Readers are confluent-kafka, as applications use it. The watcher speaks the protocol itself: it wants to know what
-exactly a broker says of its watermarks, and under which leader epoch, without a client's memory in between.
-Like any client that knows KIP-320 it does not go back to an older epoch once it has seen a newer one.
+Readers use confluent-kafka, like applications. The watcher sends its own requests, since it needs the exact watermarks
+of each broker and their leader epochs, without a client's cache. Like any client with KIP-320, it never returns to an
+older leader epoch.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.protocol.messages import k01_fetch as fetch_wire
 from barnabas.protocol.messages import k02_list_offsets as offsets_wire
 from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from tests.stress.checks.history import History, Record
 from tests.stress.cluster import PARTITIONS, TOPIC
-from tests.stress.history import History, Record
 from tests.support.history import RECONNECT, Worker
 
 TURN_S = 0.02
@@ -32,7 +32,7 @@ ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
 
 class SharedHistory:
-    """A history and the lock for it."""
+    """A history and its lock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -86,14 +86,14 @@ class StressReader(Worker):
 
 
 def parse(value: bytes | str | None) -> Record:
-    """The record that was sent with this value."""
+    """The record with this value."""
     assert isinstance(value, bytes)
     producer, number, _ = value.split(b" ", 2)
     return Record(int(producer), int(number))
 
 
 class Watcher(Worker):
-    """Asks leaders for their watermarks, over and over, and knows who leads."""
+    """Requests watermarks from the leaders repeatedly, and knows the leaders."""
 
     def __init__(self, addresses: Mapping[int, tuple[str, int]], shared: SharedHistory) -> None:
         super().__init__("watcher")
@@ -102,40 +102,40 @@ class Watcher(Worker):
             broker_id: NodeConnection(host, port, timeout_ms=WATCH_TIMEOUT_MS)
             for broker_id, (host, port) in addresses.items()
         }  # owner: its thread
-        self._next_asked = 0  # owner: its thread
+        self._next_broker = 0  # owner: its thread
         self.leaders: dict[int, tuple[int, int]] = {}  # partition -> (leader, epoch); owner: its thread; others read
-        self.answers = 0  # owner: its thread; how often a leader told a watermark
+        self.answers = 0  # owner: its thread; watermarks received
 
     def _turn(self) -> None:
-        self._ask_for_leaders()
+        self._request_leaders()
         by_leader: dict[int, list[int]] = {}
         for partition, (leader, _) in self.leaders.items():
             by_leader.setdefault(leader, []).append(partition)
         for leader, partitions in by_leader.items():
             if leader in self._connections:
-                self._ask_for_watermarks(leader, partitions)
+                self._request_watermarks(leader, partitions)
         self._stopping.wait(TURN_S)
 
-    def _ask_for_leaders(self) -> None:
+    def _request_leaders(self) -> None:
         broker_ids = sorted(self._connections)
-        self._next_asked = (self._next_asked + 1) % len(broker_ids)
-        for partition in describe(self._connections[broker_ids[self._next_asked]]):
+        self._next_broker = (self._next_broker + 1) % len(broker_ids)
+        for partition in describe(self._connections[broker_ids[self._next_broker]]):
             known = self.leaders.get(partition.partition_index, (-1, -1))
             if partition.leader_epoch > known[1]:
                 self.leaders[partition.partition_index] = (partition.leader_id, partition.leader_epoch)
 
-    def _ask_for_watermarks(self, leader: int, partitions: Iterable[int]) -> None:
+    def _request_watermarks(self, leader: int, partitions: Iterable[int]) -> None:
         connection = self._connections[leader]
-        asked = [(partition, self.leaders[partition][1]) for partition in partitions]
+        partitions_and_epochs = [(partition, self.leaders[partition][1]) for partition in partitions]
         try:
             for isolation, level in ISOLATION.items():
-                self._list_offsets(connection, asked, isolation, level)
-            self._fetch(connection, asked)
+                self._list_offsets(connection, partitions_and_epochs, isolation, level)
+            self._fetch(connection, partitions_and_epochs)
         except NodeConnectionError:
             return  # it is down, paused or cut off
 
     def _list_offsets(
-        self, connection: NodeConnection, asked: list[tuple[int, int]], isolation: str, level: int
+        self, connection: NodeConnection, partitions_and_epochs: list[tuple[int, int]], isolation: str, level: int
     ) -> None:
         request = offsets_wire.ListOffsetsRequest(
             replica_id=-1,
@@ -147,7 +147,7 @@ class Watcher(Worker):
                         offsets_wire.ListOffsetsPartition(
                             partition_index=partition, current_leader_epoch=epoch, timestamp=LATEST
                         )
-                        for partition, epoch in asked
+                        for partition, epoch in partitions_and_epochs
                     ],
                 )
             ],
@@ -156,9 +156,9 @@ class Watcher(Worker):
         answers = [p for topic in response.topics for p in topic.partitions if p.error_code == 0]
         self._note(f"latest offset, {isolation}", [(p.partition_index, p.offset) for p in answers])
 
-    def _fetch(self, connection: NodeConnection, asked: list[tuple[int, int]]) -> None:
-        """The watermark in answers to fetches: each leader's is its own, and begins where it knew it when elected."""
-        for partition, epoch in asked:
+    def _fetch(self, connection: NodeConnection, partitions_and_epochs: list[tuple[int, int]]) -> None:
+        """Note the watermarks in fetch responses, by leader epoch: a new leader may start with a lower one."""
+        for partition, epoch in partitions_and_epochs:
             request = fetch_wire.FetchRequest(
                 replica_id=-1,
                 max_wait_ms=0,
@@ -192,7 +192,7 @@ class Watcher(Worker):
 
 
 def describe(connection: NodeConnection) -> list[Any]:
-    """The topic's partitions as a broker knows them; empty while it does not answer."""
+    """The topic's partitions according to a broker; empty while it does not answer."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
     try:
         response = connection.send(request, METADATA_VERSION)

@@ -1,6 +1,6 @@
-"""The cluster under stress: three brokers that suspect each other quickly, each on a network of its own if possible.
+"""The cluster under stress: three brokers with short timeouts, each on its own network if possible.
 
-It may also be one of Apache Kafka's, on the loopback interface: to see what the clients and the checker make of that.
+It can also be a cluster of Apache Kafka on the loopback interface, to test the clients and the checker.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from barnabas.cluster import CONTROLLER_ID, Node
-from tests.stress.network import Network
-from tests.support.apache_cluster import ApacheCluster
+from tests.stress.faults.network import Network
 from tests.support.cluster import BarnabasCluster
-from tests.support.kafka_jars import KafkaRuntime
+from tests.support.kafka.apache_cluster import ApacheCluster
+from tests.support.kafka.kafka_jars import KafkaRuntime
 
 BROKERS = 3
 TOPIC = "history"
@@ -31,11 +31,11 @@ CONFIG = {
     "min.insync.replicas": "2",
 }
 NO_METRICS = {"barnabas.metrics.port": "-1"}
-BROKEN = Path(__file__).with_name("broken.py")
+BROKEN = Path(__file__).with_name("faults") / "broken.py"
 
 
 class StressTarget(Protocol):
-    """What a run needs to know of a cluster, and does to it."""
+    """A cluster as a run uses it."""
 
     network: Network | None
 
@@ -49,7 +49,7 @@ class StressTarget(Protocol):
     def stop_node(self, node: Node, number: signal.Signals) -> None: ...
     def signal_node(self, node: Node, number: signal.Signals) -> None: ...
     def partition_directory(self, broker_id: int, partition: int) -> Path:
-        """Where a broker keeps its replica of a partition of the topic."""
+        """The directory of a broker's replica of a partition of the topic."""
 
 
 class StressCluster(BarnabasCluster):
@@ -60,18 +60,14 @@ class StressCluster(BarnabasCluster):
         self.network = network  # fixed before start
         self._broken = broken  # fixed before start
 
-    def _host(self, node_id: int) -> str:
-        return super()._host(node_id) if self.network is None else self.network.host(node_id)
+    def host_of(self, node_id: int) -> str:
+        return super().host_of(node_id) if self.network is None else self.network.host(node_id)
 
-    def _command(self, node: Node) -> list[str]:
-        command = super()._command(node)
+    def command(self, node: Node) -> list[str]:
+        command = super().command(node)
         if self._broken is not None and node.role == "broker":
             command = [sys.executable, "-P", str(BROKEN), self._broken, *command[-1:]]
         return command if self.network is None else self.network.command(node.node_id, command)
-
-    def node_command(self, node: Node) -> list[str]:
-        """What runs a node, in its network; the file of its properties is last."""
-        return self._command(node)
 
     def partition_directory(self, broker_id: int, partition: int) -> Path:
         """Where a broker keeps its replica of a partition of the topic."""
@@ -79,7 +75,7 @@ class StressCluster(BarnabasCluster):
 
 
 class ApacheStressCluster(ApacheCluster):
-    """Apache Kafka in Barnabas's place."""
+    """Apache Kafka instead of Barnabas."""
 
     def __init__(self, runtime: KafkaRuntime, directory: Path) -> None:
         super().__init__(runtime, directory, CONFIG, BROKERS)
@@ -95,5 +91,5 @@ def _partition_directory(node: Node, partition: int) -> Path:
 
 
 def node_ids() -> list[int]:
-    """Every node of the cluster."""
+    """The ids of all nodes."""
     return [*range(BROKERS), CONTROLLER_ID]

@@ -1,11 +1,10 @@
 """The producers under stress: Kafka's own Java client and librdkafka, idempotent, acks=all.
 
-The Java producers are as the client's defaults make them: five requests in flight on a connection. Librdkafka's has one
-unless told otherwise, because with more it sends a record twice now and then when a leader changes, whoever the broker
-is (librdkafka issue 4953): of several requests on their way the first are refused with NOT_LEADER_OR_FOLLOWER, the last
-reaches a broker that leads by then, and is refused with OUT_OF_ORDER_SEQUENCE_NUMBER. The Java client sends all of them
-again as they were. Librdkafka raises its producer epoch first, for every partition, and under the new epoch no broker
-can know a record again that it has from the old one.
+The Java producers have the client's default of five requests in flight on a connection. Librdkafka's has one by
+default. With more, it sometimes sends a record twice when a leader changes, with any broker (librdkafka issue 4953). Of
+several requests in flight, the first are refused with NOT_LEADER_OR_FOLLOWER. The last one reaches the new leader, and
+is refused with OUT_OF_ORDER_SEQUENCE_NUMBER. The Java client then repeats all of them unchanged. Librdkafka first
+raises its producer epoch for every partition, and with a new epoch no broker can detect a duplicate from the old one.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from tests.stress.checks.history import Record
 from tests.stress.clients import SETTINGS, TURN_S, SharedHistory
 from tests.stress.cluster import PARTITIONS, TOPIC
-from tests.stress.history import Record
 from tests.support.history import Worker
-from tests.support.kafka_jars import KafkaRuntime
-from tests.support.numbered_producers import Load, NumberedProducers, Told
+from tests.support.kafka.kafka_jars import KafkaRuntime
+from tests.support.kafka.numbered_producers import Load, NumberedProducers, Told
 
 RECORDS_PER_TURN = (0, 0, 1, 3)  # a partition; batches differ in size
 UNACKNOWLEDGED_MAX = 600
@@ -34,10 +33,7 @@ JAVA_SETTINGS = {"delivery.timeout.ms": FOREVER_MS, "max.block.ms": FOREVER_MS, 
 
 
 class JavaProducers(NumberedProducers):
-    """`count` producers from `first` on, in one JVM.
-
-    Any thread may ask for `progress` and look whether there are `errors`.
-    """
+    """`count` producers with ids from `first` on, in one JVM. Any thread may read `progress` and `errors`."""
 
     def __init__(
         self, runtime: KafkaRuntime, bootstrap: str, shared: SharedHistory, first: int, count: int, seed: int
@@ -61,7 +57,7 @@ class JavaProducers(NumberedProducers):
         self.errors: list[str] = []  # owner: its thread
 
     def progress(self) -> list[int]:
-        """Acknowledgements of each producer so far."""
+        """The acknowledgements of each producer so far."""
         return list(self._acknowledged)
 
     def _note(self, told: Sequence[Told]) -> None:
@@ -85,7 +81,8 @@ class JavaProducers(NumberedProducers):
 class LibrdkafkaProducer(Worker):
     """Sends its records to every partition, a few at a time, idempotent and with acks=all.
 
-    Any thread may ask for `progress` and look whether there are `errors`."""
+    Any thread may read `progress` and `errors`.
+    """
 
     def __init__(self, bootstrap: str, shared: SharedHistory, number: int, seed: int, in_flight: int) -> None:
         super().__init__(f"producer-{number}")
@@ -97,12 +94,12 @@ class LibrdkafkaProducer(Worker):
         self._sent_by_client = 0  # owner: its thread
         self.unacknowledged = 0  # owner: its thread
         self.acknowledged = 0  # owner: its thread
-        self.errors: list[str] = []  # owner: its thread; others look whether there are any
+        self.errors: list[str] = []  # owner: its thread; others check whether it is empty
         self._outcomes: list[tuple[KafkaError | None, Message, int, Record]] = []  # owner: its thread
         self._producer = self._new_producer()
 
     def progress(self) -> list[int]:
-        """Acknowledgements so far."""
+        """The acknowledgements so far, as a list of one number."""
         return [self.acknowledged]
 
     def _new_producer(self) -> Producer:
@@ -116,10 +113,10 @@ class LibrdkafkaProducer(Worker):
 
     def _turn(self) -> None:
         if self.errors:
-            self._stopping.wait(TURN_S)  # the rest of the run is to see what happened
+            self._stopping.wait(TURN_S)  # the run ends with this error
             return
         if self._sent_by_client >= RECORDS_PER_SESSION:
-            self._begin_anew()
+            self._start_session()
         elif self.unacknowledged < UNACKNOWLEDGED_MAX:
             for partition in range(PARTITIONS):
                 for _ in range(self._random.choice(RECORDS_PER_TURN)):
@@ -127,8 +124,8 @@ class LibrdkafkaProducer(Worker):
         self._serve(lambda: self._producer.poll(0))
         self._stopping.wait(TURN_S)
 
-    def _begin_anew(self) -> None:
-        """As soon as everything is acknowledged, so that the order of the records goes on over it."""
+    def _start_session(self) -> None:
+        """Start a new idempotent session once all records are acknowledged, which keeps their order."""
         if self.unacknowledged == 0:
             self._producer = self._new_producer()
             self._sent_by_client = 0
@@ -148,10 +145,10 @@ class LibrdkafkaProducer(Worker):
         )
 
     def _serve(self, call: Callable[[], object]) -> None:
-        """Let the client deliver outcomes, and note them.
+        """Let the client deliver outcomes, then note them.
 
-        Why not in its callback: the client calls it with an exception of a fatal error pending, and the first call that
-        the callback makes comes back with that exception. It had better not be the one that takes a lock.
+        Why not in its callback: after a fatal error, the client calls it with a pending exception, which the first call
+        in the callback raises. That call must not be the one that takes a lock.
         """
         try:
             call()
@@ -169,7 +166,7 @@ class LibrdkafkaProducer(Worker):
                 self.errors.append(f"{record} to partition {partition}: {error}")
                 return
             offset = message.offset()
-            # No offset: the broker said that it had the record already, and no longer knew where.
+            # No offset: the broker recognised a duplicate, but no longer knew its offset.
             self._shared.history.acknowledge(partition, record, offset if offset is not None and offset >= 0 else None)
         self.acknowledged += 1
 

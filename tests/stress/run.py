@@ -1,4 +1,4 @@
-"""One stress run: a cluster, clients, faults; then healing, and the proof that nothing went wrong."""
+"""One stress run: a cluster, clients, faults; then recovery, and the checks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import SystemClock
+from tests.stress.checks.history import Content, summary
+from tests.stress.checks.replicas import differences, read_log
 from tests.stress.clients import SharedHistory, StressReader, Watcher, describe
 from tests.stress.cluster import BROKERS, PARTITIONS, TOPIC, TOPIC_CONFIG, StressTarget
-from tests.stress.fault import Fault
-from tests.stress.faults import Faults
-from tests.stress.history import Content, summary
+from tests.stress.faults.chooser import Faults
+from tests.stress.faults.fault import Fault
 from tests.stress.producers import JavaProducers, LibrdkafkaProducer
-from tests.stress.replicas import differences, read_log
-from tests.support.clients import list_offsets
 from tests.support.history import Worker
-from tests.support.kafka_jars import KafkaRuntime
+from tests.support.kafka.clients import list_offsets
+from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.waiting import eventually
 
 PROGRESS_TIMEOUT_MS = 60_000
@@ -37,12 +37,12 @@ BUG_MARKS = ("Traceback", "AssertionError", "CRITICAL")
 
 
 class StressError(AssertionError):
-    """The cluster did something that it must not."""
+    """The cluster broke a rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Who produces. Java's clients are pipelined; why librdkafka's are not by default: tests/stress/producers.py."""
+    """The producers. Java's have several requests in flight; producers.py says why librdkafka's have one by default."""
 
     java_producers: int = 2
     librdkafka_producers: int = 1
@@ -66,7 +66,7 @@ class StressRun:
         self._say = say
         self._clock = SystemClock()
         self._started_ms = self._clock.monotonic_ms()
-        self._pause = threading.Event()  # never set: a wait for a real while
+        self._pause = threading.Event()  # never set: waits by the real clock
         self._shared = SharedHistory()
         bootstrap = cluster.bootstrap
         self._create_topic()
@@ -90,14 +90,14 @@ class StressRun:
         self._failures: list[str] = []
 
     def execute(self, faults: int) -> None:
-        """Let so many faults happen under load, heal, and check; raises AssertionError."""
+        """Cause this many faults under load, heal the cluster, and check; raises AssertionError."""
         with ExitStack() as stack:
             for worker in (self._watcher, *self._readers, *self._producers):
                 stack.enter_context(worker)
             self._await_progress(1)
             for number in range(faults):
                 if self._has_trouble():
-                    self._tell("a client failed: no more faults")
+                    self._log("a client failed: no more faults")
                     break
                 self._one_fault(number)
             self._heal()
@@ -115,14 +115,14 @@ class StressRun:
         while fault is None:
             fault = self._faults.choose(self._active)
         hold_ms = self._faults.hold_ms()
-        self._tell(f"fault {number}: {fault.description} for {hold_ms} ms")
+        self._log(f"fault {number}: {fault.description} for {hold_ms} ms")
         self._active.append(fault)
         fault.begin()
         is_alone = len(self._active) == 1
         self._pause.wait(hold_ms / 1000)
         self._check_processes()
         if is_alone and not fault.is_exclusive and self._random.random() < SECOND_FAULT_SHARE:
-            return  # the next one comes on top
+            return  # the next fault overlaps with this one
         self._heal()
         self._await_progress(self._random.randint(1, BREATHER_ACKNOWLEDGEMENTS_MAX))
 
@@ -136,21 +136,21 @@ class StressRun:
         return leader if leader >= 0 else partition % BROKERS
 
     def _has_trouble(self) -> bool:
-        """Whether going on makes no sense: it is time to heal, and to see what is wrong."""
+        """Whether a client has failed: no more faults then; heal and report the problem."""
         workers = (*self._producers, *self._readers, self._watcher)
         return any(producer.errors for producer in self._producers) or any(worker.has_failed for worker in workers)
 
     def _check_processes(self) -> None:
-        """Nobody ends unless we end it, and nobody complains of a bug."""
+        """Raise StressError if a process has ended that no active fault has ended."""
         impaired = {thing for fault in self._active for thing in fault.impaired}
         for node in self._cluster.nodes.values():
             if node.node_id not in impaired and not node.is_running:
-                raise StressError(f"{node.name} ended by itself: {node.log_tail(20)}")
+                raise StressError(f"{node.name} ended unexpectedly: {node.log_tail(20)}")
 
     # Waiting
 
     def _await_progress(self, count: int) -> None:
-        """Until every producer had so many more acknowledgements."""
+        """Wait until every producer has this many more acknowledgements."""
         goals = [done + count for done in self._progress()]
 
         def is_reached() -> bool:
@@ -163,20 +163,20 @@ class StressRun:
             raise StressError(f"{error}: they have {self._progress()}, and should have {goals}") from error
         waited_ms = self._clock.monotonic_ms() - before_ms
         if waited_ms > SLOW_PROGRESS_MS:
-            self._tell(f"        {count} acknowledgements of each producer took {waited_ms} ms")
+            self._log(f"        {count} acknowledgements of each producer took {waited_ms} ms")
 
     def _progress(self) -> list[int]:
-        """Acknowledgements of every producer so far."""
+        """The acknowledgements of every producer so far."""
         return [acknowledged for worker in self._producers for acknowledged in worker.progress()]
 
     def _await_whole_isr(self) -> None:
-        """Until every broker says that every partition has all its replicas in sync."""
+        """Wait until every broker reports all replicas of every partition as in sync."""
         for node in self._cluster.brokers:
             with NodeConnection(node.host, node.port, timeout_ms=2_000) as connection:
                 eventually(f"whole ISRs, says {node.name}", lambda c=connection: is_whole(c), HEAL_TIMEOUT_MS)  # type: ignore[misc]
 
     def _ends(self) -> dict[int, int]:
-        """The end of each partition, once the high watermark is there too: the replicas are equal then."""
+        """The end of each partition, once all its replicas have the same length."""
 
         def lengths() -> dict[int, list[int]]:
             return {
@@ -189,8 +189,8 @@ class StressRun:
 
         eventually("replicas of the same length", lambda: all(len(set(sizes)) == 1 for sizes in lengths().values()))
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
-        asked = {TopicPartition(TOPIC, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
-        return {tp.partition: offset for tp, offset in list_offsets(admin, asked).items()}
+        latest = {TopicPartition(TOPIC, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
+        return {tp.partition: offset for tp, offset in list_offsets(admin, latest).items()}
 
     def _await_readers(self, ends: Mapping[int, int]) -> None:
         for reader in self._readers:
@@ -202,19 +202,19 @@ class StressRun:
         eventually(f"everything is read (to {wanted})", lambda: reader.positions == wanted, HEAL_TIMEOUT_MS)
 
     def _stop(self, workers: Iterable[Worker]) -> None:
-        """End them; what they failed with is part of the result."""
+        """Stop workers; their failures are part of the result."""
         for worker in workers:
             try:
                 worker.stop()
             except (AssertionError, KafkaException) as failure:
                 self._failures.append(f"a client failed: {failure}")
 
-    # The proof
+    # Checks
 
     def _check(self, ends: Mapping[int, int]) -> None:
         history = self._shared.history
         counts = f"{history.sent_count()} sent, {history.acknowledged_count()} acknowledged"
-        self._tell(f"checking: {counts}, {self._watcher.answers} watermarks told by leaders")
+        self._log(f"checking: {counts}, {self._watcher.answers} watermarks reported by leaders")
         errors = [error for worker in self._producers for error in worker.errors]
         problems = errors[:ERRORS_SHOWN] + [f"{len(errors)} errors of producers in all"] if errors else []
         problems += self._failures
@@ -252,22 +252,22 @@ class StressRun:
             lines = node.log_file.read_text(errors="replace").splitlines()
             marked = [line for line in lines if any(mark in line for mark in BUG_MARKS)]
             if marked:
-                found.append(f"{node.name} complained {len(marked)} times, first: {marked[0]} (see {node.log_file})")
+                found.append(f"{node.name} logged {len(marked)} bugs, first: {marked[0]} (see {node.log_file})")
         return found
 
-    # Beside it
+    # Other
 
     def _create_topic(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, BROKERS, config=TOPIC_CONFIG)])[TOPIC].result(20)
 
-    def _tell(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         elapsed_s = (self._clock.monotonic_ms() - self._started_ms) / 1000
         acknowledged = self._shared.history.acknowledged_count()
         self._say(f"{elapsed_s:7.1f} s {acknowledged:7d} acknowledged  {text}")
 
 
 def is_whole(connection: NodeConnection) -> bool:
-    """Whether all replicas of all partitions are in sync, as this broker knows it."""
+    """Whether all replicas of all partitions are in sync, according to this broker."""
     partitions = describe(connection)
     return len(partitions) == PARTITIONS and all(len(p.isr_nodes) == BROKERS for p in partitions)

@@ -1,8 +1,8 @@
-"""What the Java producers print is understood."""
+"""The output of the Java producers is parsed; their command line (tests/support/kafka/numbered_producers.py)."""
 
 from __future__ import annotations
 
-from tests.support.numbered_producers import Load, Told, parse
+from tests.support.kafka.numbered_producers import Load, Told, parse
 
 
 def test_lines_of_the_program() -> None:

@@ -1,4 +1,4 @@
-"""A short stress run as part of the tests; `make stress` is the long one. The seed is always printed."""
+"""A short stress run as part of the tests; `make stress` is a long one. The seed is always printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMEOUT_S = 300
 
 
 def test_faults_under_load_lose_duplicate_and_reorder_nothing(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """A process of its own: it may need namespaces of its own."""
+    """Runs in its own process, which may need its own namespaces."""
     faults, seed = request.config.getoption("faults"), request.config.getoption("seed")
     command = [sys.executable, "-m", "tests.stress", "--faults", str(faults), "--seed", str(seed)]
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Who coordinates a group or a transactional id, asked in the protocol itself: a client would hide what it is told."""
+"""Finds the coordinator of a group or a transactional id by our own requests, since a client hides the responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION = 3
 
 
 def find_coordinator(brokers: Sequence[Node], key: str, key_type: int = GROUP) -> Node | None:
-    """The coordinator according to the first broker that answers; None if none does, or there is none now."""
+    """The coordinator according to the first broker that answers; None if none answers, or there is none now."""
     for broker in brokers:
         answer = None if broker.paused else ask(broker, FindCoordinatorRequest(key=key, key_type=key_type), VERSION)
         if answer is not None and not answer.error_code:
@@ -24,7 +24,7 @@ def find_coordinator(brokers: Sequence[Node], key: str, key_type: int = GROUP) -
 
 
 def ask(node: Node, request: Any, version: int) -> Any:
-    """A node's answer, None if there is none within a second."""
+    """A node's response; None if there is none within a second."""
     with NodeConnection(node.host, node.port, timeout_ms=TIMEOUT_MS) as connection:
         try:
             return connection.send(request, version)

@@ -1,10 +1,10 @@
-"""A produce load and readers that go on while processes die, and what they saw.
+"""A produce load and readers that run while processes die, and the records that they saw.
 
-The load numbers the records of each partition 0, 1, 2, ... and sends them with an idempotent producer, acks=all: when
-it has stopped without an error, record n of a partition must stand at offset n, once, whatever was killed meanwhile.
+The load numbers the records of each partition 0, 1, 2, ... and sends them with an idempotent producer, acks=all. If it
+stops without an error, record n of a partition must be at offset n, exactly once, whatever was killed in between.
 
-*Threads*: a load and each reader run one thread of their own; the test reads their counters, and their lists after
-`stop`.
+*Threads*: the load and each reader have their own thread. The test reads their counters at any time, and their lists
+after `stop`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TURN_S = 0.005
 RECORDS_PER_TURN = 10
 UNACKNOWLEDGED_MAX = 5000
 FLUSH_TIMEOUT_S = 60
-# Come back quickly: the default backs off for ten seconds.
+# Reconnect quickly: the default backs off for ten seconds.
 RECONNECT = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 
 
 class Worker:
-    """A thread that calls `_turn` until it is stopped; an exception of it comes out of `stop`."""
+    """A thread that calls `_turn` until it is stopped; `stop` raises its exception, if there was one."""
 
     def __init__(self, name: str) -> None:
         self._stopping = threading.Event()
@@ -39,7 +39,7 @@ class Worker:
         self._thread.join()
 
     def stop(self) -> None:
-        """End the thread. Raises what it failed with."""
+        """End the thread; raise its exception, if there was one."""
         self.__exit__()
         if self._failure is not None:
             raise self._failure
@@ -110,7 +110,7 @@ class ProduceLoad(Worker):
 
 
 class Reader(Worker):
-    """Reads every partition from its start, without a group, for as long as the load goes on."""
+    """Reads every partition from its start, without a group, while the load runs."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__("reader")
@@ -128,7 +128,7 @@ class Reader(Worker):
 
 
 class GroupMember(Worker):
-    """Reads as the only member of a group that commits; after a crash it may read a record again, but misses none."""
+    """Reads as the only member of a group and commits; after a crash, it may repeat records but must miss none."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__("group-member")
@@ -153,7 +153,7 @@ def _consumer_config(bootstrap: str, group: str, auto_offset_reset: str) -> dict
 
 
 def _is_record(message: Message) -> bool:
-    """Whether it is one; an error that retrying heals (the broker is away) is not, any other raises."""
+    """Whether a message is a record. A retriable error (the broker is down) is not one; any other error raises."""
     error = message.error()
     if error is None:
         return True

@@ -1,8 +1,8 @@
-"""Every message class there is, values for them, and the facts they are checked against.
+"""All message classes, values for them, and the reference facts that they are checked against.
 
-The facts are `shared/reference` beside the checkout. A checkout without it still checks every row: against a digest of
-each message's rows that is committed in tests/data/message_facts.txt, which
-`python -m tests.support.messages` writes anew from the reference.
+The facts are in `shared/reference` beside the checkout. Without it, every row is still checked, against the digest of
+each message's rows in tests/data/message_facts.txt. `python -m tests.support.messages` rewrites that file from the
+reference.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ COORDINATOR_MODULES = (
     "transactions",
     "share_state",
 )
-# Header classes are written by hand in `headers`; ListConfigResources v0 is what 4.0 called ListClientMetricsResources.
+# Header classes are hand-written in `headers`; 4.0 called ListConfigResources v0 ListClientMetricsResources.
 NOT_CLASSES = {
     "RequestHeader",
     "ResponseHeader",
     "ListClientMetricsResourcesRequest",
     "ListClientMetricsResourcesResponse",
 }
-# Structures that differ though Kafka calls them the same; ours are prefixed with the message they belong to.
+# Different structures with the same name in Kafka; ours are prefixed with their message's name.
 SHARED_NAMES = {
     "DirectoryData",
     "EntryData",
@@ -89,7 +89,7 @@ def versions(message_class: type[Message]) -> range:
 
 
 def structs(struct_class: type[Struct]) -> Iterator[type[Struct]]:
-    """A structure and all that it contains."""
+    """A structure and all structures in it."""
     yield struct_class
     for field in struct_class.FIELDS:
         if isinstance(field.element, type):
@@ -103,14 +103,14 @@ TEXT = "abcXYZ019._-üλ漢🙂"
 
 
 class Values:
-    """Random values for messages. `tame` ones are those that every independent implementation accepts."""
+    """Random values for messages. Every independent implementation accepts the `tame` ones."""
 
     def __init__(self, seed: int, *, tame: bool = False) -> None:
         self.random = random.Random(seed)
         self.tame = tame
 
     def message(self, struct_class: type[Struct], version: int, *, flexible: bool, tags: bool = True) -> Any:
-        """A value that sets only what the version has; with `tags`, unknown tagged fields too."""
+        """A value with only the fields of the version; with `tags`, unknown tagged fields too."""
         values = {
             field.name: self.field(field, version, flexible, tags)
             for field in struct_class.FIELDS
@@ -171,7 +171,7 @@ class Values:
 def samples(
     message_class: type[Message], version: int, count: int, *, tame: bool = False, tags: bool = True
 ) -> list[Any]:
-    """Deterministic messages of a version; the first has nothing but defaults."""
+    """Deterministic messages of a version; the first has only defaults."""
     flexible = version >= message_class.FLEXIBLE_FROM
     values = Values(int.from_bytes(message_class.__name__.encode(), "big") + version, tame=tame)
     made = [values.message(message_class, version, flexible=flexible, tags=tags) for _ in range(count)]
@@ -219,7 +219,7 @@ def _our_rows(struct_class: type[Struct], message_class: type[Message], path: st
 
 
 def _kafka_name(struct_class: type[Struct], message_class: type[Message]) -> str:
-    """The name without what was put before it because two structures of a module share it."""
+    """The name without the prefix that distinguishes structures of the same name."""
     owner = message_class.__name__
     for suffix in ("Value", "Key", "Record"):
         owner = owner.removesuffix(suffix)
@@ -247,7 +247,7 @@ def _clip(text: str, top: int) -> str:
 
 
 def reference_messages() -> dict[str, dict[str, Any]]:
-    """The reference's messages by name; empty where the reference is not beside the checkout."""
+    """The reference's messages by name; empty without the reference."""
     found: dict[str, dict[str, Any]] = {}
     for name in ("messages.json", "messages-removed-in-4.json", "records.json"):
         path = REFERENCE / name
@@ -284,7 +284,7 @@ def _reference_rows(fields: list[Any], common: dict[str, Any], top: int, path: s
 
 
 def _reference_default(field: dict[str, Any]) -> str:
-    """The default as Kafka's generator reads it: a JSON null counts as not given, only "null" means null."""
+    """The default as Kafka's generator reads it: a JSON null is no default; only the text "null" means null."""
     kind, given = field["type"], field.get("default")
     text = "" if given is None else str(given)
     if kind == "records" or text == "null":
@@ -301,7 +301,7 @@ def _reference_default(field: dict[str, Any]) -> str:
 
 
 def table_lines(name: str) -> list[str]:
-    """The rows of a reference table without its heading; empty where the reference is not beside the checkout."""
+    """The rows of a reference table without its heading; empty without the reference."""
     path = REFERENCE / name
     return path.read_text().splitlines()[1:] if path.exists() else []
 
@@ -317,7 +317,7 @@ def committed_digests() -> dict[str, str]:
 
 
 def current_digests() -> dict[str, str]:
-    """What `committed_digests` should hold, from the reference; empty without it."""
+    """The digests that `committed_digests` must contain, from the reference; empty without it."""
     found = {name: digest(reference_facts(message)) for name, message in reference_messages().items()}
     for table in ("apis.tsv", "errors.tsv"):
         lines = table_lines(table)

@@ -1,28 +1,29 @@
-"""Child processes that cannot outlive whoever started them, and what a test reads off a process."""
+"""Child processes that end with their parent, and measurements of a process."""
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-_CPUCLOCK_SCHED: Final = 2  # the kernel's own account, and not its clock ticks
+END_TIMEOUT_S: Final = 30
+_CPUCLOCK_SCHED: Final = 2  # the kernel's account in ns, not in clock ticks
 
 
 def tied_to_parent(command: Sequence[str]) -> list[str]:
-    """The command line under which the kernel kills the program when the thread that started it ends, however it
-    ends.
-    """
+    """A command line with which the kernel kills the program when the thread that started it ends."""
     setpriv = shutil.which("setpriv")  # util-linux: part of every Debian
     return [setpriv, "--pdeathsig", "KILL", "--", *command] if setpriv else list(command)
 
 
 def end_process(child: subprocess.Popen[bytes], timeout_s: float = 15) -> None:
-    """End a child with SIGTERM, or SIGKILL if it does not listen, and wait until it is gone."""
+    """End a child with SIGTERM, then with SIGKILL after a timeout, and wait until it has ended."""
     if child.poll() is None:
         child.send_signal(signal.SIGTERM)
         try:
@@ -30,6 +31,14 @@ def end_process(child: subprocess.Popen[bytes], timeout_s: float = 15) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
     child.wait()
+
+
+def await_ends(pidfds: Iterable[int]) -> None:
+    """Wait until these processes have ended, and close the descriptors."""
+    for pidfd in pidfds:
+        ended, _, _ = select.select([pidfd], [], [], END_TIMEOUT_S)
+        os.close(pidfd)
+        assert ended, f"a process did not end within {END_TIMEOUT_S} s"
 
 
 def resident_bytes(pid: int) -> int:
@@ -43,9 +52,9 @@ def peak_resident_bytes(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time, user and system, that a process has used, to the nanosecond; raises OSError when it is gone.
+    """The CPU time of a process, user and system, in ns resolution; raises OSError after its end.
 
-    Source: Linux's number of the clock of a process, as clock_getcpuclockid(3) makes it.
+    Source: the clock id of a process as in Linux's clock_getcpuclockid(3).
     """
     return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
 

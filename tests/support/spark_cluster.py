@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: a master and workers, made of the classes in the PySpark package."""
+"""A standalone Spark cluster on the loopback interface: a master and workers, from PySpark's own classes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ HOST = "127.0.0.1"
 SPARK_HOME = Path(pyspark.__file__).parent
 START_TIMEOUT_MS = 90_000
 END_TIMEOUT_S = 30
-#: JVMs that live for a minute: start quickly rather than run fast, and stay small.
+#: The JVMs run for a minute, so they are tuned for a fast start and little memory.
 SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _MASTER_URL = r"Starting Spark master at (spark://\S+)"
 
 
 class SparkCluster:
-    """A master and `workers` workers with so many cores each; a context manager. `url`: the master's."""
+    """A master and `workers` workers with `cores` cores each; a context manager. `url` is the master's."""
 
     def __init__(self, directory: Path, workers: int, cores: int) -> None:
         self.directory = directory
@@ -52,7 +52,7 @@ class SparkCluster:
         self.close()
 
     def settings(self) -> dict[str, str]:
-        """The environment of a job that is to run here."""
+        """The environment variables of a job for this cluster."""
         defaults = self.directory / "conf" / "spark-defaults.conf"
         defaults.parent.mkdir(exist_ok=True)
         lines = [f"spark.{who}.extraJavaOptions {SMALL_JVM}" for who in ("driver", "executor")]

@@ -1,4 +1,4 @@
-"""Several threads at once."""
+"""Runs jobs on several threads at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ JOIN_S = 60
 
 
 def at_once(*jobs: Callable[[], object], join_s: float = JOIN_S) -> None:
-    """Run each job on a thread of its own; the first failure of any is raised here, and a job that takes too long."""
+    """Run each job on its own thread; raise the first failure, or AssertionError for a job that takes too long."""
     failures: list[BaseException] = []
     begin = threading.Barrier(len(jobs))
 

@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a bound. Tests never sleep a fixed time."""
+"""Waits for a condition, with a timeout. Tests never sleep for a fixed time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def eventually(description: str, probe: Callable[[], T], timeout_ms: int = TIMEOUT_MS) -> T:
-    """Call the probe until its value is true and return that value. Raises AssertionError when time is up."""
+    """Call the probe until its value is true and return that value. Raises AssertionError after the timeout."""
     clock = SystemClock()
     end_ms = clock.monotonic_ms() + timeout_ms
     while True:

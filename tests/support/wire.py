@@ -1,4 +1,4 @@
-"""A bare connection that sends and receives frames: for requests that no client library would send."""
+"""A raw connection that sends and receives frames, for requests that no client library would send."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_TOPICS = struct.pack(">i", 0)
 
 
 class RawConnection:
-    """A TCP connection that speaks in frames (a 4-byte size, then that many bytes). Used by one thread."""
+    """A TCP connection for frames (a 4-byte size, then that many bytes). Used by one thread."""
 
     def __init__(self, port: int, host: str = HOST, timeout_s: float = 15) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
@@ -24,15 +24,15 @@ class RawConnection:
         self.close()
 
     def send_bytes(self, data: bytes) -> None:
-        """Send these bytes as they are."""
+        """Send bytes without a frame."""
         self._socket.sendall(data)
 
     def send_frame(self, payload: bytes) -> None:
-        """Send a frame of this payload."""
+        """Send a frame with this payload."""
         self.send_bytes(struct.pack(">i", len(payload)) + payload)
 
     def receive_frame(self) -> bytes | None:
-        """The payload of the next frame, or None if the other side closes or resets the connection instead."""
+        """The payload of the next frame; None if the server closes or resets the connection instead."""
         try:
             size = self._receive(4)
             return None if size is None else self._receive(struct.unpack(">i", size)[0])
@@ -40,7 +40,7 @@ class RawConnection:
             return None
 
     def request(self, payload: bytes) -> bytes | None:
-        """Send a frame and return the payload of the answer, or None if the connection is closed instead."""
+        """Send a frame and return the payload of the response; None if the connection is closed instead."""
         try:
             self.send_frame(payload)
         except ConnectionError:
@@ -67,12 +67,12 @@ def request_header(api_key: int, api_version: int, correlation_id: int = 1) -> b
 
 
 def is_serving(port: int) -> bool:
-    """Whether the broker on this port answers Metadata and lists at least one broker."""
+    """Whether the broker on this port responds to Metadata with at least one broker."""
     return listed_brokers(port) > 0
 
 
 def listed_brokers(port: int) -> int:
-    """How many brokers the one on this port lists in its answer to Metadata; 0 while it does not answer."""
+    """The number of brokers in the Metadata response of the broker on this port; 0 while it does not respond."""
     try:
         with RawConnection(port) as connection:
             answer = connection.request(request_header(_METADATA_KEY, _METADATA_VERSION) + _NO_TOPICS)

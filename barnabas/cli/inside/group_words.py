@@ -1,4 +1,4 @@
-"""A group in words: what it does now, what it waits for, its members, how far behind it is. Pure."""
+"""Describes a group: its state, what it waits for, its members, its lag. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.cli.inside.partition_words import INDENT, waiting_lines
-from barnabas.common.live_shape import Group, Member, Waiting
-from barnabas.common.phrases import count, duration, listed
+from barnabas.common.pages.live_shape import Group, Member, Waiting
+from barnabas.common.pages.phrases import count, duration, listed
 from barnabas.common.topic_partition import TopicPartition
 
 SHOWN = 20
 
 
 class Position(NamedTuple):
-    """How far a group is in a partition."""
+    """A group's position in a partition."""
 
     tp: TopicPartition
     committed: int | None
@@ -23,6 +23,7 @@ class Position(NamedTuple):
 
     @property
     def lag(self) -> int | None:
+        """Records behind the end; None if nothing was committed."""
         return None if self.committed is None else max(0, self.end - self.committed)
 
 
@@ -33,19 +34,15 @@ def group_words(
     waiting: Iterable[Waiting] = (),
     problem: str = "",
 ) -> list[str]:
-    """The lines about a group, by what its coordinator tells of it; `problem`: why its positions are not known."""
+    """The lines about a group, from its coordinator's page; `problem`: why its positions are not known."""
     members: list[Member] = group["members"]["items"]
-    # Why only then: a coordinator tells nobody who owns what while a classic group rebalances.
+    # Why: a coordinator reports no assignments while a classic group rebalances.
     are_owners_known = group["type"] != "classic" or group["state"] in ("Stable", "Empty")
     return [
         _heading(group, coordinator),
         f"It {group['sentence']}.",
         *_members(group, members, positions if are_owners_known and not problem else None),
-        *(
-            [f"How far it is cannot be told: {problem}."]
-            if problem
-            else _positions(positions, are_owners_known=are_owners_known)
-        ),
+        *([f"Its lag is unknown: {problem}."] if problem else _positions(positions, are_owners_known=are_owners_known)),
         *waiting_lines(waiting),
     ]
 
@@ -65,7 +62,7 @@ def _heading(group: Group, coordinator: int) -> str:
 def _members(group: Group, members: Sequence[Member], positions: Sequence[Position] | None) -> list[str]:
     total = group["members"]["total"]
     if not total:
-        return []  # the sentence has said it
+        return []  # the group's sentence says so
     owned: dict[str, list[str]] = {}
     for position in positions or ():
         if position.owner is not None:
@@ -86,10 +83,10 @@ def _members(group: Group, members: Sequence[Member], positions: Sequence[Positi
 
 
 def _member_state(group: Group, member: Member) -> str:
-    """How a member is, and whether it is late."""
+    """A member's state, and whether the group waits for it."""
     if group["type"] == "classic":
         return {
-            "joining": "it waits in JoinGroup for the others",
+            "joining": "it waits in JoinGroup for the other members",
             "syncing": "it waits in SyncGroup for the leader's assignment",
         }.get(member["state"], "the group waits for it to join" if _is_joining(group) else "it has joined")
     late = group["generation"] - member["epoch"]
@@ -106,10 +103,10 @@ def _positions(positions: Sequence[Position], *, are_owners_known: bool) -> list
     if not positions:
         return ["It has committed nothing" + (" and owns no partition." if are_owners_known else ".")]
     known = [position.lag for position in positions if position.lag is not None]
-    left_out = len(positions) - len(known)
+    uncommitted = len(positions) - len(known)
     lines = [
-        f"It is {count(sum(known), 'record')} behind, over {count(len(known), 'partition')}"
-        + (f"; in {left_out} more it has committed nothing:" if left_out else ":")
+        f"It is {count(sum(known), 'record')} behind in {count(len(known), 'partition')}"
+        + (f"; in {uncommitted} more it has committed nothing:" if uncommitted else ":")
     ]
     worst_first = sorted(positions, key=lambda position: (-(position.lag or 0), position.tp))
     for position in worst_first[:SHOWN]:
@@ -133,5 +130,5 @@ def by_partition(
     ends: Mapping[tuple[str, int], int],
     owners: Mapping[tuple[str, int], str],
 ) -> list[Position]:
-    """The positions, of what an admin client found."""
+    """The positions by partition, from an admin client's results."""
     return [Position(TopicPartition(*key), committed.get(key), ends[key], owners.get(key)) for key in sorted(ends)]

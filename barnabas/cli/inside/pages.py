@@ -1,15 +1,15 @@
-"""The pages of a cluster's processes: where they are, and what `/live.json` tells there.
+"""Finds the pages of a cluster's processes and reads their `/live.json`.
 
-Where the pages are is asked in this order:
-1. `--page` says it: one is enough if its process knows the others;
-2. a local cluster of `barnabas up` has written it down (`cluster.json`);
-3. each broker tells it in answer to DescribeConfigs: `barnabas.live.peers`, of all processes as seen from where people
-   look, and its own `barnabas.metrics.host` and `.port`.
+The addresses come from the first of these sources:
+1. `--page`: one is enough if its process knows the others;
+2. `cluster.json` of a local cluster of `barnabas up`;
+3. the brokers' DescribeConfigs responses: `barnabas.live.peers`, which lists all processes as seen from the users'
+   network, and each broker's own `barnabas.metrics.host` and `.port`.
 
-What 1 and 3 tell may be true in one network and not in another (the ports of containers are other ones outside), so an
-address counts only if the process that it is said to be of answers there.
+Addresses from 1 and 3 may be valid in one network only (containers have other ports outside). An address is therefore
+used only if the expected process answers there.
 
-A process that does not answer is an `Unanswered`, not the end: what the others say is worth having.
+A process that does not answer becomes an `Unanswered` instead of an error, since the other pages are still useful.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ import click
 from barnabas.cli.address import bootstrap_option, host_port
 from barnabas.cli.cluster_nodes import CLIENT_ID, ask_any
 from barnabas.cli.errors import UserError
-from barnabas.cli.running import running_directories
+from barnabas.cli.local.running import running_directories
 from barnabas.client.connection import NodeConnection, NodeConnectionError
-from barnabas.common.cluster_file import ClusterFile, read_cluster_file
-from barnabas.common.live_shape import SCHEMA
-from barnabas.common.page_addresses import page_addresses
-from barnabas.common.ports import HOST
+from barnabas.common.pages.live_shape import SCHEMA
+from barnabas.common.pages.page_addresses import page_addresses
+from barnabas.common.processes.cluster_file import ClusterFile, ProcessEntry, read_cluster_file
+from barnabas.common.processes.ports import HOST
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 T = TypeVar("T")
+R = TypeVar("R")
 BROKER: Final = "broker"
 PATH: Final = "/live.json"
 TIMEOUT_S: Final = 2.0
@@ -51,7 +52,7 @@ ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})
 
 
 class Page(NamedTuple):
-    """A process, and where its page is; `address` "" where there is none, `problem` then says why."""
+    """A process and the address of its page; `address` "": there is none, for the reason in `problem`."""
 
     role: str
     id: int
@@ -60,6 +61,7 @@ class Page(NamedTuple):
 
     @property
     def name(self) -> str:
+        """`broker 0`: the name in messages."""
         return f"{self.role} {self.id}"
 
 
@@ -71,30 +73,30 @@ class Unanswered(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What the pages told, by process, in order of the ids."""
+    """The content of the pages, by process, in order of the ids."""
 
-    told: dict[Page, dict[str, Any]]
+    found: dict[Page, dict[str, Any]]
     unanswered: list[Unanswered]
 
     def brokers(self) -> dict[int, dict[str, Any]]:
-        """What the brokers told, by id."""
-        return {page.id: live for page, live in self.told.items() if page.role == BROKER}
+        """The brokers' pages, by id."""
+        return {page.id: live for page, live in self.found.items() if page.role == BROKER}
 
-    def silent_brokers(self) -> dict[int, str]:
-        """The brokers that do not answer, and why."""
+    def unreachable_brokers(self) -> dict[int, str]:
+        """The reasons of the brokers that do not answer, by id."""
         return {each.page.id: each.problem for each in self.unanswered if each.page.role == BROKER}
 
     def controller(self) -> dict[str, Any] | None:
-        """What the controller told."""
-        return next((live for page, live in self.told.items() if page.role != BROKER), None)
+        """The controller's page; None if it does not answer."""
+        return next((live for page, live in self.found.items() if page.role != BROKER), None)
 
 
 def page_options(command: Callable[..., T]) -> Callable[..., T]:
-    """`--bootstrap` and `--page`, for commands that look inside."""
+    """`--bootstrap` and `--page`, for commands that read the pages."""
     command = click.option(
         "--page",
         metavar="HOST:PORT,...",
-        help="Where a process's /metrics and /live are, if the cluster at --bootstrap cannot tell.",
+        help="The address of a process's /metrics and /live, if --bootstrap does not lead to it.",
     )(command)
     return bootstrap_option(command)
 
@@ -128,7 +130,7 @@ def _local_cluster(bootstrap: str) -> ClusterFile | None:
     return None
 
 
-def _of_process(process: Mapping[str, Any]) -> Page:
+def _of_process(process: ProcessEntry) -> Page:
     port = int(process["metrics_port"])
     if port <= 0:
         return Page(process["role"], process["id"], "", f"it has no page ({PORT_KEY})")
@@ -136,20 +138,22 @@ def _of_process(process: Mapping[str, Any]) -> Page:
 
 
 def _from_configs(bootstrap: str) -> list[Page]:
-    """Ask each broker where the pages are; one that does not answer has none that is known."""
+    """Request the pages' addresses from each broker. A broker that does not answer gets a page without address."""
     request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     brokers = sorted(
         (int(broker.node_id), str(broker.host), int(broker.port))
         for broker in ask_any(bootstrap, request, METADATA_VERSION).brokers
     )
-    told = [page for pages in _at_once(lambda broker: _ask_where(*broker), brokers) for page in pages]
-    if not any(page.address for page in told):
-        raise UserError(f"{told[0].name}: {told[0].problem}" if told else f"{bootstrap} knows no broker yet")
-    return _those_that_answer(told)
+    candidates = [page for pages in _at_once(lambda broker: _configured_pages(*broker), brokers) for page in pages]
+    if not candidates:
+        raise UserError(f"{bootstrap} knows no broker yet")
+    if not any(page.address for page in candidates):
+        raise UserError(f"{candidates[0].name}: {candidates[0].problem}")
+    return _choose_reachable(candidates)
 
 
-def _ask_where(broker_id: int, host: str, port: int) -> list[Page]:
-    """Where a broker says that the pages are: its own last."""
+def _configured_pages(broker_id: int, host: str, port: int) -> list[Page]:
+    """The pages in a broker's configuration, its own last."""
     keys = [HOST_KEY, PORT_KEY, PEERS_KEY]
     resource = DescribeConfigsResource(
         resource_type=BROKER_RESOURCE, resource_name=str(broker_id), configuration_keys=keys
@@ -166,40 +170,39 @@ def _ask_where(broker_id: int, host: str, port: int) -> list[Page]:
 
 def _peers_of(configs: Mapping[str, str | None]) -> list[Page]:
     texts = [text.strip() for text in (configs.get(PEERS_KEY) or "").split(",") if text.strip()]
-    return [Page(*told) for told in page_addresses(texts)]
+    return [Page(*address) for address in page_addresses(texts)]
 
 
 def _page_of(broker_id: int, advertised_host: str, configs: Mapping[str, str | None]) -> Page:
-    """Where the page of a broker with these settings is."""
+    """The page of a broker with these settings."""
     if PORT_KEY not in configs:
-        return Page(BROKER, broker_id, "", "it is no Barnabas broker: nothing tells what is inside")
+        return Page(BROKER, broker_id, "", "it is not a Barnabas broker and has no such page")
     port = int(configs[PORT_KEY] or -1)
     if port < 0:
         return Page(BROKER, broker_id, "", f"it has no page: set {PORT_KEY}")
     if port == 0:
-        return Page(BROKER, broker_id, "", f"its page is on a port of its own choice ({PORT_KEY}=0): say --page")
+        return Page(BROKER, broker_id, "", f"its page has a random port ({PORT_KEY}=0): give its address as --page")
     host = configs.get(HOST_KEY) or ""
     return Page(BROKER, broker_id, _address(advertised_host if host in ANY_HOST else host, port))
 
 
 def _with_peers(pages: list[Page]) -> list[Page]:
-    """These pages, and those of the processes that they know of."""
+    """These pages, and those of the peers that they list."""
     answers = read_pages(pages, {"section": "node"})
-    if not answers.told:
+    if not answers.found:
         raise UserError(f"{answers.unanswered[0].page.name}: {answers.unanswered[0].problem}")
-    peers = [peer for live in answers.told.values() for peer in live["node"]["peers"]]
-    return _those_that_answer([*pages, *(Page(peer["role"], peer["id"], peer["address"]) for peer in peers)])
+    peers = [peer for live in answers.found.values() for peer in live["node"]["peers"]]
+    return _choose_reachable([*pages, *(Page(peer["role"], peer["id"], peer["address"]) for peer in peers)])
 
 
-def _those_that_answer(told: Iterable[Page]) -> list[Page]:
-    """One page a process: the first where it answers, else the first that has an address."""
-    found: dict[tuple[str, int], Page] = {}
-    several = list(dict.fromkeys(told))
-    answers = read_pages(several, {"section": "node"})
-    silent = [each.page for each in answers.unanswered]
-    for page in [*answers.told, *sorted(silent, key=lambda page: not page.address)]:
-        found.setdefault((page.role, page.id), page)
-    return sorted(found.values())
+def _choose_reachable(candidates: Iterable[Page]) -> list[Page]:
+    """One page for each process: the first candidate that answers, else the first with an address."""
+    chosen: dict[tuple[str, int], Page] = {}
+    answers = read_pages(list(dict.fromkeys(candidates)), {"section": "node"})
+    unanswered = [each.page for each in answers.unanswered]
+    for page in [*answers.found, *sorted(unanswered, key=lambda page: not page.address)]:
+        chosen.setdefault((page.role, page.id), page)
+    return sorted(chosen.values())
 
 
 def _address(host: str, port: int) -> str:
@@ -210,7 +213,7 @@ def _address(host: str, port: int) -> str:
 
 
 def read_pages(pages: Sequence[Page], query: Mapping[str, object], timeout_s: float = TIMEOUT_S) -> Answers:
-    """Read all the pages at once."""
+    """Read all the pages in parallel; `query` are the parameters of /live.json."""
 
     def read(page: Page) -> dict[str, Any] | Unanswered:
         try:
@@ -226,7 +229,7 @@ def read_pages(pages: Sequence[Page], query: Mapping[str, object], timeout_s: fl
 
 
 def read_page(page: Page, query: Mapping[str, object], timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-    """What a page tells. Raises UserError, in words that go on after the process's name and a colon."""
+    """Read a page. Raises UserError with a text that fits after "broker 0: "."""
     if not page.address:
         raise UserError(page.problem)
     host, port = host_port(page.address)
@@ -246,7 +249,7 @@ def read_page(page: Page, query: Mapping[str, object], timeout_s: float = TIMEOU
         raise UserError(f"its page at {page.address} is of another version of Barnabas")
     node = live["node"]
     if page.id >= 0 and (node["role"], node["id"]) != (page.role, page.id):
-        raise UserError(f"at {page.address} is the page of {node['role']} {node['id']}")
+        raise UserError(f"{page.address} is the page of {node['role']} {node['id']}")
     return live
 
 
@@ -258,7 +261,7 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _at_once(work: Callable[[T], Any], items: Iterable[T]) -> list[Any]:
-    """The results, in order; the work is waiting, so threads do it side by side."""
+def _at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """The results, in order. Threads run the work in parallel, since it mostly waits."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(work, items))

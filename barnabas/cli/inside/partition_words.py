@@ -1,12 +1,12 @@
-"""A partition in words: who leads it, how far each replica is, what that means for producers and consumers. Pure."""
+"""Describes a partition: its leader, its replicas' positions, and the effect on clients. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from barnabas.common.live_shape import Partition, Replica, Transaction, Waiting
-from barnabas.common.phrases import count, duration, listed
+from barnabas.common.pages.live_shape import Partition, Replica, Transaction, Waiting
+from barnabas.common.pages.phrases import count, duration, listed
 from barnabas.common.topic_partition import TopicPartition
 
 SHOWN = 5
@@ -15,36 +15,36 @@ INDENT = "  "
 
 
 def partition_words(
-    tp: TopicPartition, lives: Mapping[int, Mapping[str, Any]], silent: Mapping[int, str] | None = None
+    tp: TopicPartition, lives: Mapping[int, Mapping[str, Any]], unreachable: Mapping[int, str] | None = None
 ) -> list[str]:
-    """The lines about a partition, by what the brokers tell of it; `silent` brokers do not answer, by reason.
+    """The lines about a partition, from the brokers' pages; `unreachable` brokers do not answer, for these reasons.
 
-    Raises KeyError if nobody has it.
+    Raises KeyError if no broker has it.
     """
-    silent = silent or {}
+    unreachable = unreachable or {}
     views = {broker: view for broker, live in lives.items() if (view := view_of(tp, live)) is not None}
     if not views:
         raise KeyError(str(tp))
-    # Why the highest epoch: a leader that was replaced a moment ago, or is cut off, does not know it yet.
+    # Why the highest epoch: a leader that was just replaced, or is cut off, does not know it yet.
     newest_epoch = max(view["leader_epoch"] for view in views.values())
     leader = next((b for b, v in views.items() if v["role"] == "leader" and v["leader_epoch"] == newest_epoch), None)
     if leader is None:
-        return _without_leader(tp, views, lives, silent)
+        return _without_leader(tp, views, lives, unreachable)
     view, live = views[leader], lives[leader]
     return [
         f"{tp} is led by broker {leader} in leader epoch {view['leader_epoch']} (partition epoch "
         f"{view['partition_epoch']}). {_assignment(view)}",
         _log(view),
-        *_watermark(view, silent),
-        *_others(view, silent),
+        *_watermark(view, unreachable),
+        *_others(view, unreachable),
         _min_isr(view),
-        *_readers(tp, view, lives, silent),
+        *_readers(tp, view, lives, unreachable),
         *_waiting(tp, live),
     ]
 
 
 def view_of(tp: TopicPartition, live: Mapping[str, Any]) -> Partition | None:
-    """What a broker tells of a partition; None if it has none."""
+    """A broker's view of a partition; None if it has no replica."""
     for view in live["partitions"]["items"]:
         if (view["topic"], view["partition"]) == tp:
             found: Partition = view
@@ -53,20 +53,20 @@ def view_of(tp: TopicPartition, live: Mapping[str, Any]) -> Partition | None:
 
 
 def _without_leader(
-    tp: TopicPartition, views: Mapping[int, Partition], lives: Mapping[int, Any], silent: Mapping[int, str]
+    tp: TopicPartition, views: Mapping[int, Partition], lives: Mapping[int, Any], unreachable: Mapping[int, str]
 ) -> list[str]:
-    """What the others know while the newest leader is nobody that answers."""
+    """The lines from the other brokers while no broker that answers is the newest leader."""
     newest = max(views.values(), key=lambda view: (view["leader_epoch"], view["partition_epoch"]))
     leader = newest["leader"]
     if leader < 0:
-        first = f"{tp} has no leader: it can be neither written nor read."
+        first = f"{tp} has no leader: clients can neither write nor read it."
         waits = listed([str(broker) for broker in newest["isr"]], at_most=9)
-        last = f"It gets one when a broker of the ISR is back ({waits})." if waits else "No replica is in sync."
+        last = f"It gets one when a broker of the ISR returns ({waits})." if waits else "No replica is in sync."
         lines = [f"{first} {_assignment(newest)} {last}"]
-    elif leader in silent:
-        lines = [f"{tp} is led by broker {leader}, which cannot be asked: {silent[leader]}. {_assignment(newest)}"]
+    elif leader in unreachable:
+        lines = [f"{tp} is led by broker {leader}, which does not answer: {unreachable[leader]}. {_assignment(newest)}"]
     elif leader in lives:
-        lines = [f"{tp} is about to be led by broker {leader}. {_assignment(newest)}"]
+        lines = [f"{tp} is moving its leadership to broker {leader}. {_assignment(newest)}"]
     else:
         lines = [f"{tp} is led by broker {leader}, whose page is not known. {_assignment(newest)}"]
     lines += [_other_view(broker, view) for broker, view in sorted(views.items())]
@@ -74,10 +74,10 @@ def _without_leader(
 
 
 def _other_view(broker: int, view: Partition) -> str:
-    role = "a follower in" if view["role"] == "follower" else "which does not know yet that it leads no more, at"
+    role = "a follower" if view["role"] == "follower" else "a former leader that does not know it yet,"
     return (
-        f"{INDENT}broker {broker}, {role} leader epoch {view['leader_epoch']}, has {_offsets(view)}; the high "
-        f"watermark that it was told is {view['high_watermark']}"
+        f"{INDENT}broker {broker}, {role} in leader epoch {view['leader_epoch']}, has {_offsets(view)}; its high "
+        f"watermark is {view['high_watermark']}"
     )
 
 
@@ -101,18 +101,18 @@ def _log(view: Partition) -> str:
     return f"Its log has the offsets {start} to {end - 1}; the next record gets {end} ({size})."
 
 
-def _watermark(view: Partition, silent: Mapping[int, str]) -> list[str]:
-    """Where the high watermark is, and which in-sync replicas hold it back."""
+def _watermark(view: Partition, unreachable: Mapping[int, str]) -> list[str]:
+    """The high watermark, and the replicas that hold it back."""
     end, watermark = view["log_end_offset"], view["high_watermark"]
     if watermark == end:
-        return [f"The high watermark is {watermark}, the end of the log: every in-sync replica has everything."]
+        return [f"The high watermark is {watermark}, the end of the log: every in-sync replica has all records."]
     above = end - watermark
     them = "it" if above == 1 else "them"
-    if len(view["isr"]) < view["min_isr"]:  # KIP-966: the watermark stands still, whoever has fetched what
+    if len(view["isr"]) < view["min_isr"]:  # KIP-966: the watermark does not advance then
         return [
             f"The high watermark is {watermark}: {count(above, 'record')} above it {'waits' if above == 1 else 'wait'} "
-            f"for the ISR to grow. It has {count(len(view['isr']), 'member')}, min.insync.replicas asks for "
-            f"{view['min_isr']}: until then the watermark does not move, and consumers do not see {them}."
+            f"for the ISR to grow. It has {count(len(view['isr']), 'member')}, min.insync.replicas requires "
+            f"{view['min_isr']}: until then the watermark does not advance, and consumers do not see {them}."
         ]
     lines = [
         f"The high watermark is {watermark}: {count(above, 'record')} above it "
@@ -120,16 +120,16 @@ def _watermark(view: Partition, silent: Mapping[int, str]) -> list[str]:
         f"{them}, and acks=all waits."
     ]
     holding = _holding(view)
-    lines += [f"{INDENT}{_behind(replica, view, silent)}" for replica in holding]
+    lines += [f"{INDENT}{_behind(replica, view, unreachable)}" for replica in holding]
     if view["is_isr_change_in_flight"]:
-        lines.append(f"{INDENT}a change of the ISR was proposed; the controller has not answered yet")
+        lines.append(f"{INDENT}a change of the ISR was proposed; the controller has not confirmed it yet")
     elif not holding:
-        lines.append(f"{INDENT}every replica that it waits for has everything by now: the watermark is about to move")
+        lines.append(f"{INDENT}every replica that it waits for has caught up: the watermark is about to advance")
     return lines
 
 
 def _holding(view: Partition) -> list[Replica]:
-    """The followers that the watermark waits for: in sync, or about to join, and behind the leader."""
+    """The followers that hold the watermark back: those that count for it and are behind the leader."""
     if len(view["isr"]) < view["min_isr"]:
         return []
     end = view["log_end_offset"]
@@ -138,14 +138,14 @@ def _holding(view: Partition) -> list[Replica]:
 
 
 def _counts(replica: Replica, view: Partition) -> bool:
-    """Whether the watermark waits for a replica: in sync, proposed for the ISR, or caught up and to be proposed."""
+    """Whether the watermark waits for a replica: it is in sync, proposed for the ISR, or caught up."""
     if replica["is_in_sync"] or replica["broker"] in view["joining"]:
         return True
     is_known = replica["is_alive"] and replica["log_end_offset"] != UNKNOWN
     return is_known and UNKNOWN < replica["last_caught_up_ms"] <= view["lag_max_ms"]
 
 
-def _behind(replica: Replica, view: Partition, silent: Mapping[int, str]) -> str:
+def _behind(replica: Replica, view: Partition, unreachable: Mapping[int, str]) -> str:
     broker = replica["broker"]
     text = f"replica {broker} {_position(replica, view, '; it')}"
     if replica["is_in_sync"] and replica["last_caught_up_ms"] != UNKNOWN:
@@ -160,58 +160,55 @@ def _behind(replica: Replica, view: Partition, silent: Mapping[int, str]) -> str
             if replica["broker"] in view["joining"]
             else "; it is not in sync, but the watermark waits for it"
         )
-    return text + _why(replica, silent)
+    return text + _why(replica, unreachable)
 
 
 def _position(replica: Replica, view: Partition, joined: str) -> str:
-    """How far a replica is, and `joined` to it when it last fetched."""
+    """A replica's position; then, after `joined`, when it last fetched."""
     if replica["log_end_offset"] == UNKNOWN:
-        return f"has not fetched since broker {view['leader']} leads"
+        return f"has not fetched since broker {view['leader']} became leader"
     text = f"is at {replica['log_end_offset']}, {count(replica['lag'], 'record')} behind"
     if replica["last_fetch_ms"] != UNKNOWN:
         text += f"{joined} last fetched {duration(replica['last_fetch_ms'])} ago"
     return text
 
 
-def _why(replica: Replica, silent: Mapping[int, str]) -> str:
+def _why(replica: Replica, unreachable: Mapping[int, str]) -> str:
     broker = replica["broker"]
     if not replica["is_alive"]:
         return f" (broker {broker} is not alive)"
-    return f" (broker {broker}: {silent[broker]})" if broker in silent else ""
+    return f" (broker {broker}: {unreachable[broker]})" if broker in unreachable else ""
 
 
-def _others(view: Partition, silent: Mapping[int, str]) -> list[str]:
-    """The replicas that are not in sync, and that nobody waits for."""
+def _others(view: Partition, unreachable: Mapping[int, str]) -> list[str]:
+    """The replicas that are not in sync and do not hold the watermark back."""
     lines = []
-    told = _holding(view) if view["high_watermark"] < view["log_end_offset"] else []
+    holding = _holding(view) if view["high_watermark"] < view["log_end_offset"] else []
     for replica in view["replicas"]:
-        if replica["is_leader"] or replica["is_in_sync"] or replica in told:
+        if replica["is_leader"] or replica["is_in_sync"] or replica in holding:
             continue
         how = _position(replica, view, ", and")
-        lines.append(f"Replica {replica['broker']} is not in sync: it {how}{_why(replica, silent)}.")
+        lines.append(f"Replica {replica['broker']} is not in sync: it {how}{_why(replica, unreachable)}.")
     return lines
 
 
 def _min_isr(view: Partition) -> str:
     least, has = view["min_isr"], len(view["isr"])
-    needs = f"acks=all needs {count(least, 'in-sync replica')} (min.insync.replicas), there "
+    needs = f"acks=all needs {count(least, 'in-sync replica')} (min.insync.replicas); there "
     needs += "is 1" if has == 1 else f"are {has}"
     if has < least:
         return f"{needs}: acks=all is refused (NOT_ENOUGH_REPLICAS) until the ISR has grown."
-    if has == 1:  # a leader does not fall out of the ISR
+    if has == 1:  # a leader never leaves the ISR
         return f"{needs}, the leader: without it the partition is offline."
     if has == least:
-        return f"{needs}: if one more falls out, acks=all is refused (NOT_ENOUGH_REPLICAS)."
-    return f"{needs}: {has - least} more may fall out before acks=all is refused."
+        return f"{needs}: if one more leaves, acks=all is refused (NOT_ENOUGH_REPLICAS)."
+    return f"{needs}: {has - least} more may leave before acks=all is refused."
 
 
 def _readers(
-    tp: TopicPartition, view: Partition, lives: Mapping[int, Mapping[str, Any]], silent: Mapping[int, str]
+    tp: TopicPartition, view: Partition, lives: Mapping[int, Mapping[str, Any]], unreachable: Mapping[int, str]
 ) -> list[str]:
-    """What readers of committed records see, if it is less than others do.
-
-    Any broker may coordinate the transaction.
-    """
+    """What read_committed consumers see, if an open transaction holds them back. Any broker may coordinate it."""
     stable = view["last_stable_offset"]
     if stable >= view["high_watermark"]:
         return []
@@ -223,12 +220,12 @@ def _readers(
         for transaction in transactions
         if str(tp) in transaction["partitions"]
     ]
-    if not known and not silent:
+    if not known and not unreachable:
         known = [
-            f"{INDENT}no transaction coordinator has a transaction here: it has just ended, or it hangs "
+            f"{INDENT}no transaction coordinator knows the transaction: it has just ended, or it hangs "
             "(kafka-transactions.sh find-hanging)"
         ]
-    return [f"Readers of read_committed see offsets below {stable}: a transaction is open there.", *known]
+    return [f"read_committed consumers see offsets below {stable}: a transaction is open there.", *known]
 
 
 def _waiting(tp: TopicPartition, live: Mapping[str, Any]) -> list[str]:
@@ -242,11 +239,11 @@ def _waiting(tp: TopicPartition, live: Mapping[str, Any]) -> list[str]:
 
 
 def waiting_lines(items: Iterable[Waiting]) -> list[str]:
-    """What waits, oldest first; none if nothing does."""
+    """The lines about waiting operations, oldest first; none if nothing waits."""
     oldest_first: Sequence[Waiting] = sorted(items, key=lambda waiting: -waiting["age_ms"])
     if not oldest_first:
         return []
-    lines = [f"What waits ({len(oldest_first)}):"]
+    lines = [f"Waiting operations ({len(oldest_first)}):"]
     lines += [f"{INDENT}{waiting['sentence']} (for {duration(waiting['age_ms'])})" for waiting in oldest_first[:SHOWN]]
     if len(oldest_first) > SHOWN:
         lines.append(f"{INDENT}and {len(oldest_first) - SHOWN} more")

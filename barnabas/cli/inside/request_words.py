@@ -1,43 +1,43 @@
-"""A request in words: where its time went, and where it is now. Pure."""
+"""Describes a request: where its time went and where it is now. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from barnabas.common.live_shape import STATIONS, RequestShape, Waiting
-from barnabas.common.phrases import count, duration
+from barnabas.common.pages.live_shape import STATIONS, RequestShape, Waiting
+from barnabas.common.pages.phrases import count, duration
 
 INDENT = "  "
 DONE = "done"
 
-#: A station's name, what a request does there, and did.
+#: A station's name; what happens to a request there; what happened.
 STATION_WORDS = {
     "request_queue": (
         "the request queue",
         "waits in the request queue for a handler",
         "waited in the request queue for a handler",
     ),
-    "local": ("a handler", "a handler carries it out", "a handler carried it out"),
+    "local": ("a handler", "runs in a handler", "ran in a handler"),
     "remote": ("parked", "is parked", "was parked"),
-    "throttle": ("a quota", "a quota holds it back", "a quota held it back"),
+    "throttle": ("a quota", "a quota delays it", "a quota delayed it"),
     "response_queue": (
         "the response queue",
-        "its answer waits in the response queue for a network thread",
-        "its answer waited in the response queue for a network thread",
+        "its response waits in the response queue for a network thread",
+        "its response waited in the response queue for a network thread",
     ),
-    "send": ("sending", "its answer is being sent", "its answer was sent"),
+    "send": ("sending", "its response is being sent", "its response was sent"),
 }
-#: What requests that are parked wait for. Each may end another way: its time is up, a leader changes, a member leaves.
+#: What parked requests wait for. The wait may also end otherwise: a timeout, a new leader, a member that leaves.
 PARKED_UNTIL = {
     "Produce": "until its records were on every in-sync replica, or its time was up",
     "Fetch": "until there was enough to fetch, or its time was up",
     "DeleteRecords": "until every live replica had deleted them, or its time was up",
-    "CreateTopics": "until this broker had heard of the topics, or its time was up",
-    "CreatePartitions": "until this broker had heard of the partitions, or its time was up",
-    "DeleteTopics": "until this broker had forgotten the topics, or its time was up",
+    "CreateTopics": "until this broker knew the topics, or its time was up",
+    "CreatePartitions": "until this broker knew the partitions, or its time was up",
+    "DeleteTopics": "until this broker had removed the topics, or its time was up",
     "JoinGroup": "until the group's other members had joined, or the time to join was up",
-    "SyncGroup": "until the group's leader had handed out the partitions, or a new rebalance began",
+    "SyncGroup": "until the group's leader had assigned the partitions, or a new rebalance began",
     "OffsetCommit": "until the commit was on every in-sync replica, or its time was up",
     "TxnOffsetCommit": "until the commit was on every in-sync replica, or its time was up",
 }
@@ -51,7 +51,7 @@ _STATION_OF_PLACE = {
 
 
 class Found(NamedTuple):
-    """A request, the broker (or controller) that has it, and what it waits for if it is parked."""
+    """A request, the process that has it, and what it waits for if it is parked."""
 
     where: str
     request: RequestShape
@@ -59,11 +59,12 @@ class Found(NamedTuple):
 
     @property
     def is_done(self) -> bool:
+        """Whether its response was sent."""
         return self.request["place"] == DONE
 
 
 def requests_of(where: str, live: Mapping[str, Any]) -> Iterator[Found]:
-    """Every request that a process tells of, once: those in progress, then those that are done, slowest first."""
+    """Each request on a process's page once: those in progress, then the finished ones, slowest first."""
     seen: set[tuple[str, int, bool]] = set()
     for found in _all_of(where, live):
         request = found.request
@@ -99,7 +100,7 @@ def chosen(
     *,
     slowest: bool = False,
 ) -> list[Found]:
-    """Those that are asked for: in progress first, then the slowest."""
+    """The requests that match all given criteria: those in progress first, then the slowest."""
     matching = [
         each
         for each in found
@@ -114,40 +115,40 @@ def chosen(
 
 
 def request_words(found: Found) -> list[str]:
-    """The lines about a request: a heading, a line a station, and where it is or what took longest."""
+    """The lines about a request: a heading, one for each station, and what it waits for or what took longest."""
     request, times = found.request, found.request["times_ms"]
     lines = [_heading(found)]
     now = None if found.is_done else _STATION_OF_PLACE[request["place"]]
     for station in STATIONS:
         if station in times and (times[station] > 0 or station == now):
             _, present, past = STATION_WORDS[station]
-            text = f"{present}, up to now" if station == now else past
+            text = f"{present}, so far" if station == now else past
             if station == "remote" and found.is_done:
-                text = f"{text} {PARKED_UNTIL.get(request['api'] or '', 'until its answer was known')}"
+                text = f"{text} {PARKED_UNTIL.get(request['api'] or '', 'until its response was known')}"
             lines.append(f"{INDENT}{_ms(times[station]):>12}  {text}")
     if found.waiting is not None:
         lines.append(f"{INDENT}{_capital(found.waiting['sentence'])}.")
     elif found.is_done and request["total_ms"] > 0:
         longest = max(STATIONS, key=lambda station: times.get(station, 0.0))
         share = round(100 * times.get(longest, 0.0) / request["total_ms"])
-        lines.append(f"{INDENT}Longest: {STATION_WORDS[longest][0]}, {share} % of it.")
+        lines.append(f"{INDENT}Longest: {STATION_WORDS[longest][0]}, {share} % of the time.")
     return lines
 
 
 def _heading(found: Found) -> str:
     request = found.request
-    name = f"{request['api']} v{request['version']}" if request["api"] else "A request that cannot be understood"
+    name = f"{request['api']} v{request['version']}" if request["api"] else "A request that cannot be decoded"
     follower = request["follower_id"]
-    who = f"client {request['client_id']}" if follower is None else f"follower {follower}"
-    text = f"{name}, correlation id {request['correlation_id']}, of {who}, {count(request['size_bytes'], 'byte')}, on "
-    text += f"{found.where} (connection {request['connection']}): "
+    sender = f"client {request['client_id']}" if follower is None else f"follower {follower}"
+    text = f"{name}, correlation id {request['correlation_id']}, of {sender}, {count(request['size_bytes'], 'byte')}, "
+    text += f"on {found.where} (connection {request['connection']}): "
     if found.is_done:
         return f"{text}done {duration(request['age_ms'])} ago, in {_ms(request['total_ms'])}."
     return f"{text}in progress for {_ms(request['total_ms'])}."
 
 
 def _ms(ms: float) -> str:
-    """A time of a request: short ones are told to the microsecond."""
+    """A time of a request; short ones have microseconds."""
     return duration(ms) if ms >= 1000 else f"{ms:.3g} ms" if ms < 100 else f"{ms:.0f} ms"
 
 

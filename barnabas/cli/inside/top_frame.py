@@ -1,7 +1,7 @@
-"""One frame of `barnabas top`: what two looks at the pages say of the time between them. Pure.
+"""One frame of `barnabas top`, computed from two samples of the pages. Pure functions.
 
-Rates and mean times are those of the time between the looks, by each process's own clock (`up_ms`); a process that was
-started anew meanwhile has none yet.
+Rates and mean times cover the time between the samples, by each process's own clock (`up_ms`). A process that restarted
+between them has none yet.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from barnabas.common.live_shape import STATIONS
+from barnabas.common.pages.live_shape import STATIONS
 
 MS_PER_S: Final = 1000
 ELSEWHERE: Final = "coordinators"
@@ -20,15 +20,15 @@ Lives = Mapping[int, Mapping[str, Any]]
 
 
 class Sample(NamedTuple):
-    """One look at a cluster: what its brokers and its controller told, and why some brokers did not."""
+    """The pages of a cluster at one moment."""
 
     brokers: Lives
-    silent: Mapping[int, str]
+    unreachable: Mapping[int, str]  # broker id -> why it does not answer
     controller: Mapping[str, Any] | None = None
 
 
 class BrokerRow(NamedTuple):
-    """A broker: its threads and queues. `problem`: why it tells nothing; then the numbers mean nothing."""
+    """A broker's threads and queues. `problem`: why it does not answer; the numbers are then meaningless."""
 
     broker: int
     state: str
@@ -46,7 +46,7 @@ class BrokerRow(NamedTuple):
 
 
 class RequestRow(NamedTuple):
-    """Requests of one API that were finished between the looks; times are means in milliseconds."""
+    """Requests of one API that finished between the samples; times are means in milliseconds."""
 
     api: str
     per_second: float
@@ -55,7 +55,7 @@ class RequestRow(NamedTuple):
 
 
 class WaitRow(NamedTuple):
-    """A purgatory in which something waits, and what the oldest waits for."""
+    """A purgatory with waiting operations, and what the oldest waits for."""
 
     broker: int
     purgatory: str
@@ -65,7 +65,7 @@ class WaitRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """A partition, as its leader tells it."""
+    """A partition, as reported by its leader."""
 
     name: str
     leader: int
@@ -77,7 +77,7 @@ class PartitionRow(NamedTuple):
 
 
 class ControllerRow(NamedTuple):
-    """The controller."""
+    """The controller: its event queue, and the states of its brokers."""
 
     controller: int
     events: int  # in its queue
@@ -87,15 +87,15 @@ class ControllerRow(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """All that is shown."""
+    """The whole content of the screen."""
 
     at_ms: int
     cluster_id: str
     brokers: list[BrokerRow]
     controller: ControllerRow | None
-    requests: list[RequestRow]  # those that took most time in all first
-    waits: list[WaitRow]  # oldest first, those of fetches last
-    partitions: list[PartitionRow]  # those in trouble first, then the busiest
+    requests: list[RequestRow]  # by total time, longest first
+    waits: list[WaitRow]  # oldest first, fetches last
+    partitions: list[PartitionRow]  # those with missing replicas first, then the busiest
 
     def as_json(self) -> dict[str, Any]:
         """The frame as JSON values."""
@@ -111,25 +111,25 @@ class Frame(NamedTuple):
 
 
 def make_frame(before: Sample, now: Sample) -> Frame:
-    """What there is now, and what happened since `before`."""
+    """The state `now`, with the rates since `before`."""
     elapsed_s = {broker: _elapsed_s(before.brokers.get(broker), live) for broker, live in now.brokers.items()}
     first: Mapping[str, Any] = next(iter(now.brokers.values()), {"at_ms": 0, "node": {"cluster_id": ""}})
     rows = [_broker(id_, live, before.brokers.get(id_), elapsed_s[id_]) for id_, live in now.brokers.items()]
-    rows += [BrokerRow(broker, "silent", problem) for broker, problem in now.silent.items()]
+    rows += [BrokerRow(broker, "silent", problem) for broker, problem in now.unreachable.items()]
     return Frame(
         first["at_ms"],
         first["node"]["cluster_id"],
         sorted(rows),
         None if now.controller is None else _controller(now.controller),
         _requests(before.brokers, now.brokers, elapsed_s),
-        # Why fetches last: they wait on purpose.
+        # Why fetches last: waiting is normal for them.
         sorted(_waits(now.brokers), key=lambda row: (row.purgatory == FETCHES, -row.oldest_ms)),
         _partitions(before.brokers, now.brokers, elapsed_s),
     )
 
 
 def _elapsed_s(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> float | None:
-    """Seconds between two looks at a process; None if they are not two looks at the same one."""
+    """Seconds between two samples of a process; None if it has restarted or has one sample only."""
     if before is None:
         return None
     elapsed_ms = now["node"]["up_ms"] - before["node"]["up_ms"]
@@ -170,7 +170,7 @@ def _controller(live: Mapping[str, Any]) -> ControllerRow:
 
 
 def _requests(before: Lives, now: Lives, elapsed_s: Mapping[int, float | None]) -> list[RequestRow]:
-    """What was finished between the looks, over all brokers that were seen twice."""
+    """The requests that finished between the samples, over all brokers that are in both."""
     counts: dict[str, int] = defaultdict(int)
     rates: dict[str, float] = defaultdict(float)
     spent: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(STATIONS, 0.0))
@@ -197,11 +197,11 @@ def _requests(before: Lives, now: Lives, elapsed_s: Mapping[int, float | None]) 
 def _waits(now: Lives) -> Iterator[WaitRow]:
     for broker, live in now.items():
         elsewhere = live["elsewhere"]
-        rooms = [(purgatory["name"], purgatory["delayed"], purgatory["items"]) for purgatory in live["purgatories"]]
-        for name, count, items in [*rooms, (ELSEWHERE, elsewhere["total"], elsewhere["items"])]:
+        lists = [(purgatory["name"], purgatory["delayed"], purgatory["items"]) for purgatory in live["purgatories"]]
+        for name, count, items in [*lists, (ELSEWHERE, elsewhere["total"], elsewhere["items"])]:
             if items:
                 oldest = max(items, key=lambda waiting: waiting["age_ms"])
-                # Why at least: the count and the items are of two moments.
+                # Why max(): the count and the items are read at two moments.
                 yield WaitRow(broker, name, max(count, len(items)), oldest["age_ms"], oldest["sentence"])
 
 
@@ -225,11 +225,11 @@ def _partitions(before: Lives, now: Lives, elapsed_s: Mapping[int, float | None]
                     len(view["replica_ids"]),
                 )
             )
-    return sorted(rows, key=_worth_a_look)
+    return sorted(rows, key=_attention)
 
 
-def _worth_a_look(row: PartitionRow) -> tuple[Any, ...]:
-    """Those in trouble first, then the busiest; internal topics last of the others."""
+def _attention(row: PartitionRow) -> tuple[bool, float, int, bool, str]:
+    """Sort key: partitions with missing replicas first, then the busiest; internal topics last among idle ones."""
     is_whole = len(row.isr) >= row.replica_count
     return is_whole, -(row.per_second or 0.0), -row.unreplicated, row.name.startswith("__"), row.name
 

@@ -1,4 +1,4 @@
-"""A frame of `barnabas top` as lines that fit a terminal. Pure; styles are rich's names."""
+"""Formats a frame of `barnabas top` as lines that fit a terminal. Pure functions; styles are rich's names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from barnabas.cli.inside.top_frame import BrokerRow, Frame, PartitionRow, RequestRow, WaitRow
-from barnabas.common.live_shape import STATIONS
-from barnabas.common.phrases import count, duration
+from barnabas.common.pages.live_shape import STATIONS
+from barnabas.common.pages.phrases import count, duration
 
 HEADER: Final = "bold"
 BAD: Final = "bold red"
-WORTH_A_LOOK: Final = "yellow"
+ATTENTION: Final = "yellow"
 PLAIN: Final = ""
-SCARCE: Final = 0.3  # Kafka's documentation: threads should be idle for more than that
+IDLE_MIN: Final = 0.3  # share of time; Kafka's documentation recommends more than that
 SENTENCE_LINES: Final = 2
 STATION_NAMES: Final = ("queue", "local", "parked", "quota", "resp.q", "send")
 ROWS_PLAIN: Final = 10
@@ -32,16 +32,16 @@ Block = list[Line]
 
 
 def lines(frame: Frame, width: int, height: int | None = None, hint: str = "") -> list[Line]:
-    """The lines of a frame, at most `height` (None: as many as are worth it), each at most `width` long."""
+    """The lines of a frame: at most `height` (None: 10 rows a section), each at most `width` characters."""
     brokers = [_broker(row) for row in frame.brokers]
-    room = None if height is None else max(0, height - len(_title(frame, hint)))
+    available = None if height is None else max(0, height - len(_title(frame, hint)))
     sections: list[tuple[str, list[Block]]] = [
         (_BROKER_HEADER, brokers),
         (_REQUEST_HEADER, [[_request(row)] for row in frame.requests]),
-        ("what waits, the oldest of each room", [_wait(row, width) for row in frame.waits]),
+        ("what waits, the oldest of each purgatory", [_wait(row, width) for row in frame.waits]),
         (_PARTITION_HEADER, [[_partition(row)] for row in frame.partitions]),
     ]
-    shares = _shares([[len(block) for block in blocks] for _, blocks in sections], room)
+    shares = _shares([[len(block) for block in blocks] for _, blocks in sections], available)
     shown = _title(frame, hint)
     for (header, blocks), share in zip(sections, shares, strict=True):
         if blocks and share:
@@ -53,9 +53,9 @@ def lines(frame: Frame, width: int, height: int | None = None, hint: str = "") -
     return [Line(_cut(line.text, width), line.style) for line in shown[:height]]
 
 
-def _shares(sizes: Sequence[Sequence[int]], room: int | None) -> list[int]:
-    """How many blocks of each section are shown: one of each in turn, as long as there is room for it."""
-    if room is None:
+def _shares(sizes: Sequence[Sequence[int]], available: int | None) -> list[int]:
+    """How many blocks of each section are shown: one of each in turn, while lines are available."""
+    if available is None:
         return [min(len(blocks), ROWS_PLAIN) for blocks in sizes]
     shares = [0] * len(sizes)
     is_growing = True
@@ -64,9 +64,9 @@ def _shares(sizes: Sequence[Sequence[int]], room: int | None) -> list[int]:
         for index, blocks in enumerate(sizes):
             if shares[index] == len(blocks):
                 continue
-            needed = blocks[shares[index]] + (0 if shares[index] else 2)  # the first one comes with a header
-            if needed <= room:
-                room -= needed
+            needed = blocks[shares[index]] + (0 if shares[index] else 2)  # the first one needs a header
+            if needed <= available:
+                available -= needed
                 shares[index] += 1
                 is_growing = True
     return shares
@@ -103,10 +103,10 @@ def _broker(row: BrokerRow) -> Block:
         return [Line(f"{row.broker:<7}{row.problem}", BAD)]
     is_full = 0 < row.capacity <= row.queued
     style = PLAIN
-    if is_full or row.handlers_idle < SCARCE or row.network_idle < SCARCE:
-        style = BAD if is_full else WORTH_A_LOOK
+    if is_full or row.handlers_idle < IDLE_MIN or row.network_idle < IDLE_MIN:
+        style = BAD if is_full else ATTENTION
     elif row.state != "running":
-        style = WORTH_A_LOOK
+        style = ATTENTION
     queue = f"{row.queued}/{row.capacity}"
     busy = f"{row.busy}/{row.handlers}"
     return [
@@ -127,15 +127,15 @@ def _wait(row: WaitRow, width: int) -> Block:
     head = f"{row.purgatory} of broker {row.broker}: {count(row.operations, 'waits', 'wait')}, the oldest for "
     head += f"{duration(row.oldest_ms)}:"
     indent = "  "
-    told = textwrap.wrap(row.sentence, max(20, width - len(indent)))
-    if len(told) > SENTENCE_LINES:
-        told = [*told[: SENTENCE_LINES - 1], f"{told[SENTENCE_LINES - 1]} …"]
-    return [Line(head), *(Line(indent + text) for text in told)]
+    sentence = textwrap.wrap(row.sentence, max(20, width - len(indent)))
+    if len(sentence) > SENTENCE_LINES:
+        sentence = [*sentence[: SENTENCE_LINES - 1], f"{sentence[SENTENCE_LINES - 1]} …"]
+    return [Line(head), *(Line(indent + text) for text in sentence)]
 
 
 def _partition(row: PartitionRow) -> Line:
     in_sync = f"{len(row.isr)} of {row.replica_count}"
-    style = BAD if len(row.isr) < row.replica_count else WORTH_A_LOOK if row.unreplicated else PLAIN
+    style = BAD if len(row.isr) < row.replica_count else ATTENTION if row.unreplicated else PLAIN
     return Line(
         f"{_cut(row.name, 30):<31}{row.leader:>7}{_rate(row.per_second):>11}{row.log_end_offset:>11}"
         f"{row.unreplicated:>10}{in_sync:>10}",

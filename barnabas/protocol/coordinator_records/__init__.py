@@ -1,4 +1,4 @@
-"""Keys and values of the internal topics (a module for each kind of group), and how they are framed (`record`).
+"""Keys and values of the internal topics, one module for each kind of group, and their framing (`record`).
 
-Nothing is gathered here: a broker that knows classic groups only shall not load the records of all others.
+This package imports none of its modules, so that a broker loads only the records that it needs.
 """

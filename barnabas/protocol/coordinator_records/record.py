@@ -55,7 +55,7 @@ def read_prefix(data: bytes | memoryview) -> int:
 def decode_versioned(record_class: type[Versioned], data: bytes | memoryview) -> Versioned:
     """Read a key or a value of this class; raises MalformedMessageError.
 
-    The prefix of a key is not compared with the class: who calls chose the class by it.
+    The prefix of a key is not compared with the class, since the caller chose the class by it.
     """
     prefix = read_prefix(data)
     version = KEY_VERSION if issubclass(record_class, CoordinatorKey) else prefix

@@ -1,6 +1,6 @@
-"""What members of a "consumer" group tell each other inside JoinGroup and SyncGroup.
+"""The subscriptions and assignments of classic consumers, inside JoinGroup and SyncGroup.
 
-On the wire each is preceded by its version as an int16.
+On the wire, an int16 with the version comes before each.
 """
 
 from __future__ import annotations

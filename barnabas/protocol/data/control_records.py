@@ -1,4 +1,4 @@
-"""Keys and values of control records: transaction markers, and what a KRaft log says about itself."""
+"""Keys and values of control records: transaction markers, and those of a KRaft log."""
 
 from __future__ import annotations
 

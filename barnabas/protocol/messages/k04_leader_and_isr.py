@@ -1,6 +1,6 @@
 """LeaderAndIsr (key 4): v0-v7, flexible from v4.
 
-Apache Kafka 3.9 and older; the controller pushes with the first three.
+Apache Kafka 3.9 and older; one of the controller's three pushes.
 """
 
 from __future__ import annotations

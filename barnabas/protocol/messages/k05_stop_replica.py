@@ -1,6 +1,6 @@
 """StopReplica (key 5): v0-v4, flexible from v2.
 
-Apache Kafka 3.9 and older; the controller pushes with the first three.
+Apache Kafka 3.9 and older; one of the controller's three pushes.
 """
 
 from __future__ import annotations

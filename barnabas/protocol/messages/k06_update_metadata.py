@@ -1,6 +1,6 @@
 """UpdateMetadata (key 6): v0-v8, flexible from v6.
 
-Apache Kafka 3.9 and older; the controller pushes with the first three.
+Apache Kafka 3.9 and older; one of the controller's three pushes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Brokers and controllers: who is registered, and who is fenced."""
+"""Brokers and controllers: registrations and fencing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from barnabas.protocol.schema import Struct, array, bool_, int8, int16, int32, i
 
 
 class BrokerEndpoint(Struct):
+    """An advertised listener of a broker."""
+
     name: str = string("0+")
     host: str = string("0+")
     port: int = uint16("0+")
@@ -14,12 +16,16 @@ class BrokerEndpoint(Struct):
 
 
 class BrokerFeature(Struct):
+    """A feature range that a broker supports."""
+
     name: str = string("0+")
     min_supported_version: int = int16("0+")
     max_supported_version: int = int16("0+")
 
 
 class RegisterBrokerRecord(MetadataRecord, record_type=0, versions="0-4", flexible="0+"):
+    """A broker registers: a new incarnation, or the same one with other values."""
+
     broker_id: int = int32("0+")
     is_migrating_zk_broker: bool = bool_("2+")
     incarnation_id: bytes = uuid("0+")
@@ -34,21 +40,29 @@ class RegisterBrokerRecord(MetadataRecord, record_type=0, versions="0-4", flexib
 
 
 class UnregisterBrokerRecord(MetadataRecord, record_type=1, versions="0", flexible="0+"):
+    """A registration is removed."""
+
     broker_id: int = int32("0+")
     broker_epoch: int = int64("0+")
 
 
 class FenceBrokerRecord(MetadataRecord, record_type=7, versions="0", flexible="0+"):
+    """A broker is fenced (written by old controllers)."""
+
     id: int = int32("0+")
     epoch: int = int64("0+")
 
 
 class UnfenceBrokerRecord(MetadataRecord, record_type=8, versions="0", flexible="0+"):
+    """A broker is unfenced (written by old controllers)."""
+
     id: int = int32("0+")
     epoch: int = int64("0+")
 
 
 class BrokerRegistrationChangeRecord(MetadataRecord, record_type=17, versions="0-3", flexible="0+"):
+    """A registration changes: `fenced` and `in_controlled_shutdown` are 1 (set), -1 (clear) or 0 (unchanged)."""
+
     broker_id: int = int32("0+")
     broker_epoch: int = int64("0+")
     fenced: int = int8("0+", tag=0, tagged="0+")
@@ -58,6 +72,8 @@ class BrokerRegistrationChangeRecord(MetadataRecord, record_type=17, versions="0
 
 
 class ControllerEndpoint(Struct):
+    """A listener of a controller."""
+
     name: str = string("0+")
     host: str = string("0+")
     port: int = uint16("0+")
@@ -65,12 +81,16 @@ class ControllerEndpoint(Struct):
 
 
 class ControllerFeature(Struct):
+    """A feature range that a controller supports."""
+
     name: str = string("0+")
     min_supported_version: int = int16("0+")
     max_supported_version: int = int16("0+")
 
 
 class RegisterControllerRecord(MetadataRecord, record_type=27, versions="0", flexible="0+"):
+    """A controller registers."""
+
     controller_id: int = int32("0+")
     incarnation_id: bytes = uuid("0+")
     zk_migration_ready: bool = bool_("0+")

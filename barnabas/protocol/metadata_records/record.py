@@ -21,14 +21,14 @@ MODULES = ("brokers", "topics", "configs", "security", "log_control")
 
 
 class MetadataRecord(Message):
-    """A record of the metadata log; RECORD_TYPE says which."""
+    """A record of the metadata log; RECORD_TYPE is its type."""
 
     __slots__ = ()
     RECORD_TYPE: ClassVar[int] = -1
 
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
-    """Write a record in its frame; without a version, in the newest."""
+    """Return a record in its frame, by default in its newest version."""
     if version is None:
         version = record.MAX_VERSION
     head = encode_uvarint(FRAME_VERSION) + encode_uvarint(record.RECORD_TYPE) + encode_uvarint(version)
@@ -36,7 +36,7 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
 
 
 def decode_record(data: bytes | memoryview) -> MetadataRecord:
-    """Read a record from its frame; raises MalformedMessageError for anything that is not exactly one record."""
+    """Read a record from its frame; raises MalformedMessageError unless the bytes are exactly one record."""
     try:
         frame_version, position = read_uvarint(data, 0)
         record_type, position = read_uvarint(data, position)
@@ -57,11 +57,11 @@ def decode_record(data: bytes | memoryview) -> MetadataRecord:
     return record
 
 
-_classes: dict[int, type[MetadataRecord]] = {}  # replaced whole once, by whoever asks first
+_classes: dict[int, type[MetadataRecord]] = {}  # replaced whole once, on first use
 
 
 def record_classes() -> dict[int, type[MetadataRecord]]:
-    """Return the class of each record type."""
+    """Return the class of each record type, imported on first use."""
     global _classes
     if not _classes:
         found: dict[int, type[MetadataRecord]] = {}

@@ -7,6 +7,8 @@ from barnabas.protocol.schema import array, bytes_, int8, int32, int64, string, 
 
 
 class AccessControlEntryRecord(MetadataRecord, record_type=18, versions="0", flexible="0+"):
+    """An ACL entry is added."""
+
     id: bytes = uuid("0+")
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
@@ -18,10 +20,14 @@ class AccessControlEntryRecord(MetadataRecord, record_type=18, versions="0", fle
 
 
 class RemoveAccessControlEntryRecord(MetadataRecord, record_type=19, versions="0", flexible="0+"):
+    """An ACL entry is removed."""
+
     id: bytes = uuid("0+")
 
 
 class DelegationTokenRecord(MetadataRecord, record_type=10, versions="0", flexible="0+"):
+    """A delegation token is created or renewed."""
+
     owner: str = string("0+")
     requester: str = string("0+")
     renewers: list[str] = array(string, "0+")
@@ -32,10 +38,14 @@ class DelegationTokenRecord(MetadataRecord, record_type=10, versions="0", flexib
 
 
 class RemoveDelegationTokenRecord(MetadataRecord, record_type=26, versions="0", flexible="0+"):
+    """A delegation token is removed."""
+
     token_id: str = string("0+")
 
 
 class UserScramCredentialRecord(MetadataRecord, record_type=11, versions="0", flexible="0+"):
+    """A SCRAM credential is set."""
+
     name: str = string("0+")
     mechanism: int = int8("0+")
     salt: bytes = bytes_("0+")
@@ -45,5 +55,7 @@ class UserScramCredentialRecord(MetadataRecord, record_type=11, versions="0", fl
 
 
 class RemoveUserScramCredentialRecord(MetadataRecord, record_type=22, versions="0", flexible="0+"):
+    """A SCRAM credential is removed."""
+
     name: str = string("0+")
     mechanism: int = int8("0+")

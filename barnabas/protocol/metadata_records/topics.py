@@ -7,11 +7,15 @@ from barnabas.protocol.schema import array, int8, int32, string, uuid
 
 
 class TopicRecord(MetadataRecord, record_type=2, versions="0", flexible="0+"):
+    """A topic is created; its configs and partitions follow."""
+
     name: str = string("0+")
     topic_id: bytes = uuid("0+")
 
 
 class PartitionRecord(MetadataRecord, record_type=3, versions="0-2", flexible="0+"):
+    """A partition is created in this state."""
+
     partition_id: int = int32("0+", -1)
     topic_id: bytes = uuid("0+")
     replicas: list[int] = array(int32, "0+")
@@ -28,6 +32,8 @@ class PartitionRecord(MetadataRecord, record_type=3, versions="0-2", flexible="0
 
 
 class PartitionChangeRecord(MetadataRecord, record_type=5, versions="0-2", flexible="0+"):
+    """A partition changes; null (-1, -2 for numbers) keeps a field as it is."""
+
     partition_id: int = int32("0+", -1)
     topic_id: bytes = uuid("0+")
     isr: list[int] | None = array(int32, "0+", None, nullable="0+", tag=0, tagged="0+")
@@ -42,8 +48,12 @@ class PartitionChangeRecord(MetadataRecord, record_type=5, versions="0-2", flexi
 
 
 class RemoveTopicRecord(MetadataRecord, record_type=9, versions="0", flexible="0+"):
+    """A topic and its partitions are deleted."""
+
     topic_id: bytes = uuid("0+")
 
 
 class ClearElrRecord(MetadataRecord, record_type=28, versions="0", flexible="0+"):
+    """The eligible leader replicas of a topic (or of all topics) are cleared."""
+
     topic_name: str = string("0+")

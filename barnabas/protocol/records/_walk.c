@@ -1,5 +1,5 @@
-/* summarize(): reads every field of every record of a batch; the twin of `summarize` in walk.py, which says what it is
-for. The two refuse the same, with the same words (tests/barnabas/protocol/records/test_walk.py).
+/* summarize(): reads every field of every record of a batch. walk.py describes its purpose and has the fallback in
+Python. Both refuse the same batches with the same error texts (tests/barnabas/protocol/records/test_walk.py).
 
 Threads: any; a large batch is walked without the interpreter's lock.
 */
@@ -67,7 +67,7 @@ static inline int varlong(Cursor *cursor, int64_t *value, Summary *summary)
     return long_varint(cursor, 10, 0x01, value, summary);
 }
 
-/* The content of a field of this length; -1 stands for null. */
+/* The content of a field of this length; -1 means null. */
 static inline int skip_field(Cursor *cursor, int64_t length, Summary *summary)
 {
     if (length > cursor->end - cursor->at)
@@ -106,7 +106,7 @@ static int walk_record(Cursor *cursor, int64_t index, Summary *summary)
         return -1;
     if (length < 1 || length > cursor->end - cursor->at)
         return REFUSE("a record of %lld bytes does not fit its batch", (long long)length);
-    record.at = cursor->at + 1; /* behind the attributes */
+    record.at = cursor->at + 1; /* after the attributes */
     record.end = cursor->at += length;
     if (varlong(&record, &timestamp_delta, summary) || varint(&record, &offset_delta, summary) ||
         varint(&record, &length, summary) || skip_field(&record, length, summary))

@@ -1,4 +1,4 @@
-"""Record batches, format v2 (magic 2): reading headers, checking the CRC, iterating over records, building.
+"""Record batches, format v2 (magic 2): reads and patches headers, checks CRCs, iterates over records, builds batches.
 
 Format (offset in the batch, bytes, field; all big-endian)
      0  8  base_offset                 assigned by the leader, outside the CRC
@@ -6,19 +6,27 @@ Format (offset in the batch, bytes, field; all big-endian)
     12  4  partition_leader_epoch      set by the leader, outside the CRC
     16  1  magic                       2
     17  4  crc                         crc32c of everything from attributes on
-    21  2  attributes                  bits 0-2 compression, 3 LogAppendTime, 4 transactional, 5 control, 6 delete
-    horizon 23  4  last_offset_delta 27  8  base_timestamp              the delete horizon where bit 6 is set 35  8
-    max_timestamp 43  8  producer_id 51  2  producer_epoch 53  4  base_sequence 57  4  record_count 61     records,
-    compressed as one block if bits 0-2 say so
+    21  2  attributes                  bits 0-2 compression, 3 LogAppendTime, 4 transactional, 5 control,
+                                       6 delete horizon
+    23  4  last_offset_delta
+    27  8  base_timestamp              the delete horizon if bit 6 is set
+    35  8  max_timestamp
+    43  8  producer_id
+    51  2  producer_epoch
+    53  4  base_sequence
+    57  4  record_count
+    61     records                     compressed as one block if bits 0-2 are not 0
 
 A record: varint length, int8 attributes (0), varlong timestamp delta, varint offset delta, varint key length (-1
 null) and key, varint value length (-1 null) and value, varint header count, and per header a key (length >= 0) and a
 value (-1 null).
 
 Rules
-1. A header is read with one precompiled struct into a tuple; nothing here touches a record unless asked to.
+1. A header is read with one precompiled struct into a tuple. Records are read only when a caller asks for them.
 2. Malformed input of any kind raises MalformedMessageError, nothing else.
 3. Formats older than v2 are recognised (`LegacyMagicError`) and refused: no client of Kafka 4 writes them.
+4. Only this module knows where a field lies. The `peek_` functions read single fields of bytes that may be no whole
+   batch; the `set_` functions change fields in place.
 
 Source: KIP-98, KIP-534; Kafka's DefaultRecordBatch and DefaultRecord, 4.3.
 """
@@ -48,8 +56,12 @@ ATTRIBUTES_OFFSET: Final = 21
 LAST_OFFSET_DELTA_OFFSET: Final = 23
 BASE_TIMESTAMP_OFFSET: Final = 27
 MAX_TIMESTAMP_OFFSET: Final = 35
+PRODUCER_ID_OFFSET: Final = 43
 MAGIC_V2: Final = 2
 LEGACY_BATCH_SIZE_MIN: Final = 14
+"""The least batch_length of formats v0 and v1."""
+MAGIC_END: Final = MAGIC_OFFSET + 1
+"""The bytes at a batch's head up to and including the magic."""
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -65,20 +77,24 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
 _COMPRESSIONS: Final = {int(kind): kind for kind in CompressionType}
-_PREFIX: Final = struct.Struct(">qi")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_UINT32: Final = struct.Struct(">I")
+_INT64: Final = struct.Struct(">q")
+_PRODUCER: Final = struct.Struct(">qhi")
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _END_TXN_VALUE: Final = struct.Struct(">hi")
 
 
 class TimestampType(IntEnum):
-    """Who stamps the records of a batch."""
+    """Which clock the timestamps of a batch come from: the producer's or the broker's."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class ControlType(IntEnum):
-    """What a control batch says (Kafka's ControlRecordType)."""
+    """The kinds of control batches (Kafka's ControlRecordType)."""
 
     ABORT = 0
     COMMIT = 1
@@ -98,7 +114,7 @@ class CorruptBatchError(MalformedMessageError):
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes that open a batch; see the table above."""
+    """The 61 bytes at the head of a batch; see the table above."""
 
     base_offset: int
     batch_length: int
@@ -116,18 +132,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_in_bytes(self) -> int:
+        """Bytes of the whole batch."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
+        """The offset of the last record (inclusive)."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
+        """The offset after the last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression_type(self) -> CompressionType:
+        """How the records are compressed; raises MalformedMessageError for an unknown id."""
         kind = _COMPRESSIONS.get(self.attributes & COMPRESSION_MASK)
         if kind is None:
             raise MalformedMessageError(f"unknown compression type id {self.attributes & COMPRESSION_MASK}")
@@ -135,19 +155,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
+        """Whether the producer or the broker stamped the records."""
         return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
+        """Whether the batch holds control records."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time after which tombstones of a cleaned batch may go; None where none is set."""
+        """The time (ms) after which tombstones of a cleaned batch may be dropped; None if none is set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -170,7 +193,7 @@ class Record(NamedTuple):
 
 
 class SimpleRecord(NamedTuple):
-    """One record to be written."""
+    """One record to write."""
 
     timestamp_ms: int
     key: bytes | None
@@ -179,17 +202,41 @@ class SimpleRecord(NamedTuple):
 
 
 class EndTxnMarker(NamedTuple):
-    """The content of the one record in a transaction's closing control batch."""
+    """The one record in the control batch that ends a transaction."""
 
     control_type: ControlType
     coordinator_epoch: int
 
 
+def peek_size(buffer: Buffer, position: int = 0) -> int:
+    """Return the size that the batch at `position` claims, in bytes; the buffer has LOG_OVERHEAD bytes of it."""
+    return int(_INT32.unpack_from(buffer, position + LENGTH_OFFSET)[0]) + LOG_OVERHEAD
+
+
+def peek_magic(buffer: Buffer, position: int = 0) -> int:
+    """Return the format version of the batch at `position`; the buffer has MAGIC_END bytes of it."""
+    return buffer[position + MAGIC_OFFSET]
+
+
+def peek_attributes(buffer: Buffer, position: int = 0) -> int:
+    """Return the low byte of the attributes (no other bit is in use); the buffer has 23 bytes of it."""
+    return buffer[position + ATTRIBUTES_OFFSET + 1]
+
+
+def peek_producer(buffer: Buffer, position: int = 0) -> tuple[int, int, int]:
+    """Return (producer id, producer epoch, base sequence); the buffer has HEADER_SIZE bytes of the batch."""
+    producer_id, producer_epoch, base_sequence = _PRODUCER.unpack_from(buffer, position + PRODUCER_ID_OFFSET)
+    return producer_id, producer_epoch, base_sequence
+
+
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header of the batch at `position`; the whole batch need not be in the buffer."""
+    """Read the header of the batch at `position`; the whole batch need not be in the buffer.
+
+    Raises MalformedMessageError; LegacyMagicError, a kind of it, for formats older than v2.
+    """
     available = len(buffer) - position
     if available > MAGIC_OFFSET:
-        magic = buffer[position + MAGIC_OFFSET]
+        magic = peek_magic(buffer, position)
         if magic < MAGIC_V2:
             raise LegacyMagicError(f"record batch of magic {magic}: only magic 2 is supported")
         if magic > MAGIC_V2:
@@ -203,21 +250,21 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each whole batch.
+    """Yield (position, header) of each whole batch; raises MalformedMessageError.
 
-    A batch cut by the buffer's end is left out silently, as in fetches.
+    A batch that the buffer's end cuts is left out, as in fetches.
     """
     position = 0
     end = len(buffer)
     while end - position >= LOG_OVERHEAD:
-        _, length = _PREFIX.unpack_from(buffer, position)
-        if length < LEGACY_BATCH_SIZE_MIN:
-            raise MalformedMessageError(f"record batch length {length} is less than any batch's")
-        if length + LOG_OVERHEAD > end - position:
+        size = peek_size(buffer, position)
+        if size < LEGACY_BATCH_SIZE_MIN + LOG_OVERHEAD:
+            raise MalformedMessageError(f"record batch length {size - LOG_OVERHEAD} is less than any batch's")
+        if size > end - position:
             return
         header = read_header(buffer, position)
         yield position, header
-        position += length + LOG_OVERHEAD
+        position += size
 
 
 def compute_crc(buffer: Buffer, position: int, size_in_bytes: int) -> int:
@@ -237,9 +284,9 @@ def verify_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
 def records_payload(
     buffer: Buffer, position: int, header: BatchHeader, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> Buffer:
-    """Return the records of the batch at `position`, decompressed; without a copy where nothing is compressed.
+    """Return the records of the batch at `position`, decompressed; uncompressed ones without a copy.
 
-    Raises as `decompress` does.
+    Raises what `decompress` raises.
     """
     payload = memoryview(buffer)[position + HEADER_SIZE : position + header.batch_length + LOG_OVERHEAD]
     if not header.attributes & COMPRESSION_MASK:
@@ -248,7 +295,7 @@ def records_payload(
 
 
 def iter_records(batch: Buffer, position: int = 0) -> Iterator[Record]:
-    """Yield the records of the one batch at `position`; raises MalformedMessageError as it meets damage."""
+    """Yield the records of the one batch at `position`; raises MalformedMessageError at the first damaged record."""
     header = read_header(batch, position)
     if header.size_in_bytes > len(batch) - position:
         raise MalformedMessageError("the batch is cut short")
@@ -282,7 +329,7 @@ def _read_record(payload: bytes, cursor: int, header: BatchHeader) -> tuple[Reco
         if name is None:
             raise MalformedMessageError("a record header without a key")
         content, cursor = _read_bytes(payload, cursor, end)
-        # Why not strictly: the wire promises text, nobody proves it, and Java's clients replace what is none.
+        # Why "replace": nothing checks that a header's key is text, and Java's clients replace invalid bytes, too.
         headers.append((name.decode("utf-8", "replace"), content))
     if cursor != end:
         raise MalformedMessageError(f"a record is {end - cursor} bytes longer than its fields")
@@ -308,7 +355,7 @@ def _read_bytes(payload: bytes, cursor: int, end: int) -> tuple[bytes | None, in
 
 
 def encode_record(record: SimpleRecord, timestamp_delta: int, offset_delta: int) -> bytes:
-    """Write one record with its length in front."""
+    """Return the bytes of one record, its length in front."""
     body = bytearray(1)
     write_varlong(body, timestamp_delta)
     write_varint(body, offset_delta)
@@ -346,9 +393,9 @@ def build_batch(
     leader_epoch: int = NO_LEADER_EPOCH,
     level: int | None = None,
 ) -> bytes:
-    """Build one batch of at least one record, offsets counted up from `base_offset`.
+    """Build one batch of at least one record; offsets count up from `base_offset`.
 
-    With LOG_APPEND_TIME all records bear `log_append_time_ms`, whatever timestamps they came with.
+    With LOG_APPEND_TIME all records have the timestamp `log_append_time_ms` instead of their own.
     """
     listed = list(records)
     assert listed, "a batch has at least one record"
@@ -386,16 +433,45 @@ def build_batch(
 
 
 def assemble_batch(header: BatchHeader, payload: Buffer) -> bytes:
-    """Join a header (its batch_length and crc are recomputed) and records, already compressed as the header says."""
+    """Join a header and records that are compressed as it says; batch_length and crc are computed again."""
     batch = bytearray(HEADER_SIZE) + payload
     HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD, crc=0))
-    reseal(batch, 0, len(batch))
+    update_crc(batch, 0, len(batch))
     return bytes(batch)
 
 
-def reseal(buffer: bytearray | memoryview, position: int, size_in_bytes: int) -> None:
-    """Recompute the CRC in place, after a field under it was changed."""
-    struct.pack_into(">I", buffer, position + CRC_OFFSET, compute_crc(buffer, position, size_in_bytes))
+def update_crc(buffer: bytearray | memoryview, position: int, size_in_bytes: int) -> None:
+    """Compute the CRC again and write it in place, after a field under it was changed."""
+    _UINT32.pack_into(buffer, position + CRC_OFFSET, compute_crc(buffer, position, size_in_bytes))
+
+
+def set_offset_and_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Write the base offset and the leader epoch of `batch`, one whole batch; both are outside the CRC."""
+    _INT64.pack_into(batch, 0, base_offset)
+    _INT32.pack_into(batch, LEADER_EPOCH_OFFSET, leader_epoch)
+
+
+def set_attributes(batch: bytearray | memoryview, attributes: int) -> None:
+    """Write the attributes of `batch`, one whole batch, and its CRC."""
+    _INT16.pack_into(batch, ATTRIBUTES_OFFSET, attributes)
+    update_crc(batch, 0, len(batch))
+
+
+def set_max_timestamp(batch: bytearray | memoryview, max_timestamp: int) -> None:
+    """Write the greatest timestamp of `batch`, one whole batch, and its CRC."""
+    _INT64.pack_into(batch, MAX_TIMESTAMP_OFFSET, max_timestamp)
+    update_crc(batch, 0, len(batch))
+
+
+def set_attributes_and_max_timestamp(batch: bytearray | memoryview, attributes: int, max_timestamp: int) -> None:
+    """Write both fields of `batch`, one whole batch, and its CRC once."""
+    _INT16.pack_into(batch, ATTRIBUTES_OFFSET, attributes)
+    set_max_timestamp(batch, max_timestamp)
+
+
+def corrupt_crc(batch: bytearray) -> None:
+    """Make the CRC of the batch at the beginning of `batch` wrong (fault injection)."""
+    batch[CRC_OFFSET] ^= 0xFF
 
 
 def end_txn_marker(
@@ -408,7 +484,7 @@ def end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """Build the control batch that closes a transaction."""
+    """Build the control batch that ends a transaction."""
     record = SimpleRecord(timestamp_ms, _CONTROL_KEY.pack(0, control_type), _END_TXN_VALUE.pack(0, coordinator_epoch))
     return build_batch(
         [record],
@@ -422,7 +498,7 @@ def end_txn_marker(
 
 
 def parse_control_type(key: bytes | None) -> ControlType | None:
-    """Read the type from a control record's key; None for one that we do not know, to be skipped."""
+    """Read the type from a control record's key; None for an unknown one, which readers skip."""
     if key is None or len(key) < _CONTROL_KEY.size:
         raise MalformedMessageError("a control record without a full key")
     version, code = _CONTROL_KEY.unpack_from(key)
@@ -432,7 +508,7 @@ def parse_control_type(key: bytes | None) -> ControlType | None:
 
 
 def parse_end_txn_marker(record: Record) -> EndTxnMarker | None:
-    """Read a transaction's closing record; None if it is another kind of control record."""
+    """Read the record that ends a transaction; None if it is another kind of control record."""
     control_type = parse_control_type(record.key)
     if control_type not in (ControlType.ABORT, ControlType.COMMIT):
         return None

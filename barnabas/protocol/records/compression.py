@@ -8,23 +8,23 @@ Format
 - lz4: the lz4 frame format with independent blocks (the Java client refuses linked ones).
 - zstd: zstd frames.
 
-`decompress` never makes more than `size_max` bytes, however small the input: a bomb is an error like any other
-malformed input. `cramjam` does the work in native code without holding the GIL; it is imported on first use because a
-broker that never looks inside a batch does not need it.
+`decompress` never produces more than `size_max` bytes: a decompression bomb is an error like any other malformed input.
+`cramjam` does the work in native code without holding the GIL. It is imported on first use: a broker that never reads a
+compressed batch does not need it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
 
 from barnabas.protocol.errors import MalformedMessageError
 
 Buffer = bytes | bytearray | memoryview
 
 DECOMPRESSED_SIZE_MAX = 1 << 30
-"""What whoever reads a log takes. A leader appends nothing larger: `barnabas.record.decompressed.max.bytes`."""
+"""The bound for readers of a log. A leader appends nothing larger (`barnabas.record.decompressed.max.bytes`)."""
 
 _FIRST_GUESS_MIN = 64 * 1024
 _GUESS_FACTOR = 8
@@ -35,7 +35,7 @@ _INT32 = struct.Struct(">i")
 
 
 class DecompressedTooLargeError(MalformedMessageError):
-    """The records are more bytes than allowed; perhaps they are whole, perhaps they are a bomb."""
+    """The records decompress to more bytes than allowed; they may be valid, or a decompression bomb."""
 
 
 class CompressionType(IntEnum):
@@ -49,11 +49,11 @@ class CompressionType(IntEnum):
 
 
 DEFAULT_LEVELS = {CompressionType.GZIP: 6, CompressionType.LZ4: 9, CompressionType.ZSTD: 3}
-"""Used when no level is given; Kafka's defaults (gzip's -1 means 6)."""
+"""The levels used if none is given: Kafka's defaults (gzip's -1 means 6)."""
 
 
 def compress(kind: CompressionType, data: Buffer, level: int | None = None) -> bytes:
-    """Compress a batch's records; `level` is ignored where the codec has none."""
+    """Compress a batch's records; `level` is ignored if the codec has none."""
     import cramjam
 
     if kind is CompressionType.NONE:
@@ -71,8 +71,10 @@ def compress(kind: CompressionType, data: Buffer, level: int | None = None) -> b
 
 
 def decompress(kind: CompressionType, data: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX) -> Buffer:
-    """Undo `compress`; raises MalformedMessageError for damaged data, and its DecompressedTooLargeError for more than
-    `size_max` bytes of output.
+    """Undo `compress`.
+
+    Raises MalformedMessageError for damaged data; DecompressedTooLargeError, a kind of it, for more than `size_max`
+    bytes of output.
     """
     import cramjam
 
@@ -81,21 +83,21 @@ def decompress(kind: CompressionType, data: Buffer, size_max: int = DECOMPRESSED
     if kind is CompressionType.SNAPPY:
         return _decompress_snappy(memoryview(data), size_max)
     codec = {CompressionType.GZIP: cramjam.gzip, CompressionType.LZ4: cramjam.lz4, CompressionType.ZSTD: cramjam.zstd}
-    return _decompress_bounded(codec[kind], data, size_max)
+    return _decompress_bounded(codec[kind].decompress_into, data, size_max)
 
 
-def _decompress_bounded(codec: Any, data: Buffer, size_max: int) -> Buffer:
-    """Decompress into a buffer of guessed size, a larger one if it overflows, up to `size_max`."""
+def _decompress_bounded(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, size_max: int) -> Buffer:
+    """Decompress into a buffer of guessed size; if it overflows, into larger ones of up to `size_max`."""
     import cramjam
 
     size = min(max(_FIRST_GUESS_MIN, len(data) * _GUESS_FACTOR), size_max)
     while True:
         output = bytearray(size)
         try:
-            written = codec.decompress_into(data, output)
+            written = decompress_into(data, output)
             return memoryview(output)[:written]
         except cramjam.DecompressionError as error:
-            # Why: the library has one error class; this text is what a full output buffer gives in all three codecs.
+            # Why: the library has one error class; all three codecs give this text for a full output buffer.
             if "whole buffer" not in str(error):
                 raise MalformedMessageError(f"cannot decompress records: {error}") from None
             if size >= size_max:
@@ -139,7 +141,7 @@ def _decompress_snappy(data: memoryview, size_max: int) -> Buffer:
 
 
 def _decompress_block(data: memoryview, left: int, size_max: int) -> Buffer:
-    """Decompress raw snappy, which opens with its size; `left` of `size_max` bytes may still come."""
+    """Decompress raw snappy, which begins with its size; `left` of `size_max` bytes are still allowed."""
     import cramjam
 
     try:

@@ -1,4 +1,4 @@
-"""Zigzag varints as records use them: 7 bits a byte, low bits first; small magnitudes are short either sign.
+"""Zigzag varints, as records use them: 7 bits a byte, low bits first; numbers of small magnitude are short.
 
 Readers take a buffer and a cursor and return (value, next cursor). They raise MalformedMessageError for a varint that
 is too long or ends with the buffer.

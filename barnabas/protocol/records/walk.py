@@ -1,15 +1,15 @@
-"""Looking at the records inside a batch without making objects of them.
+"""Reads the records inside a batch without creating objects for them.
 
 - `walk_records` reads every field of every record: lengths, deltas, key, value, headers. It proves that any consumer
-  can read the batch, and returns what validation asks about (timestamps, missing keys, gaps in the offsets).
-- `record_spans` proves the same and returns where each record, its key and its value lie.
+  can read the batch, and returns what validation needs (timestamps, missing keys, gaps in the offsets).
+- `record_spans` proves the same and returns the positions of each record, its key and its value.
 
-Both take the records uncompressed and raise MalformedMessageError for damage.
+Both take uncompressed records and raise MalformedMessageError for damage.
 
-Every batch that a client sends is walked (`broker/storage/validator.py`), so the first is C where there is a compiler:
-`_walk.c`, 8 ns a record. `summarize` is its twin, held to it by a test: 1.2 µs a record, 50 ns if only mypyc could
-compile. Why the types: an `i64` is a machine word once compiled, an ordinary int otherwise. No value leaves 64 bits, so
-both behave alike: a varint is put together behind its sign bit, and what does not fit is refused first.
+Every batch that a client sends is walked (`storage/log/validator.py`), so the first is written in C (`_walk.c`): 8 ns a
+record. `summarize` is the fallback; a test compares both. It takes 1.2 µs a record, 50 ns if mypyc compiled it. Why the
+types: an `i64` is a machine word once compiled, an ordinary int otherwise. Both behave alike, since no value exceeds 64
+bits: a varint is assembled without its sign bit, and one that does not fit is refused first.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from barnabas.protocol.records.compression import Buffer
 
 try:
     from barnabas.protocol.records._walk import summarize as _compiled
-except ImportError:  # there was no C compiler
+except ImportError:  # the C extension was not built
     _compiled = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-# The last byte of the longest varints: what is left of 32 and 64 bits.
+# The shift of the last byte in the longest varints: the remaining bits of 32 and 64.
 _VARINT_SHIFT_LAST: Final = 27
 _VARLONG_SHIFT_LAST: Final = 62
 _BAD_VARINT: Final = "a varint is cut short, or longer than its type"
@@ -37,7 +37,7 @@ Summary = tuple[int, int, bool, bool]
 
 
 class RecordsSummary:
-    """What a full walk saw; timestamps are deltas to the batch's base timestamp."""
+    """The result of a full walk; timestamps are deltas to the batch's base timestamp."""
 
     __slots__ = ("has_keyless", "offsets_are_contiguous", "timestamp_delta_max", "timestamp_delta_min")
 
@@ -51,7 +51,7 @@ class RecordsSummary:
 
 
 RecordSpan = tuple[int, int, int, int, int, int, int, int]
-"""Where a record lies in its payload; see the indexes below. Why no class: a plain tuple costs a third."""
+"""The positions of a record in its payload; see the indexes below. Why no class: a plain tuple costs a third."""
 START: Final = 0
 END: Final = 1  # exclusive, as all ends
 TIMESTAMP_DELTA: Final = 2
@@ -124,13 +124,13 @@ def _check_end(cursor: i64, size: i64, records: i64) -> None:
 
 def _walk_record(data: bytes, cursor: i64, size: i64) -> tuple[i64, i64, i64, i64, i64, i64, i64]:
     """Return (end, timestamp delta, offset delta, key start, key end, value start, value end) of the record at
-    `cursor`; an end of -1 stands for null.
+    `cursor`; an end of -1 means null.
     """
     length, cursor = _varint(data, cursor, size)
     end = cursor + length
     if length < 1 or end > size:
         raise MalformedMessageError(f"a record of {length} bytes does not fit its batch")
-    timestamp_delta, cursor = _varlong(data, cursor + 1, end)  # behind the attributes
+    timestamp_delta, cursor = _varlong(data, cursor + 1, end)  # after the attributes
     offset_delta, cursor = _varint(data, cursor, end)
     length, key_start = _varint(data, cursor, end)
     key_end, cursor = _field(length, key_start, end)
@@ -193,7 +193,7 @@ def _varlong(data: bytes, cursor: i64, end: i64) -> tuple[i64, i64]:
 
 
 def _long_varint(data: bytes, cursor: i64, end: i64, shift_last: i64, last_max: i64) -> tuple[i64, i64]:
-    """Read a varint of several bytes; the one at `shift_last` is the last there may be, and at most `last_max`."""
+    """Read a varint of several bytes; the byte at `shift_last` is the last one allowed, and is at most `last_max`."""
     if cursor >= end:
         raise MalformedMessageError(_BAD_VARINT)
     byte: i64 = data[cursor]

@@ -29,7 +29,7 @@ def test_the_stock_counts_and_commits(barnabas_cluster: Cluster, barnabas_topic:
     assert barnabas_cluster.committed("stock")[barnabas_topic, 0] == 3
 
 
-def test_the_stock_reads_on_when_the_broker_hangs_up(barnabas_cluster: Cluster, barnabas_topic: str) -> None:
+def test_the_stock_keeps_counting_after_a_lost_connection(barnabas_cluster: Cluster, barnabas_topic: str) -> None:
     async def count() -> int:
         async with Stock(barnabas_cluster.bootstrap, barnabas_topic, "stock-of-a-bad-day") as stock:
             with barnabas_cluster.faults.add(

@@ -15,7 +15,7 @@ def test_a_sale_is_announced(barnabas_cluster: Cluster, barnabas_topic: str) -> 
     )
 
 
-def test_a_sale_is_announced_once_although_answers_get_lost(barnabas_cluster: Cluster, barnabas_topic: str) -> None:
+def test_a_sale_is_announced_once_although_responses_get_lost(barnabas_cluster: Cluster, barnabas_topic: str) -> None:
     lost = Fault(api="Produce", topic=barnabas_topic, disconnect=True, at="response", times=2)
     with barnabas_cluster.faults.add(lost) as fault:
         Till(barnabas_cluster.bootstrap, barnabas_topic).sell("tea", 1)
@@ -23,7 +23,7 @@ def test_a_sale_is_announced_once_although_answers_get_lost(barnabas_cluster: Cl
     assert len(barnabas_cluster.records(barnabas_topic)) == 1
 
 
-def test_a_sale_that_is_refused_is_not_passed_over(barnabas_cluster: Cluster, barnabas_topic: str) -> None:
+def test_a_refused_sale_raises(barnabas_cluster: Cluster, barnabas_topic: str) -> None:
     refused = Fault(api="Produce", topic=barnabas_topic, error="TOPIC_AUTHORIZATION_FAILED")
     with barnabas_cluster.faults.add(refused), pytest.raises(KafkaException) as failure:
         Till(barnabas_cluster.bootstrap, barnabas_topic).sell("tea", 1)

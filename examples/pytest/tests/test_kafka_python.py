@@ -28,7 +28,7 @@ def test_the_leader_moves(archive: Archive, barnabas_cluster: Cluster, barnabas_
         assert fault.fired == 2
 
 
-def test_what_was_asked_of_the_broker(archive: Archive, barnabas_cluster: Cluster, barnabas_topic: str) -> None:
+def test_requests_are_recorded(archive: Archive, barnabas_cluster: Cluster, barnabas_topic: str) -> None:
     with barnabas_cluster.faults.recorder as recorder:
         archive.keep("a line")
         (request,) = recorder.wait(1, api="Produce", topic=barnabas_topic)
@@ -36,7 +36,7 @@ def test_what_was_asked_of_the_broker(archive: Archive, barnabas_cluster: Cluste
     assert request.errors == []
 
 
-def test_an_older_kafka_will_do(barnabas_cluster: Cluster, barnabas_topic: str) -> None:
+def test_the_archive_works_with_an_older_kafka(barnabas_cluster: Cluster, barnabas_topic: str) -> None:
     with barnabas_cluster.faults.add(Fault(api_versions="2.8")):
         archive = Archive(barnabas_cluster.bootstrap, barnabas_topic)
         assert archive.keep("a line") == 0

@@ -1,7 +1,7 @@
-// The live page: asks the process what is in it, twice a second, and shows it.
+// The live page: requests the state of the process twice a second and shows it.
 
 import { brokersPanel } from "./brokers.js";
-import { element, say, set, sync } from "./dom.js";
+import { element, setText, set, sync } from "./dom.js";
 import { ratesBetween } from "./families.js";
 import { duration } from "./format.js";
 import { groupsPanel } from "./groups.js";
@@ -14,7 +14,7 @@ import { threadsPanel } from "./threads.js";
 import { oldCount, waitingPanel } from "./waiting.js";
 
 const LIMIT = 50; // of each list
-const ANNOUNCE_MS = 5000; // not more often than this
+const ANNOUNCE_MS = 5000; // at least this long between two announcements
 
 const at = (id) => document.getElementById(id);
 
@@ -35,7 +35,7 @@ class App {
     this.poll.soon();
   }
 
-  /** Everything; and of partitions only one topic's, if one is asked for. */
+  /** The queries of a turn: everything, and the partitions of the chosen topic if there is one. */
   queries() {
     const topic = this.partitions?.topic();
     return [{ limit: LIMIT }, ...(topic ? [{ limit: LIMIT, section: "partitions", topic }] : [])];
@@ -44,7 +44,7 @@ class App {
   pause() {
     const isPaused = !this.poll.isPaused;
     set(at("pause"), "aria-pressed", String(isPaused));
-    say(at("pause"), isPaused ? "Go on" : "Pause");
+    setText(at("pause"), isPaused ? "Resume" : "Pause");
     this.pulse(isPaused ? "paused" : "live", isPaused ? "paused" : "live");
     this.poll.pause(isPaused);
   }
@@ -58,14 +58,14 @@ class App {
     this.pulse("live", "live");
     this.showPeers(live);
     const { text, mood } = headline(live, this.rates);
-    say(at("headline").lastElementChild, text);
+    setText(at("headline").lastElementChild, text);
     set(at("headline"), "data-mood", mood || null);
     this.announce(mood === "" ? "" : text);
     this.picture.show(live, this.rates);
     this.showTabs(live);
     this.current()?.show(live);
     const { role, id, cluster_id, version, up_ms } = live.node;
-    say(at("about"), `${role} ${id} of cluster ${cluster_id} · Barnabas ${version} · up ${duration(up_ms)}`);
+    setText(at("about"), `${role} ${id} of cluster ${cluster_id} · Barnabas ${version} · up ${duration(up_ms)}`);
   }
 
   build(node) {
@@ -126,14 +126,14 @@ class App {
         if (mark !== null && link.childElementCount === 0)
           link.append(element("span", { class: "badge", "data-mood": "warn" }));
         if (mark === null) link.firstElementChild?.remove();
-        else say(link.firstElementChild, mark);
+        else setText(link.firstElementChild, mark);
       },
     );
   }
 
   showPeers(live) {
     const { node } = live;
-    say(at("who"), `${node.role} ${node.id} · ${node.state.replaceAll("_", " ")}`);
+    setText(at("who"), `${node.role} ${node.id} · ${node.state.replaceAll("_", " ")}`);
     const theme = document.documentElement.dataset.theme;
     sync(
       at("peers"),
@@ -142,7 +142,7 @@ class App {
       () => element("li", {}, element("a")),
       (child, peer) => {
         const link = child.firstElementChild;
-        say(link, `${peer.role} ${peer.id}`);
+        setText(link, `${peer.role} ${peer.id}`);
         set(
           link,
           "href",
@@ -155,30 +155,30 @@ class App {
 
   lost() {
     this.pulse("lost", "no answer");
-    const shown = this.before === null ? "nothing" : "the last that it told";
-    const text = `This ${this.before?.node.role ?? "process"} does not answer. What is shown is ${shown}.`;
-    say(at("headline").lastElementChild, text);
+    const shown = this.before === null ? "There is nothing to show." : "This is its last known state.";
+    const text = `This ${this.before?.node.role ?? "process"} does not answer. ${shown}`;
+    setText(at("headline").lastElementChild, text);
     set(at("headline"), "data-mood", "bad");
     this.announce(text);
   }
 
   pulse(state, text) {
     set(at("pulse"), "data-state", state);
-    say(at("pulse-text"), text);
+    setText(at("pulse-text"), text);
   }
 
-  /** Tell those who listen rather than look: what is wrong, once, not each figure of it. */
+  /** Announce a problem to screen readers: once, and not again when only its numbers change. */
   announce(text) {
     const gist = text.replaceAll(/[\d.,]+ (ms|s|min|h)\b/g, "some time");
     const now = performance.now();
     if (gist === this.announced || (text !== "" && now - this.announcedAt < ANNOUNCE_MS)) return;
     this.announced = gist;
     if (text !== "") this.announcedAt = now;
-    say(at("announcement"), text);
+    setText(at("announcement"), text);
   }
 }
 
-/** Rates that do not jump about: half of the new, half of what was. */
+/** Smoothed rates: the mean of the new ones and those shown before. */
 function smoothed(before, now) {
   if (now === null || before === null) return now ?? before;
   return Object.fromEntries(

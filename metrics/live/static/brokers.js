@@ -1,13 +1,13 @@
-// The panel "Brokers" of a controller: what it knows of each, and what is still to be pushed to it.
+// The panel "Brokers" of a controller: the state of each broker, and the changes still to be pushed to it.
 
 import { duration, percent, whole } from "./format.js";
 import { block, showTable } from "./threads.js";
 
-/** Make the panel; returns what shows an answer in it. */
+/** Make the panel; returns the function that shows an answer in it. */
 export function brokersPanel(panel) {
   const brokers = block("Brokers", "registered with this controller");
-  const events = block("Events", "decided one after the other by the one event thread");
-  const metadata = block("Metadata", "what the log of decisions comes to");
+  const events = block("Events", "processed one at a time by the event thread");
+  const metadata = block("Metadata", "the content of the metadata log");
   panel.append(brokers.section, events.section, metadata.section);
   return (live) => {
     showTable(brokers, BROKER_COLUMNS, live.brokers, (b) => b.id, "", "No broker has registered.");
@@ -18,7 +18,7 @@ export function brokersPanel(panel) {
       items,
       (e) => e.index,
       `${whole(live.events.processed)} so far, ${percent(live.events.idle)} idle`,
-      "Nothing waits to be decided.",
+      "No event waits.",
     );
     showTable(metadata, METADATA_COLUMNS, Object.entries(live.metadata), ([name]) => name, "", "");
   };
@@ -31,7 +31,7 @@ const BROKER_COLUMNS = [
     "",
     (b) => [b.state === "active" ? "working" : "waiting_for_room", null],
   ],
-  ["is", (b) => b.state.replaceAll("_", " ")],
+  ["state", (b) => b.state.replaceAll("_", " ")],
   ["address", (b) => b.address, "mono"],
   ["rack", (b) => b.rack ?? "–"],
   ["epoch", (b) => String(b.epoch), "number"],
@@ -50,6 +50,6 @@ const EVENT_COLUMNS = [
   ["waits for", (e) => duration(e.age_ms), "number"],
 ];
 const METADATA_COLUMNS = [
-  ["what", ([name]) => name.replaceAll("_", " ")],
+  ["item", ([name]) => name.replaceAll("_", " ")],
   ["", ([, value]) => whole(value), "number"],
 ];

@@ -1,4 +1,4 @@
-// Elements, made and kept up to date. What clients said becomes text, never HTML.
+// Making and updating elements. Text from clients becomes text, never HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -7,7 +7,7 @@ export function element(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
 
-/** The same of SVG. */
+/** Make an element of SVG, likewise. */
 export function drawn(name, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
@@ -18,13 +18,13 @@ function filled(made, attributes, children) {
   return made;
 }
 
-/** Give a node this text, touching it only if it has another. */
-export function say(node, text) {
-  const told = String(text);
-  if (node.textContent !== told) node.textContent = told;
+/** Set the text of a node; does nothing if it has that text. */
+export function setText(node, text) {
+  const wanted = String(text);
+  if (node.textContent !== wanted) node.textContent = wanted;
 }
 
-/** Give an attribute this value, likewise; null takes it away. */
+/** Set an attribute, likewise; null removes it. */
 export function set(node, name, value) {
   if (value === null) node.removeAttribute(name);
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
@@ -32,15 +32,15 @@ export function set(node, name, value) {
 
 /** Set a custom property of CSS, likewise. */
 export function style(node, name, value) {
-  const told = String(value);
-  if (node.style.getPropertyValue(name) !== told) node.style.setProperty(name, told);
+  const wanted = String(value);
+  if (node.style.getPropertyValue(name) !== wanted) node.style.setProperty(name, wanted);
 }
 
-const children = new WeakMap(); // of a parent: its children by key
+const children = new WeakMap(); // by parent: its children by key
 
 /**
- * Have a parent show these items, in order: a child stays the same element as long as its key stays, so that focus,
- * scrolling and transitions are kept. `make(item)` makes one, `update(child, item)` shows what it is now.
+ * Show these items in a parent, in order. An item with a known key keeps its element, so that focus, scrolling and
+ * transitions are kept. `make(item)` makes an element, and `update(child, item)` shows the item's present state.
  */
 export function sync(parent, items, keyOf, make, update) {
   const known = children.get(parent) ?? new Map();

@@ -3,8 +3,8 @@
 /** In the order of the legend. */
 export const FAMILIES = {
   produce: "Produce",
-  consume: "Fetch of consumers",
-  follow: "Fetch of replicas",
+  consume: "Fetch by consumers",
+  follow: "Fetch by replicas",
   group: "Groups",
   transaction: "Transactions",
   control: "Controller",
@@ -62,18 +62,18 @@ export function familyOfApi(api) {
   return FAMILY_OF.get(api) ?? "other";
 }
 
-/** The family of a request on its way; null (a coordinator's own append) belongs to the groups. */
+/** The family of a request in progress; null (an append by a coordinator) belongs to the groups. */
 export function familyOf(request) {
   if (request === null) return "group";
   return request.follower_id === null ? familyOfApi(request.api) : "follow";
 }
 
-/** What tells one request from all others. */
+/** A key that no other request has. */
 export function keyOf(request) {
   return `${request.connection} ${request.correlation_id}`;
 }
 
-/** Requests a second by family, from two answers; null where there is none to compare with. */
+/** Requests per second by family, from two answers; null without an earlier answer. */
 export function ratesBetween(before, now) {
   if (before === null || now.at_ms <= before.at_ms) return null;
   const rates = Object.fromEntries(Object.keys(FAMILIES).map((family) => [family, 0]));

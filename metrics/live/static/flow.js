@@ -1,14 +1,14 @@
-// What moves between the rooms: a dot for some requests, as many as were really finished, or came to wait, or went on.
+// The dots that move between the stages. Their number follows the requests that finished, started or stopped waiting.
 
 import { drawn } from "./dom.js";
 import { familyOf, keyOf } from "./families.js";
 
 const TRAVEL_MS = 900;
 const TURN_MS = 500; // dots of one answer are spread over the time until the next
-const DOTS_A_TURN = 14; // of one family on its way through, however many requests there are
+const DOTS_A_TURN = 14; // upper limit for one family, however many requests there are
 const DOTS_MAX = 240;
 
-// From where to where: room, side, share of that side; the route of a request in its order.
+// The lines: start and end, each as stage, side and share of that side; in the order in which a request follows them.
 const WAYS = {
   in: ["clients", "right", 0.22, "processors", "left", 0.22],
   ask: ["processors", "right", 0.35, "queue", "left", 0.35],
@@ -28,13 +28,13 @@ const OF_CONTROLLER = {
 const THROUGH = ["in", "ask", "take", "answer", "collect", "out"];
 
 export class Flow {
-  constructor(grid, rooms, role) {
+  constructor(grid, stages, role) {
     this.grid = grid;
-    this.rooms = rooms;
+    this.stages = stages;
     this.ways = role === "controller" ? OF_CONTROLLER : WAYS;
     this.paths = {};
     this.dots = [];
-    this.waiting = new Map(); // who waited at the last answer: family by key
+    this.waiting = new Map(); // the requests that waited at the last answer: family by key
     this.calm = matchMedia("(prefers-reduced-motion: reduce)");
     const arrow = drawn(
       "marker",
@@ -58,17 +58,17 @@ export class Flow {
     new ResizeObserver(() => this.lay()).observe(grid);
   }
 
-  /** Draw the lines between where the rooms are now. */
+  /** Draw the lines between the stages. */
   lay() {
     const origin = this.grid.getBoundingClientRect();
     for (const [name, [from, fromSide, fromShare, to, toSide, toShare]] of Object.entries(this.ways)) {
-      const begin = point(this.rooms[from].article.getBoundingClientRect(), fromSide, fromShare, origin);
-      const end = point(this.rooms[to].article.getBoundingClientRect(), toSide, toShare, origin);
+      const begin = point(this.stages[from].article.getBoundingClientRect(), fromSide, fromShare, origin);
+      const end = point(this.stages[to].article.getBoundingClientRect(), toSide, toShare, origin);
       this.paths[name].setAttribute("d", curve(begin, fromSide, end, toSide));
     }
   }
 
-  /** Send dots on their way for what happened since the last answer. */
+  /** Start dots for the changes since the last answer. */
   show(live, rates) {
     const waiting = new Map(everyoneWaiting(live).map((request) => [keyOf(request), familyOf(request)]));
     const came = [...waiting].filter(([key]) => !this.waiting.has(key)).map(([, family]) => family);
@@ -121,7 +121,7 @@ export class Flow {
     const share = (now - dot.begin) / travelMs;
     if (share >= 1 || length === 0) {
       dot.at += 1;
-      dot.begin = now + 60; // it is in the room for a moment
+      dot.begin = now + 60; // a pause inside the stage
       dot.circle.setAttribute("visibility", "hidden");
       if (dot.at < dot.ways.length) return true;
       dot.circle.remove();
@@ -135,11 +135,11 @@ export class Flow {
   }
 }
 
-/** Requests that are parked, as far as the answer tells of them. */
+/** The parked requests that the answer contains. */
 function everyoneWaiting(live) {
-  const rooms = [...(live.purgatories ?? []), live.elsewhere];
-  return rooms
-    .flatMap((room) => room.items.map((item) => item.request))
+  const places = [...(live.purgatories ?? []), live.elsewhere];
+  return places
+    .flatMap((place) => place.items.map((item) => item.request))
     .filter((request) => request !== null);
 }
 

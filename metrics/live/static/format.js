@@ -1,4 +1,4 @@
-// Numbers and durations as people read them.
+// Numbers and durations in a readable form.
 
 const WHOLE = new Intl.NumberFormat("en");
 
@@ -19,7 +19,7 @@ export function duration(ms) {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** A rate: 0 -> 0, 0.34 -> 0.3, 412.3 -> 412; the unit is said elsewhere. */
+/** A rate: 0 -> 0, 0.34 -> 0.3, 412.3 -> 412; without a unit. */
 export function rate(perSecond) {
   return perSecond > 0 && perSecond < 9.95 ? perSecond.toFixed(1) : whole(perSecond);
 }

@@ -1,18 +1,18 @@
-// The panel "Groups": those that this broker coordinates, transactions under way, and the fetchers.
+// The panel "Groups": the groups and open transactions that this broker coordinates, and its fetchers.
 
 import { count, duration, listed, rate, whole } from "./format.js";
 import { block, showTable } from "./threads.js";
 
-/** Make the panel; returns what shows an answer in it. */
+/** Make the panel; returns the function that shows an answer in it. */
 export function groupsPanel(panel) {
   const groups = block(
     "Groups",
-    "coordinated here: the leader of a partition of __consumer_offsets has its groups",
+    "coordinated here: the leader of a partition of __consumer_offsets coordinates its groups",
   );
-  const transactions = block("Transactions under way", "coordinated here");
+  const transactions = block("Open transactions", "coordinated here");
   const fetchers = block(
     "Replica fetchers",
-    "threads that copy from the leaders of partitions that this broker follows",
+    "threads that copy partitions from their leaders to this broker",
   );
   panel.append(groups.section, transactions.section, fetchers.section);
   return (live) => {
@@ -36,7 +36,7 @@ export function groupsPanel(panel) {
       more(live.transactions, "transaction"),
       "None.",
     );
-    showTable(fetchers, FETCHER_COLUMNS, live.fetchers, (f) => f.name, "", "This broker follows nobody.");
+    showTable(fetchers, FETCHER_COLUMNS, live.fetchers, (f) => f.name, "", "This broker follows no partition.");
   };
 }
 
@@ -48,7 +48,7 @@ const GROUP_COLUMNS = [
     "",
     (g) => [g.state === "Stable" ? "working" : g.members.total > 0 ? "waiting_for_room" : "sleeping", null],
   ],
-  ["it", (g) => g.sentence],
+  ["status", (g) => g.sentence],
   ["members", (g) => membersOf(g)],
   ["assignor", (g) => g.protocol || "–"],
   ["offsets in", (g) => `__consumer_offsets-${g.coordinator_partition}`, "mono"],
@@ -59,15 +59,15 @@ const TRANSACTION_COLUMNS = [
   ["producer", (t) => `${t.producer_id}, epoch ${t.producer_epoch}`],
   ["partitions", (t) => t.partitions.join(", ")],
   ["age", (t) => (t.age_ms < 0 ? "–" : duration(t.age_ms)), "number"],
-  ["may last", (t) => duration(t.timeout_ms), "number"],
+  ["timeout", (t) => duration(t.timeout_ms), "number"],
 ];
 const FETCHER_COLUMNS = [
   ["thread", (f) => f.name, "", (f) => [f.is_alive ? "working" : "waiting_for_room", null]],
   ["copies from", (f) => `broker ${f.leader}`],
   ["partitions", (f) => whole(f.partitions), "number"],
-  ["given up", (f) => whole(f.failed), "number"],
+  ["failed", (f) => whole(f.failed), "number"],
   ["furthest behind", (f) => count(f.max_lag, "record"), "number"],
-  ["fetches a second", (f) => rate(f.per_second), "number"],
+  ["fetches per second", (f) => rate(f.per_second), "number"],
 ];
 
 function membersOf(group) {

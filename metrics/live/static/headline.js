@@ -1,4 +1,4 @@
-// One sentence on top: how it is, and if something is stuck, who waits for whom.
+// The sentence on top: the state of the process, and if something is stuck, what waits for what.
 
 import { count, duration, listed, rate } from "./format.js";
 import { isOld } from "./picture.js";
@@ -13,8 +13,8 @@ export function headline(live, rates) {
   if (!["running", "serving"].includes(live.node.state))
     return { text: `This ${live.node.role} is ${live.node.state.replaceAll("_", " ")}.`, mood: "bad" };
   const total = rates === null ? null : Object.values(rates).reduce((sum, each) => sum + each, 0);
-  const pace = total === null ? "" : ` ${rate(total)} requests a second.`;
-  return { text: `All is well: nobody waits longer than they mean to.${pace}`, mood: "" };
+  const pace = total === null ? "" : ` ${rate(total)} requests per second.`;
+  return { text: `All is well: nothing waits longer than expected.${pace}`, mood: "" };
 }
 
 function ofBroker(live) {
@@ -22,11 +22,11 @@ function ofBroker(live) {
   const troubles = [];
   if (queue.blocked_processors > 0) {
     const who = count(queue.blocked_processors, "processor waits", "processors wait");
-    troubles.push(`the request queue is full: ${who} for room, and their clients with them`);
+    troubles.push(`the request queue is full: ${who} for space, and so do their clients`);
   }
   troubles.push(...behindReplicas(live));
   const others = [...live.purgatories, live.elsewhere]
-    .flatMap((room) => room.items)
+    .flatMap((place) => place.items)
     .filter((item) => isOld(item) && !waitsForReplica(item));
   if (others.length > 0) {
     const longest = others.reduce((one, two) => (one.age_ms > two.age_ms ? one : two));
@@ -50,10 +50,10 @@ function waitsForReplica(item) {
   return item.reasons.some((reason) => reason.kind === "replica");
 }
 
-/** Who keeps produces waiting: replica by replica. */
+/** The replicas that keep produce requests waiting, one sentence each. */
 function behindReplicas(live) {
   const waiting = new Map(); // by replica: how many wait, how long ago it fetched
-  for (const item of live.purgatories.flatMap((room) => room.items).filter(isOld)) {
+  for (const item of live.purgatories.flatMap((place) => place.items).filter(isOld)) {
     for (const reason of item.reasons.filter((each) => each.kind === "replica")) {
       const known = waiting.get(reason.replica) ?? { items: new Set(), last_fetch_ms: reason.last_fetch_ms };
       known.items.add(item);

@@ -1,12 +1,12 @@
-// The panel "Partitions": each replica's log as a lane that slides on as records come, up to the leader's end.
+// The panel "Partitions": the log of each replica as a lane. The lane slides as records arrive and ends at the leader's end.
 
-import { element, say, set, style, sync } from "./dom.js";
+import { element, setText, set, style, sync } from "./dom.js";
 import { bytes, count, duration, whole } from "./format.js";
 
-const WINDOW_MIN = 40; // records that a lane shows at least
-const SILENT_MS = 1500; // a follower that has something to fetch asks more often than this
+const WINDOW_MIN = 40; // a lane shows at least so many records
+const SILENT_MS = 1500; // a follower that lags fetches more often than this
 
-/** Make the panel; `asked` is called when another topic is asked for. Returns what shows an answer, and the topic. */
+/** Make the panel; another chosen topic calls `asked`. Returns the function that shows an answer, and the topic. */
 export function partitionsPanel(panel, asked) {
   const input = element("input", {
     type: "search",
@@ -26,7 +26,7 @@ export function partitionsPanel(panel, asked) {
       "span",
       {},
       element("i", { class: "line" }),
-      "high watermark: all before it is on every in-sync replica",
+      "high watermark: every in-sync replica has all records before it",
     ),
   );
   style(key.lastElementChild.firstElementChild, "--colour", "var(--ink)");
@@ -53,13 +53,13 @@ export function partitionsPanel(panel, asked) {
   const seen = new Set();
   const show = (live) => {
     const { total } = live.partitions;
-    const isTold = (p) =>
+    const isShown = (p) =>
       internal.checked ||
       input.value !== "" ||
       !p.topic.startsWith("__") ||
       p.isr.length < p.replica_ids.length;
-    const items = live.partitions.items.filter(isTold);
-    say(
+    const items = live.partitions.items.filter(isShown);
+    setText(
       note,
       total > items.length
         ? `${whole(items.length)} of ${count(total, "partition")}`
@@ -102,7 +102,7 @@ function showPartition(child, item) {
   const [header, facts, lanes] = child.children;
   const missing = item.replica_ids.length - item.isr.length;
   set(child, "data-mood", missing > 0 ? "warn" : null);
-  say(
+  setText(
     header.lastElementChild,
     item.role === "leader"
       ? `leads in epoch ${item.leader_epoch}`
@@ -110,7 +110,7 @@ function showPartition(child, item) {
         ? "has no leader"
         : `follows ${item.leader}, epoch ${item.leader_epoch}`,
   );
-  const told = [
+  const numbers = [
     ["LEO", whole(item.log_end_offset)],
     ["HW", whole(item.high_watermark)],
     ["LSO", whole(item.last_stable_offset)],
@@ -119,15 +119,15 @@ function showPartition(child, item) {
   ];
   sync(
     facts,
-    told,
+    numbers,
     ([name]) => name,
     ([name]) => element("span", {}, `${name} `, element("b")),
-    (fact, [, value]) => say(fact.lastElementChild, value),
+    (fact, [, value]) => setText(fact.lastElementChild, value),
   );
   sync(lanes, lanesOf(item), (lane) => lane.broker, makeLane, showLane);
 }
 
-/** What each lane shows: the same part of the log for all replicas, the last records before the leader's end. */
+/** The lanes. All show the same part of the log: the last records before the leader's end. */
 function lanesOf(item) {
   const end = item.log_end_offset;
   const replicas =
@@ -153,7 +153,7 @@ function lanesOf(item) {
   return replicas.map((replica) => ({ ...replica, end, window, high_watermark: item.high_watermark }));
 }
 
-/** 1, 2 or 5 times a power of ten: a window that changes seldom. */
+/** 1, 2, 4 or 5 times a power of ten, so that the window rarely changes. */
 function niceWindow(least) {
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 4, 5, 10].map((factor) => factor * power).find((size) => size >= least);
@@ -183,18 +183,18 @@ function showLane(child, replica) {
   const isSilent = replica.last_fetch_ms > SILENT_MS || replica.log_end_offset < 0;
   const isLate =
     !replica.is_leader && (!replica.is_in_sync || !replica.is_alive || (replica.lag > 0 && isSilent));
-  say(name.firstElementChild, replica.broker === "here" ? "here" : `replica ${replica.broker}`);
-  say(name.lastElementChild, replica.is_alive ? (replica.is_in_sync ? "" : " out") : " dead");
+  setText(name.firstElementChild, replica.broker === "here" ? "here" : `replica ${replica.broker}`);
+  setText(name.lastElementChild, replica.is_alive ? (replica.is_in_sync ? "" : " out") : " dead");
   set(lane, "data-role", replica.is_leader ? "leader" : isLate ? "late" : "follower");
-  const has = Math.max(replica.log_end_offset, 0); // of a replica that has not fetched yet nothing is known
+  const has = Math.max(replica.log_end_offset, 0); // unknown before its first fetch
   style(lane, "--begin", share(Math.max(0, Math.min(replica.log_start_offset, has))));
   style(lane, "--end", share(has));
   style(lane, "--mark", share(replica.high_watermark));
-  // Lines at each tenth of the window, fixed to offsets: as the log grows they slide to the left.
+  // Lines at each tenth of the window, fixed to offsets: they slide to the left as the log grows.
   style(lane, "--step", "10%");
   const step = replica.window / 10;
   style(lane, "--shift", `${-((start % step) / step) * 11.1}%`);
-  say(end, endOf(replica));
+  setText(end, endOf(replica));
 }
 
 function endOf(replica) {

@@ -1,15 +1,15 @@
-// The picture: the rooms that a request passes, as threads, queues and chips. A chip is one request.
+// The picture: the stages that a request passes, as threads, queues and chips. A chip is one request.
 
-import { element, say, set, style, sync } from "./dom.js";
+import { element, setText, set, style, sync } from "./dom.js";
 import { FAMILIES, familyOf, keyOf } from "./families.js";
 import { count, duration, percent, rate, whole } from "./format.js";
 import { Flow } from "./flow.js";
 
 const CHIPS = 48;
-const OLD_MS = 2000; // an operation that waits longer stands out, unless it waits on purpose
+const OLD_MS = 2000; // longer waits stand out, unless they are intended
 const ON_PURPOSE = new Set(["fetch", "fetch consumer"]);
 
-const ROOMS = {
+const STAGES = {
   broker: [
     ["clients", "Acceptors", "#threads"],
     ["processors", "Network processors", "#threads"],
@@ -36,27 +36,27 @@ export function isOld(waiting) {
 
 export class Picture {
   constructor(section, role) {
-    this.rooms = {};
+    this.stages = {};
     set(section, "data-role", role);
-    const grid = element("div", { class: "rooms" });
-    for (const [name, title, panel] of ROOMS[role]) {
+    const grid = element("div", { class: "stages" });
+    for (const [name, title, panel] of STAGES[role]) {
       const figure = element("span", { class: "figure" });
       const heading = element("h2", {}, element("a", { href: panel }, title));
       const body = element("div", { class: "body" });
       const article = element(
         "article",
-        { class: "room", "data-room": name },
+        { class: "stage", "data-stage": name },
         element("header", {}, heading, figure),
         body,
       );
-      this.rooms[name] = { article, figure, body };
+      this.stages[name] = { article, figure, body };
       grid.append(article);
     }
     section.replaceChildren(grid);
-    this.flow = new Flow(grid, this.rooms, role);
+    this.flow = new Flow(grid, this.stages, role);
   }
 
-  /** Show an answer; `rates` are requests a second by family, or null. */
+  /** Show an answer; `rates` are requests per second by family, or null. */
   show(live, rates) {
     this.showClients(live, rates);
     this.showProcessors(live);
@@ -69,9 +69,9 @@ export class Picture {
   }
 
   showClients(live, rates) {
-    const { body, figure } = this.rooms.clients;
+    const { body, figure } = this.stages.clients;
     const connections = live.acceptors.reduce((sum, acceptor) => sum + acceptor.connections, 0);
-    say(figure, count(connections, "connection"));
+    setText(figure, count(connections, "connection"));
     const [listeners, legend] = parts(body, ["ul", "threads"], ["ul", "legend"]);
     sync(
       listeners,
@@ -83,32 +83,32 @@ export class Picture {
         set(
           child,
           "title",
-          `${acceptor.listener} accepts on port ${acceptor.port} and hands connections to the processors`,
+          `${acceptor.listener} accepts on port ${acceptor.port} and passes connections to the processors`,
         );
       },
     );
-    const told = Object.entries(FAMILIES).filter(
+    const families = Object.entries(FAMILIES).filter(
       ([family]) => rates !== null && (rates[family] > 0 || SHOWN[live.node.role].includes(family)),
     );
     sync(
       legend,
-      told,
+      families,
       ([family]) => family,
       makeLegend,
       (child, [family, name]) => {
-        say(child.children[1], name);
-        say(child.children[2], `${rate(rates[family])} /s`);
+        setText(child.children[1], name);
+        setText(child.children[2], `${rate(rates[family])} /s`);
       },
     );
   }
 
   showProcessors(live) {
-    const { article, body, figure } = this.rooms.processors;
+    const { article, body, figure } = this.stages.processors;
     const [list] = parts(body, ["ul", "threads"]);
     const blocked = live.processors.some((processor) => processor.state === "waiting_for_room");
     set(article, "data-mood", blocked ? "warn" : null);
     const idle = live.processors.reduce((sum, processor) => sum + processor.idle, 0) / live.processors.length;
-    say(figure, `${percent(idle)} idle`);
+    setText(figure, `${percent(idle)} idle`);
     sync(
       list,
       live.processors,
@@ -130,7 +130,7 @@ export class Picture {
 
   showQueue(live) {
     const queue = live.request_queue;
-    const { article, body, figure } = this.rooms.queue;
+    const { article, body, figure } = this.stages.queue;
     const [fill, chips] = parts(body, ["div", "fill"], ["div", "chips"]);
     if (!fill.firstChild) fill.append(element("i"));
     const share = queue.capacity > 0 ? queue.total / queue.capacity : 0;
@@ -138,7 +138,7 @@ export class Picture {
     set(article, "data-mood", mood);
     set(fill, "data-mood", mood);
     style(fill, "--share", `${Math.min(100, share * 100)}%`);
-    say(figure, `${whole(queue.total)} of ${whole(queue.capacity)}`);
+    setText(figure, `${whole(queue.total)} of ${whole(queue.capacity)}`);
     showChips(
       chips,
       queue.items.map((request) => ({ request })),
@@ -147,9 +147,9 @@ export class Picture {
   }
 
   showHandlers(live) {
-    const { body, figure } = this.rooms.handlers;
+    const { body, figure } = this.stages.handlers;
     const [list, more] = parts(body, ["ul", "threads"], ["p", "soft"]);
-    say(figure, `${percent(live.handlers.idle)} idle`);
+    setText(figure, `${percent(live.handlers.idle)} idle`);
     const shown = live.handlers.items.slice(0, 16);
     sync(
       list,
@@ -166,48 +166,48 @@ export class Picture {
         set(child, "title", `handler ${handler.id} ${handler.doing}, for ${duration(handler.since_ms)}`);
       },
     );
-    say(more, live.handlers.total > shown.length ? `and ${live.handlers.total - shown.length} more` : "");
+    setText(more, live.handlers.total > shown.length ? `and ${live.handlers.total - shown.length} more` : "");
   }
 
   showPurgatories(live) {
-    const { article, body, figure } = this.rooms.purgatories;
+    const { article, body, figure } = this.stages.purgatories;
     const [list] = parts(body, ["ul", "waits"]);
-    const rooms = live.purgatories.map((room) => ({
-      name: room.name,
-      total: room.delayed,
-      items: room.items,
+    const places = live.purgatories.map((place) => ({
+      name: place.name,
+      total: place.delayed,
+      items: place.items,
     }));
-    rooms.push({ name: "elsewhere", total: live.elsewhere.total, items: live.elsewhere.items });
-    const old = rooms.flatMap((room) => room.items).filter(isOld).length;
+    places.push({ name: "elsewhere", total: live.elsewhere.total, items: live.elsewhere.items });
+    const old = places.flatMap((place) => place.items).filter(isOld).length;
     set(article, "data-mood", old > 0 ? "warn" : null);
-    say(figure, `${whole(rooms.reduce((sum, room) => sum + room.total, 0))} wait`);
+    setText(figure, `${whole(places.reduce((sum, place) => sum + place.total, 0))} wait`);
     sync(
       list,
-      rooms,
-      (room) => room.name,
-      makeRoom,
-      (child, room) => {
+      places,
+      (place) => place.name,
+      makePlace,
+      (child, place) => {
         const [name, total] = child.firstElementChild.children;
-        say(name, ROOM_NAMES[room.name] ?? room.name);
-        say(total, whole(room.total));
-        child.lastElementChild.hidden = room.total === 0 && !BUSY_ROOMS.has(room.name);
-        showChips(child.lastElementChild, room.items, room.total, 20);
+        setText(name, PLACE_NAMES[place.name] ?? place.name);
+        setText(total, whole(place.total));
+        child.lastElementChild.hidden = place.total === 0 && !STEADY_PLACES.has(place.name);
+        showChips(child.lastElementChild, place.items, place.total, 20);
       },
     );
   }
 
   showResponses(live) {
-    const { body, figure } = this.rooms.responses;
+    const { body, figure } = this.stages.responses;
     const [list] = parts(body, ["ul", "threads"]);
     const waiting = (p) => p.response_queue.total + p.sending.total;
-    say(figure, `${whole(live.processors.reduce((sum, p) => sum + waiting(p), 0))} on their way out`);
+    setText(figure, `${whole(live.processors.reduce((sum, p) => sum + waiting(p), 0))} responses waiting`);
     sync(
       list,
       live.processors,
       (p) => p.id,
       makeResponses,
       (child, processor) => {
-        say(child.firstElementChild, `processor ${processor.id}`);
+        setText(child.firstElementChild, `processor ${processor.id}`);
         const requests = [...processor.response_queue.items, ...processor.sending.items].map((request) => ({
           request,
         }));
@@ -217,25 +217,25 @@ export class Picture {
   }
 
   showController(live) {
-    const { body, figure } = this.rooms.events;
+    const { body, figure } = this.stages.events;
     const [fill, chips, doing] = parts(body, ["div", "fill"], ["div", "chips"], ["p", "soft"]);
     if (!fill.firstChild) fill.append(element("i"));
     style(fill, "--share", `${(1 - live.events.idle) * 100}%`);
-    say(figure, `${percent(live.events.idle)} idle`);
+    setText(figure, `${percent(live.events.idle)} idle`);
     showChips(
       chips,
       live.events.items.map((event, index) => ({ key: index, family: "control", ...event })),
       live.events.total,
     );
     const waiting = live.events.total > 0 ? `; ${whole(live.events.total)} wait` : "";
-    say(
+    setText(
       doing,
-      (live.events.deciding === null ? "sleeps until something happens" : `decides ${live.events.deciding}`) +
+      (live.events.deciding === null ? "sleeps until an event arrives" : `decides ${live.events.deciding}`) +
         waiting,
     );
-    const senders = this.rooms.senders;
+    const senders = this.stages.senders;
     const [list] = parts(senders.body, ["ul", "threads"]);
-    say(senders.figure, `${whole(live.brokers.reduce((sum, broker) => sum + broker.push_queue, 0))} to push`);
+    setText(senders.figure, `${whole(live.brokers.reduce((sum, broker) => sum + broker.push_queue, 0))} to push`);
     sync(
       list,
       live.brokers,
@@ -252,17 +252,17 @@ export class Picture {
   }
 }
 
-// In the legend also while there are none.
+// The families that the legend shows even at a rate of 0.
 const SHOWN = { broker: ["produce", "consume", "follow"], controller: ["control"] };
-// These keep their place while they are empty, so that the picture does not jump.
-const BUSY_ROOMS = new Set(["Produce", "Fetch", "elsewhere"]);
-const ROOM_NAMES = {
+// These keep their place while they are empty, so that the layout does not jump.
+const STEADY_PLACES = new Set(["Produce", "Fetch", "elsewhere"]);
+const PLACE_NAMES = {
   elsewhere: "With a coordinator",
   topic: "Topics (controller)",
   DeleteRecords: "Delete records",
 };
 
-/** The parts of a room's body, made once. */
+/** The parts of a stage's body, made once. */
 function parts(body, ...wanted) {
   if (!body.firstChild) {
     body.append(...wanted.map(([name, kind]) => element(name, { class: kind })));
@@ -283,8 +283,8 @@ function makeThread() {
 function showThread(child, state, name, what, family) {
   set(child, "data-state", state);
   set(child, "data-family", family);
-  say(child.children[1], name);
-  say(child.children[2], what);
+  setText(child.children[1], name);
+  setText(child.children[2], what);
 }
 
 function makeLegend([family]) {
@@ -297,7 +297,7 @@ function makeLegend([family]) {
   );
 }
 
-function makeRoom() {
+function makePlace() {
   return element(
     "li",
     {},
@@ -315,12 +315,12 @@ function makeResponses() {
   );
 }
 
-/** One chip for each request, at most so many; the rest is a number. */
+/** Show a chip for each request, up to `most`, and the number of the rest. */
 function showChips(parent, waiting, total, most = CHIPS) {
   const shown = waiting.slice(0, most).map((item, index) => ({ item, index }));
   if (total > shown.length) shown.push({ rest: total - shown.length });
   sync(parent, shown, chipKey, makeChip, (chip, { item, rest }) => {
-    if (item === undefined) say(chip, `+${whole(rest)}`);
+    if (item === undefined) setText(chip, `+${whole(rest)}`);
     else set(chip, "data-old", item.operation !== undefined && isOld(item) ? "" : null);
   });
 }

@@ -1,4 +1,4 @@
-// Asks for live.json twice a second: not while the page is hidden or paused, less often while nobody answers.
+// Requests live.json twice a second: not while the page is hidden or paused, and less often without an answer.
 
 const INTERVAL_MS = 500;
 const LATE_MS = 3000;
@@ -6,8 +6,8 @@ const RETRY_MS = 2000;
 
 export class Poll {
   /**
-   * `queries()` gives the parameters of each question that is asked at a time: what a later one tells takes the place
-   * of what the first told. `answered(json)` and `failed()` hear what became of it.
+   * `queries()` returns the parameters of each request of a turn. Sections of later answers replace those of the first.
+   * A turn ends with a call of `answered(json)` or `failed()`.
    */
   constructor(queries, answered, failed) {
     this.queries = queries;
@@ -19,13 +19,13 @@ export class Poll {
     document.addEventListener("visibilitychange", () => this.soon());
   }
 
-  /** Pause, or go on at once. */
+  /** Pause, or resume at once. */
   pause(isPaused) {
     this.isPaused = isPaused;
     this.soon();
   }
 
-  /** Ask now, unless a question is under way or nobody looks. */
+  /** Start a turn, unless one is in progress or the page is hidden. */
   soon(afterMs = 0) {
     clearTimeout(this.timer);
     if (this.isPaused || document.hidden || this.isAsking) return;
@@ -36,11 +36,11 @@ export class Poll {
     this.isAsking = true;
     const began = performance.now();
     const answers = await Promise.all(this.queries().map((query) => this.answer(query)));
-    const told = answers.includes(null) ? null : together(answers);
+    const merged = answers.includes(null) ? null : together(answers);
     this.isAsking = false;
-    this.soon(told === null ? RETRY_MS : Math.max(50, INTERVAL_MS - (performance.now() - began)));
-    if (told === null) this.failed();
-    else if (!this.isPaused) this.answered(told);
+    this.soon(merged === null ? RETRY_MS : Math.max(50, INTERVAL_MS - (performance.now() - began)));
+    if (merged === null) this.failed();
+    else if (!this.isPaused) this.answered(merged);
   }
 
   /** The answer; null if there is none. */
@@ -55,7 +55,7 @@ export class Poll {
   }
 }
 
-function together([told, ...more]) {
-  for (const { schema, at_ms, node, ...sections } of more) Object.assign(told, sections);
-  return told;
+function together([first, ...more]) {
+  for (const { schema, at_ms, node, ...sections } of more) Object.assign(first, sections);
+  return first;
 }

@@ -1,17 +1,17 @@
-// The panel "Slow requests": the slowest of the last minutes, and one's six times as a stacked bar.
+// The panel "Slow requests": the slowest of the last minutes, and the six times of one as a stacked bar.
 
-import { element, say, set, style, sync } from "./dom.js";
+import { element, setText, set, style, sync } from "./dom.js";
 import { familyOfApi, keyOf } from "./families.js";
 import { bytes, duration, percent } from "./format.js";
 import { block, showTable } from "./threads.js";
 
 const STATIONS = {
   request_queue: ["Request queue", "until a handler took it"],
-  local: ["Local", "the handler carried it out: decoded, wrote or read the log"],
-  remote: ["Remote", "it waited for others: replicas, members, bytes to come"],
-  throttle: ["Throttle", "its connection was held back by a quota"],
-  response_queue: ["Response queue", "until its processor took the answer"],
-  send: ["Send", "until the last byte was given to the kernel"],
+  local: ["Local", "while a handler decoded it, wrote or read the log"],
+  remote: ["Remote", "while it waited for others, such as replicas, members or new records"],
+  throttle: ["Throttle", "while a quota held its connection back"],
+  response_queue: ["Response queue", "until its processor took the response"],
+  send: ["Send", "until the kernel had the last byte"],
 };
 const SHOWN = 18;
 const ERROR_COLUMNS = [
@@ -22,10 +22,10 @@ const ERROR_COLUMNS = [
   ["correlation id", (failed) => String(failed.correlation_id), "number"],
 ];
 
-/** Make the panel; returns what shows an answer in it. */
+/** Make the panel; returns the function that shows an answer in it. */
 export function slowPanel(panel) {
   const list = element("ul", { class: "slow" });
-  const none = element("p", { class: "none" }, "No request was seen yet.");
+  const none = element("p", { class: "none" }, "No request yet.");
   const listBlock = element(
     "section",
     { class: "block" },
@@ -33,15 +33,15 @@ export function slowPanel(panel) {
     element(
       "p",
       { class: "soft" },
-      "of the last five minutes, without the time that a fetch or a member waits on purpose",
+      "of the last five minutes, without the intended waits of fetches and members",
     ),
     none,
     list,
   );
   const timeline = timelineBlock();
   const errors = block(
-    "Answers with errors",
-    "the last ones, newest first; what merely tells a client to go on is left out",
+    "Responses with errors",
+    "the last ones, newest first, without errors that are part of a normal protocol step",
   );
   errors.section.classList.add("after");
   panel.append(element("div", { class: "columns" }, listBlock, timeline.section), errors.section);
@@ -132,8 +132,8 @@ function timelineBlock() {
 function showTimeline({ section, title, facts, stack, stations }, request) {
   section.hidden = request === null;
   if (request === null) return;
-  say(title, `${request.api} v${request.version}: ${duration(request.total_ms)}`);
-  const told = [
+  setText(title, `${request.api} v${request.version}: ${duration(request.total_ms)}`);
+  const shown = [
     ["client", request.client_id ?? "no name"],
     ["correlation id", String(request.correlation_id)],
     ["connection", request.connection],
@@ -142,16 +142,16 @@ function showTimeline({ section, title, facts, stack, stations }, request) {
   ];
   sync(
     facts,
-    told,
+    shown,
     ([name]) => name,
     ([name]) => element("span", {}, `${name} `, element("b")),
-    (child, [, value]) => say(child.lastElementChild, value),
+    (child, [, value]) => setText(child.lastElementChild, value),
   );
   showStack(stack, request);
   for (const row of stations.children) {
     const ms = request.times_ms[row.dataset.station] ?? 0;
-    say(row.children[2], duration(ms));
-    say(row.children[3], percent(request.total_ms > 0 ? ms / request.total_ms : 0));
+    setText(row.children[2], duration(ms));
+    setText(row.children[3], percent(request.total_ms > 0 ? ms / request.total_ms : 0));
   }
 }
 

@@ -1,12 +1,12 @@
-// Light, dark, or as the system has it. Not a module: it runs before the first paint.
+// The theme: light, dark, or that of the system. Not a module, so that it runs before the first paint.
 (() => {
   "use strict";
   const THEMES = ["auto", "light", "dark"];
   const NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
-  const SAID = { auto: "as the system has them", light: "light", dark: "dark" };
+  const SAID = { auto: "as in the system", light: "light", dark: "dark" };
   let theme = "auto";
 
-  // A page of another broker is another origin, with a memory of its own: so a link between them carries the theme.
+  // Another broker's page is another origin with its own storage, so a link between pages carries the theme.
   function remembered() {
     const asked = new URLSearchParams(location.search).get("theme");
     if (asked !== null) history.replaceState(null, "", location.pathname + location.hash);
@@ -23,7 +23,7 @@
     try {
       localStorage.setItem("theme", theme);
     } catch {
-      // Storage may be forbidden: then the choice lasts as long as the page.
+      // Storage may be forbidden; then the choice lasts as long as the page.
     }
   }
 

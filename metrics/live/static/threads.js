@@ -1,32 +1,32 @@
-// The panel "Threads": what each does now, and the contents of each queue.
+// The panel "Threads": the present activity of each thread, and the content of each queue.
 
-import { element, say, set, sync } from "./dom.js";
+import { element, setText, set, sync } from "./dom.js";
 import { familyOf, keyOf } from "./families.js";
 import { bytes, duration, percent, whole } from "./format.js";
 
 const REQUEST_COLUMNS = [
-  ["request", (r) => `${r.api ?? "not understood"} v${r.version}`],
+  ["request", (r) => `${r.api ?? "unreadable"} v${r.version}`],
   ["client", (r) => r.client_id ?? "–"],
   ["connection", (r) => r.connection, "mono"],
   ["size", (r) => bytes(r.size_bytes), "number"],
   ["age", (r) => duration(r.age_ms), "number"],
 ];
 
-/** Make the panel; returns what shows an answer in it. */
+/** Make the panel; returns the function that shows an answer in it. */
 export function threadsPanel(panel) {
-  const queue = block("Request queue", "bounded: while it is full, processors wait, and clients with them");
-  const handlers = block("Request handlers", "each takes the oldest request and carries it out");
+  const queue = block("Request queue", "bounded: while it is full, processors wait, and so do clients");
+  const handlers = block("Request handlers", "each takes the oldest request and handles it");
   const processors = block(
     "Network processors",
-    "each reads requests from its own connections, and writes the answers",
+    "each reads requests from its own connections and writes their responses",
   );
   const responses = block(
     "Response queues",
-    "answers that no processor has taken yet, and those that a client does not read",
+    "responses that a processor has not taken or not sent completely yet",
   );
   const accepting = block(
     "Acceptors",
-    "each takes connections in and hands them to the processors of its listener",
+    "each accepts connections and passes them to the processors of its listener",
   );
   panel.append(handlers.section, queue.section, processors.section, responses.section, accepting.section);
   return (live) => {
@@ -36,8 +36,8 @@ export function threadsPanel(panel) {
       REQUEST_COLUMNS,
       all.items,
       keyOf,
-      `${whole(all.total)} of ${whole(all.capacity)} places`,
-      "Nothing waits for a handler.",
+      `${whole(all.total)} of ${whole(all.capacity)} places in use`,
+      "No request waits for a handler.",
     );
     const { idle, items, sleeping, total } = live.handlers;
     const about = `${percent(idle)} idle in the last minute; ${sleeping} of ${total} asleep`;
@@ -46,20 +46,20 @@ export function threadsPanel(panel) {
     const answered = live.processors.flatMap((p) =>
       [...p.response_queue.items, ...p.sending.items].map((r) => ({ ...r, processor: p.id })),
     );
-    showTable(responses, RESPONSE_COLUMNS, answered, keyOf, "", "No answer waits.");
+    showTable(responses, RESPONSE_COLUMNS, answered, keyOf, "", "No response waits.");
     showTable(accepting, ACCEPTOR_COLUMNS, live.acceptors, (a) => a.listener, "", "");
   };
 }
 
 const HANDLER_COLUMNS = [
   ["thread", (h) => `handler ${h.id}`],
-  ["does now", (h) => h.doing, "", (h) => [h.state, h.request === null ? null : familyOf(h.request)]],
+  ["activity", (h) => h.doing, "", (h) => [h.state, h.request === null ? null : familyOf(h.request)]],
   ["connection", (h) => h.request?.connection ?? "", "mono"],
   ["for", (h) => duration(h.since_ms), "number"],
 ];
 const PROCESSOR_COLUMNS = [
   ["thread", (p) => `processor ${p.id} · ${p.listener}`],
-  ["does now", (p) => p.doing, "", (p) => [p.state, null]],
+  ["activity", (p) => p.doing, "", (p) => [p.state, null]],
   ["connections", (p) => whole(p.connections), "number"],
   ["in progress", (p) => whole(p.muted), "number"],
   ["response queue", (p) => whole(p.response_queue.total), "number"],
@@ -68,7 +68,7 @@ const PROCESSOR_COLUMNS = [
 ];
 const RESPONSE_COLUMNS = [
   ["processor", (r) => `processor ${r.processor}`],
-  ["is", (r) => (r.place === "sending" ? "being sent" : "queued")],
+  ["state", (r) => (r.place === "sending" ? "being sent" : "queued")],
   ...REQUEST_COLUMNS,
 ];
 const ACCEPTOR_COLUMNS = [
@@ -103,8 +103,8 @@ export function showTable({ note, table, none, meaning }, columns, rows, keyOfRo
     table.append(element("thead", {}, element("tr", {}, ...cells)), element("tbody"));
   }
   table.hidden = rows.length === 0;
-  say(note, about ? `${meaning}; ${about}` : meaning);
-  say(none, rows.length === 0 ? ifNone : "");
+  setText(note, about ? `${meaning}; ${about}` : meaning);
+  setText(none, rows.length === 0 ? ifNone : "");
   sync(
     table.tBodies[0],
     rows,
@@ -130,7 +130,7 @@ function makeRow(columns) {
 
 function showCell(cell, text, lamp) {
   const inner = cell.firstElementChild;
-  say(inner.lastElementChild, text);
+  setText(inner.lastElementChild, text);
   if (lamp) {
     set(inner, "data-state", lamp[0]);
     set(inner, "data-family", lamp[1]);

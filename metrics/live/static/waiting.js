@@ -1,55 +1,55 @@
-// The panel "Waiting": each operation that waits, what for, and how far that is.
+// The panel "Waiting": each waiting operation, its reason and its progress.
 
-import { element, say, set, style, sync } from "./dom.js";
+import { element, setText, set, style, sync } from "./dom.js";
 import { familyOf, keyOf } from "./families.js";
 import { count, duration, listed, whole } from "./format.js";
 import { isOld } from "./picture.js";
 
-const ROOMS = {
-  Produce: ["Produce purgatory", "acks=all: answered when every in-sync replica has the records"],
-  DeleteRecords: ["Delete records purgatory", "answered when every live replica has deleted as far"],
-  topic: ["Topic purgatory", "answered when the controller has decided, and this broker has heard of it"],
+const PLACES = {
+  Produce: ["Produce purgatory", "acks=all: completes when every in-sync replica has the records"],
+  DeleteRecords: ["Delete records purgatory", "completes when every live replica has deleted the records"],
+  topic: ["Topic purgatory", "completes when the controller has decided and this broker has its push"],
   elsewhere: [
     "With a coordinator",
-    "members of groups, commits, transactions: answered by their coordinator, or by another broker",
+    "members of groups, commits, transactions: completed by their coordinator or by another broker",
   ],
   Fetch: [
     "Fetch purgatory",
-    "long polls: consumers and replicas wait here for new records, which is how they are meant to wait",
+    "long polls: consumers and replicas wait here for new records, as intended",
   ],
 };
 
-/** Make the panel; returns what shows an answer in it. */
+/** Make the panel; returns the function that shows an answer in it. */
 export function waitingPanel(panel) {
   const blocks = element("div");
-  const nobody = element("p", { class: "none" });
-  panel.append(blocks, nobody);
+  const none = element("p", { class: "none" });
+  panel.append(blocks, none);
   return (live) => {
-    const rooms = live.purgatories.map((room) => ({ ...room, total: room.delayed }));
-    rooms.push({ name: "elsewhere", ...live.elsewhere });
-    const order = Object.keys(ROOMS);
-    rooms.sort((one, two) => order.indexOf(one.name) - order.indexOf(two.name));
+    const places = live.purgatories.map((place) => ({ ...place, total: place.delayed }));
+    places.push({ name: "elsewhere", ...live.elsewhere });
+    const order = Object.keys(PLACES);
+    places.sort((one, two) => order.indexOf(one.name) - order.indexOf(two.name));
     const [inhabited, empty] = [
-      rooms.filter((room) => room.total > 0),
-      rooms.filter((room) => room.total === 0),
+      places.filter((place) => place.total > 0),
+      places.filter((place) => place.total === 0),
     ];
-    sync(blocks, inhabited, (room) => room.name, makeRoom, showRoom);
-    say(
-      nobody,
+    sync(blocks, inhabited, (place) => place.name, makePlace, showPlace);
+    setText(
+      none,
       empty.length > 0
-        ? `Nobody waits here: ${listed(empty.map((room) => ROOMS[room.name]?.[0] ?? room.name))}.`
+        ? `Nothing waits here: ${listed(empty.map((place) => PLACES[place.name]?.[0] ?? place.name))}.`
         : "",
     );
   };
 }
 
-/** How many wait longer than they should. */
+/** The number of operations that wait longer than they should. */
 export function oldCount(live) {
-  return [...live.purgatories, live.elsewhere].flatMap((room) => room.items).filter(isOld).length;
+  return [...live.purgatories, live.elsewhere].flatMap((place) => place.items).filter(isOld).length;
 }
 
-function makeRoom(room) {
-  const [title, meaning] = ROOMS[room.name] ?? [room.name, ""];
+function makePlace(place) {
+  const [title, meaning] = PLACES[place.name] ?? [place.name, ""];
   const heading = element("h2", {}, title, element("span", { class: "badge" }));
   return element(
     "section",
@@ -61,14 +61,14 @@ function makeRoom(room) {
   );
 }
 
-function showRoom(block, room) {
+function showPlace(block, place) {
   const [heading, , list, rest] = block.children;
   const badge = heading.lastElementChild;
-  say(badge, whole(room.total));
-  set(badge, "data-mood", room.items.some(isOld) ? "warn" : null);
-  sync(list, room.items, waitingKey, makeItem, showItem);
-  const hidden = Math.max(0, room.total - room.items.length);
-  say(rest, hidden > 0 ? `and ${whole(hidden)} more` : "");
+  setText(badge, whole(place.total));
+  set(badge, "data-mood", place.items.some(isOld) ? "warn" : null);
+  sync(list, place.items, waitingKey, makeItem, showItem);
+  const hidden = Math.max(0, place.total - place.items.length);
+  setText(rest, hidden > 0 ? `and ${whole(hidden)} more` : "");
 }
 
 function waitingKey(item) {
@@ -91,10 +91,10 @@ function makeItem(item) {
 
 function showItem(child, item) {
   const [age, , sentence, deadline, lag] = child.children;
-  say(age, duration(item.age_ms));
+  setText(age, duration(item.age_ms));
   set(age, "data-mood", isOld(item) ? "warn" : null);
-  say(sentence, `${item.sentence[0].toUpperCase()}${item.sentence.slice(1)}.`);
-  say(deadline, item.deadline_ms === null ? "" : `times out in ${duration(item.deadline_ms)}`);
+  setText(sentence, `${item.sentence[0].toUpperCase()}${item.sentence.slice(1)}.`);
+  setText(deadline, item.deadline_ms === null ? "" : `times out in ${duration(item.deadline_ms)}`);
   const replicas = item.reasons
     .filter((reason) => reason.kind === "replica" && reason.replica_offset >= 0)
     .slice(0, 3);
@@ -111,13 +111,13 @@ function makeLag() {
   );
 }
 
-/** How far the replica has come: the bar is the last part of the log before what is waited for. */
+/** Show a replica's progress: the bar is the last part of the log before the offset that the operation waits for. */
 function showLag(child, reason) {
   const missing = reason.offset - reason.replica_offset;
   const window = Math.max(10, missing * 2);
-  say(child.children[0], `on replica ${reason.replica}`);
+  setText(child.children[0], `on replica ${reason.replica}`);
   style(child.children[1], "--share", `${Math.max(0, 1 - missing / window) * 100}%`);
-  say(
+  setText(
     child.children[2],
     `${whole(reason.replica_offset)} of ${whole(reason.offset)}: ${count(missing, "record")} to go`,
   );

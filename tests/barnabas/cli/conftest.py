@@ -1,4 +1,4 @@
-"""One real cluster for all tests of the commands that talk to one, and a way to run a command in this process."""
+"""One real cluster for all tests of commands that need one, and a way to run commands in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 
 
 class Outcome(NamedTuple):
-    """What a command did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -51,14 +51,14 @@ def barnabas(capsys: pytest.CaptureFixture[str]) -> Barnabas:
 
 @pytest.fixture
 def bootstrap(cluster: BarnabasCluster, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The cluster's address, which commands take without being told."""
+    """The cluster's address, which commands use by default."""
     monkeypatch.setenv(VARIABLE, cluster.bootstrap)
     return cluster.bootstrap
 
 
 @pytest.fixture
 def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
-    """A topic of this test's, with two partitions."""
+    """A topic for this test, with two partitions."""
     name = str(request.node.name).replace("[", ".").replace("]", "")
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, 2, 1)])[name].result(20)

@@ -1,4 +1,8 @@
-"""The commands that an operator uses every day, against a real cluster."""
+"""The commands that an operator uses every day, against a real cluster.
+
+They test client.py, cluster_nodes.py, settings.py, text.py; admin/topic.py, admin/group.py, admin/config.py;
+records/produce.py, records/consume.py, records/positions.py, records/size_limits.py.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ def lines(directory: Path, *texts: str) -> str:
 def test_a_topic_is_created_described_altered_and_deleted(barnabas: Barnabas, bootstrap: str) -> None:
     created = barnabas("topic", "create", "life", "--partitions", "2", "--config", "retention.ms=5000")
     assert created == (0, "created life\n", "")
-    assert barnabas("topic", "create", "life", "--if-not-exists").out == "life is there already\n"
+    assert barnabas("topic", "create", "life", "--if-not-exists").out == "life exists already\n"
     again = barnabas("topic", "create", "life")
     assert again.code == 1
     assert again.err.endswith("(TOPIC_ALREADY_EXISTS)\n")
@@ -44,7 +48,7 @@ def test_a_topic_is_created_described_altered_and_deleted(barnabas: Barnabas, bo
     assert len(barnabas("topic", "describe", "life").rows) == 3
     partly = barnabas("topic", "delete", "life", "nosuch")
     assert partly.code == 1
-    assert "nosuch: Unknown topic or partition (UNKNOWN_TOPIC_OR_PART); done all the same: life" in partly.err
+    assert "nosuch: Unknown topic or partition (UNKNOWN_TOPIC_OR_PART); done: life" in partly.err
     assert "life" not in {row[0] for row in barnabas("topic", "list").rows}
 
 
@@ -58,7 +62,7 @@ def test_a_topic_is_created_described_altered_and_deleted(barnabas: Barnabas, bo
         (["alter", "nosuch", "--partitions", "2"], "nosuch: "),
     ],
 )
-def test_what_the_cluster_refuses_is_one_line(
+def test_a_refusal_of_the_cluster_is_one_line(
     barnabas: Barnabas, bootstrap: str, arguments: list[str], words: str
 ) -> None:
     outcome = barnabas("topic", *arguments)
@@ -67,7 +71,7 @@ def test_what_the_cluster_refuses_is_one_line(
     assert outcome.err.count("\n") == 1
 
 
-def test_a_mistyped_topic_is_guessed(barnabas: Barnabas, topic: str) -> None:
+def test_an_unknown_topic_suggests_the_closest_one(barnabas: Barnabas, topic: str) -> None:
     shown = barnabas("config", "show", "--topic", topic[:-1])
     assert shown.err.endswith(f"(UNKNOWN_TOPIC_OR_PART); did you mean topic {topic}?\n")
     for command in (["topic", "describe"], ["topic", "delete"], ["consume"]):
@@ -100,7 +104,7 @@ def test_lines_are_produced_and_consumed(barnabas: Barnabas, topic: str, tmp_pat
     assert "_AUTO_OFFSET_RESET" in beyond.err
 
 
-def test_bytes_tombstones_and_headers_come_back_as_they_were(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
+def test_bytes_tombstones_and_headers_are_consumed_as_produced(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(b"\xff\xd8\n")
     to_first = [topic, "-p", "0"]
     assert barnabas("produce", *to_first, "--whole", "-k", "picture", "--file", str(tmp_path / "image")).code == 0
@@ -120,19 +124,19 @@ def test_bytes_tombstones_and_headers_come_back_as_they_were(barnabas: Barnabas,
     assert barnabas("consume", topic, "--last", "9", "-e", "-c", "1", "-f", "%k").out == "picture"
 
 
-def test_records_of_a_time(barnabas: Barnabas, bootstrap: str, topic: str) -> None:
+def test_records_of_a_time_range(barnabas: Barnabas, bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for second in range(5):
         producer.produce(topic, str(second), partition=second % 2, timestamp=1_700_000_000_000 + 1000 * second)
     producer.flush()
-    asked = ["consume", topic, "--from", "2023-11-14T22:13:21Z", "--until", "1700000003000", "-f", "%s\\n"]
-    assert sorted(barnabas(*asked).out.split()) == ["1", "2"]
+    span = ["consume", topic, "--from", "2023-11-14T22:13:21Z", "--until", "1700000003000", "-f", "%s\\n"]
+    assert sorted(barnabas(*span).out.split()) == ["1", "2"]
     assert sorted(barnabas("consume", topic, "--from", "1700000003000", "-e").out.split()) == ["3", "4"]
     assert barnabas("consume", topic, "--from", "1900000000000", "-e").out == ""
     assert barnabas("consume", topic, "--from-beginning", "--until", "0").out == ""
 
 
-def test_a_record_that_is_too_large_names_the_limit_that_it_met(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
+def test_a_record_that_is_too_large_names_the_limit(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(1_500_000))
     whole = ["produce", topic, "--whole", "--file", str(tmp_path / "large")]
     client = barnabas(*whole)
@@ -148,7 +152,7 @@ def test_a_record_that_is_too_large_names_the_limit_that_it_met(barnabas: Barnab
     assert barnabas("config", "set", "--topic", topic, "max.message.bytes=1200000").code == 0
     of_topic = "the topic's max.message.bytes is 1200000 (barnabas config set --topic"
     larger = [*whole, "-X", "message.max.bytes=2000000"]
-    eventually("the broker has heard of it", lambda: of_topic in barnabas(*larger).err)
+    eventually("the broker has the change", lambda: of_topic in barnabas(*larger).err)
     assert barnabas("config", "set", "--topic", topic, "max.message.bytes=2000000").code == 0
     eventually("it is accepted", lambda: barnabas(*larger).code == 0)
     assert barnabas("consume", topic, "--from-beginning", "-e", "-f", "%S").out == "1500000"
@@ -157,18 +161,20 @@ def test_a_record_that_is_too_large_names_the_limit_that_it_met(barnabas: Barnab
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["consume", "t", "--from-beginning", "--last", "1"], "say one of --from-beginning and --last"),
-        (["consume", "t", "--group", "g", "--last", "1"], "--group goes with neither"),
-        (["consume", "t", "--json", "-f", "%s"], "say --json or --format, not both"),
-        (["consume", "t", "--from", "yesterday"], "'yesterday' is no time"),
+        (["consume", "t", "--from-beginning", "--last", "1"], "give only one of --from-beginning and --last"),
+        (["consume", "t", "--group", "g", "--last", "1"], "--group excludes --partition"),
+        (["consume", "t", "--json", "-f", "%s"], "give --json or --format, not both"),
+        (["consume", "t", "--from", "yesterday"], "'yesterday' is not a time"),
         (["consume", "t", "-X", "no.such.key=1"], "No such configuration property"),
         (["produce", "t", "-X", "acks"], "'acks' is not of the form KEY=VALUE"),
-        (["produce", "t", "-k", "a", "-K", ":"], "say --key or --key-separator, not both"),
+        (["produce", "t", "-k", "a", "-K", ":"], "give --key or --key-separator, not both"),
         (["produce", "t", "-D", ""], "--delimiter is empty"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_contradictions_are_one_line(barnabas: Barnabas, bootstrap: str, arguments: list[str], words: str) -> None:
+def test_contradictory_options_are_one_line(
+    barnabas: Barnabas, bootstrap: str, arguments: list[str], words: str
+) -> None:
     outcome = barnabas(*arguments)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (1, "", 1)
     assert words in outcome.err
@@ -188,7 +194,7 @@ def test_contradictions_are_one_line(barnabas: Barnabas, bootstrap: str, argumen
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_what_cannot_be_produced_or_consumed_is_one_line(
+def test_a_failure_to_produce_or_consume_is_one_line(
     barnabas: Barnabas, topic: str, tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     values = {"TOPIC": topic, "LINES": lines(tmp_path, "x")}
@@ -199,7 +205,7 @@ def test_what_cannot_be_produced_or_consumed_is_one_line(
 
 
 @pytest.mark.parametrize("command", ["consume", "produce"])
-def test_ctrl_c_is_no_error(bootstrap: str, topic: str, command: str, barnabas: Barnabas, tmp_path: Path) -> None:
+def test_ctrl_c_ends_silently(bootstrap: str, topic: str, command: str, barnabas: Barnabas, tmp_path: Path) -> None:
     barnabas("produce", topic, "--file", lines(tmp_path, "first"), "--partition", "0")
     arguments = [command, topic, *(["--from-beginning"] if command == "consume" else [])]
     program = [sys.executable, "-P", "-m", "barnabas.cli", *arguments]
@@ -210,7 +216,7 @@ def test_ctrl_c_is_no_error(bootstrap: str, topic: str, command: str, barnabas: 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
-        # Why: a shell's background job inherits that SIGINT is ignored, and so do its children.
+        # Why: a shell's background jobs ignore SIGINT, and their children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as child:
         assert child.stdout is not None
@@ -219,7 +225,7 @@ def test_ctrl_c_is_no_error(bootstrap: str, topic: str, command: str, barnabas: 
         if command == "consume":
             assert child.stdout.readline() == b"first\n"
         else:
-            child.stdin.write(b"second\n" * 100_000)  # more than pipe and buffer hold: it is reading by now
+            child.stdin.write(b"second\n" * 100_000)  # more than pipe and buffer hold: the command has read some of it
             child.stdin.flush()
         child.send_signal(signal.SIGINT)
         assert child.stderr.read().strip() == b""
@@ -243,17 +249,17 @@ def test_a_group_is_listed_described_reset_and_deleted(barnabas: Barnabas, topic
     assert f"; did you mean {group}?" in barnabas("group", "delete", group[:-1]).err
     shown = barnabas("group", "reset-offsets", group, "--topic", topic, "--to-earliest")
     assert shown.rows == [[topic, "0", "0"], [topic, "1", "0"]]
-    assert shown.err == "nothing is changed yet: add --execute\n"
+    assert shown.err == "nothing has changed yet: add --execute\n"
     barnabas("group", "reset-offsets", group, "--topic", topic, "--to-offset", "1", "--execute")
     assert barnabas("consume", topic, "--group", group, "--max", "2").out == "b\nc\n"
     contradiction = barnabas("group", "reset-offsets", group, "--topic", topic, "--to-earliest", "--to-latest")
     assert (contradiction.code, contradiction.out) == (1, "")
-    assert contradiction.err.startswith("barnabas: say one of --to-earliest, --to-latest")
+    assert contradiction.err.startswith("barnabas: give one of --to-earliest, --to-latest")
     both = barnabas("group", "reset-offsets", group, "--topic", topic, "--to-latest", "--execute", "--dry-run")
-    assert both.err == "barnabas: say --execute or --dry-run, not both\n"
+    assert both.err == "barnabas: give --execute or --dry-run, not both\n"
     unknown = barnabas("group", "reset-offsets", group[:-1], "--topic", topic, "--to-latest")
     assert unknown.err.startswith(
-        f"barnabas: warning: there is no group {group[:-1]} yet; did you mean {group}?; offsets make one\n"
+        f"barnabas: warning: there is no group {group[:-1]} yet; did you mean {group}?; --execute creates it\n"
     )
     assert barnabas("group", "delete", group).out == f"deleted {group}\n"
     gone = barnabas("group", "describe", group)
@@ -265,17 +271,17 @@ def test_a_group_is_listed_described_reset_and_deleted(barnabas: Barnabas, topic
 # config
 
 
-def test_a_topics_settings_are_changed_and_taken_back(barnabas: Barnabas, topic: str) -> None:
+def test_a_topics_settings_are_set_and_unset(barnabas: Barnabas, topic: str) -> None:
     assert barnabas("config", "set", "--topic", topic, "retention.ms=7000").out == "set retention.ms\n"
     changed = [["retention.ms", "7000", "DYNAMIC_TOPIC_CONFIG"]]
-    eventually("the broker has heard of it", lambda: barnabas("config", "show", "--topic", topic).rows == changed)
+    eventually("the broker has the change", lambda: barnabas("config", "show", "--topic", topic).rows == changed)
     everything = barnabas("config", "show", "--topic", topic, "--all").rows
     assert ["cleanup.policy", "delete", "DEFAULT_CONFIG"] in everything
     assert barnabas("config", "unset", "--topic", topic, "retention.ms").out == "unset retention.ms\n"
-    eventually("the broker has heard of it", lambda: barnabas("config", "show", "--topic", topic).rows == [])
+    eventually("the broker has the change", lambda: barnabas("config", "show", "--topic", topic).rows == [])
 
 
-def test_the_defaults_of_all_brokers_are_changed_and_taken_back(barnabas: Barnabas, bootstrap: str) -> None:
+def test_the_defaults_of_all_brokers_are_set_and_unset(barnabas: Barnabas, bootstrap: str) -> None:
     def shown() -> list[list[str]]:
         return barnabas("config", "show", "--broker", "").rows
 
@@ -283,16 +289,16 @@ def test_the_defaults_of_all_brokers_are_changed_and_taken_back(barnabas: Barnab
     assert barnabas("config", "set", "--broker", "", f"{key}=14000", f"{other}=1").out == f"set {key}, {other}\n"
     source = "DYNAMIC_DEFAULT_BROKER_CONFIG"
     expected = [[other, "1", source], [key, "14000", source]]
-    eventually("the broker has heard of it", lambda: shown() == expected)
+    eventually("the broker has the change", lambda: shown() == expected)
     assert barnabas("config", "unset", "--broker", "", key, other).out == f"unset {key}, {other}\n"
-    eventually("the broker has heard of it", lambda: shown() == [])
+    eventually("the broker has the change", lambda: shown() == [])
     refused = barnabas("config", "set", "--broker", "", f"{key}=x")
     assert refused.code == 1
     assert refused.err.startswith(f"barnabas: all brokers: Invalid value x for configuration {key}")
     assert refused.err.endswith(" (INVALID_CONFIG)\n") or refused.err.endswith(" (INVALID_REQUEST)\n")
 
 
-def test_settings_without_effect_are_one_warning(barnabas: Barnabas, topic: str) -> None:
+def test_settings_without_effect_give_one_warning(barnabas: Barnabas, topic: str) -> None:
     accepted = barnabas("config", "set", "--broker", "0", "num.io.thread=4")
     assert (accepted.code, accepted.out) == (0, "set num.io.thread\n")
     hint = "unknown config key is ignored: num.io.thread (did you mean num.io.threads?)"
@@ -310,7 +316,7 @@ def test_settings_without_effect_are_one_warning(barnabas: Barnabas, topic: str)
     assert "Cannot update these configs dynamically: [super.users] (INVALID_REQUEST)" in protective.err
 
 
-def test_settings_that_cannot_be_are_one_line(barnabas: Barnabas, topic: str) -> None:
+def test_invalid_settings_are_one_line(barnabas: Barnabas, topic: str) -> None:
     wrong = barnabas("config", "set", "--topic", topic, "retention.ms=x")
     assert wrong.code == 1
     assert wrong.err.startswith(f"barnabas: topic {topic}: Invalid value x for configuration retention.ms")
@@ -335,10 +341,10 @@ def test_settings_that_cannot_be_are_one_line(barnabas: Barnabas, topic: str) ->
         "node heal 0",
     ],
 )
-def test_faults_that_are_off_say_which_key_switches_them_on(
+def test_disabled_faults_name_the_key_that_enables_them(
     barnabas: Barnabas, cluster: BarnabasCluster, command: str
 ) -> None:
     outcome = barnabas(*command.split(), "--data-dir", str(cluster.directory))
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.endswith("takes no faults: start it with barnabas.faults.enable=true\n")
+    assert outcome.err.endswith("accepts no faults: start it with barnabas.faults.enable=true\n")
     assert outcome.err.count("\n") == 1

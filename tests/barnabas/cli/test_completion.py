@@ -1,3 +1,5 @@
+"""Shell completion: complete.py and completion.py."""
+
 from __future__ import annotations
 
 import os
@@ -14,7 +16,7 @@ from tests.barnabas.cli.conftest import Barnabas
 
 @pytest.fixture
 def environment(tmp_path: Path, bootstrap: str) -> dict[str, str]:
-    """An environment whose PATH has a `barnabas`, and whose cluster is the one of the tests."""
+    """An environment with `barnabas` on PATH, whose default cluster is that of the tests."""
     program = tmp_path / "barnabas"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m barnabas.cli "$@"\n')
     program.chmod(0o755)
@@ -22,7 +24,7 @@ def environment(tmp_path: Path, bootstrap: str) -> dict[str, str]:
 
 
 def complete(environment: dict[str, str], *words: str) -> list[str]:
-    """What bash offers for the last of these words."""
+    """The completions that bash offers for the last of these words."""
     bash = shutil.which("bash")
     assert bash is not None
     script = (
@@ -59,7 +61,7 @@ def test_bash_completes_groups_keys_and_drills(environment: dict[str, str], topi
     assert len(complete(environment, "barnabas", "drill", "''")) > 5
 
 
-def test_bash_completes_no_group_whose_name_it_would_run(
+def test_bash_is_offered_no_group_whose_name_it_would_execute(
     environment: dict[str, str], topic: str, barnabas: Barnabas
 ) -> None:
     for end in ("fine", "$(touch x)", "a;ls", "*", "b c", "new\nline", "\x1b[31m"):

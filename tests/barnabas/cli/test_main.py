@@ -1,4 +1,4 @@
-"""How every command fails: one line on stderr, and an exit code."""
+"""Errors of all commands: one line on stderr and an exit code. The module is main.py; errors.py with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTHING_LISTENS = f"nothing listens at {UNREACHABLE}; start one: barnabas up"
         (["up", "--brokers", "0"], 2, "Invalid value for '--brokers': 0 is not in the range 1<=x<=99."),
         (["up", "--controllers", "3"], 1, "--controllers 3: a quorum of controllers is not built yet"),
         (["up", "--security", "sasl"], 1, "--security sasl: only plaintext is built yet"),
-        (["up", "--ephemeral", "-d"], 1, "--ephemeral leaves nothing and ends with its starter"),
+        (["up", "--ephemeral", "-d"], 1, "--ephemeral excludes --data-dir and --detach"),
         (["up", "--first-id", "98"], 1, "100 is the controller's id: no broker can have it"),
         (["down", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
         (["status", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
@@ -59,9 +59,9 @@ NOTHING_LISTENS = f"nothing listens at {UNREACHABLE}; start one: barnabas up"
         (["doctor", "/no/file"], 2, "Invalid value for '[FILE]'"),
         (["doctor", "--bootstrap", "h:99999"], 1, "'h:99999' is not HOST:PORT"),
         (["consume", "a", "--offset", "1"], 1, "--offset needs --partition"),
-        (["consume", "a", "--group", "g", "--until-end"], 1, "--group goes with neither"),
-        (["config", "show"], 1, "say one of --topic, --broker and --group"),
-        (["group", "reset-offsets", "g", "--topic", "t"], 1, "say one of --to-earliest"),
+        (["consume", "a", "--group", "g", "--until-end"], 1, "--group excludes --partition"),
+        (["config", "show"], 1, "give one of --topic, --broker and --group"),
+        (["group", "reset-offsets", "g", "--topic", "t"], 1, "give one of --to-earliest"),
         (["node", "kill", "0", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -95,7 +95,7 @@ def test_a_mistake_is_one_line(
         ),
     ],
 )
-def test_what_a_command_raises_becomes_a_line(
+def test_an_exception_of_a_command_becomes_one_line(
     monkeypatch: pytest.MonkeyPatch, barnabas: Barnabas, raised: BaseException, code: int, err: str
 ) -> None:
     @click.command()
@@ -106,7 +106,7 @@ def test_what_a_command_raises_becomes_a_line(
     assert barnabas("anything") == (code, "", err)
 
 
-def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch, barnabas: Barnabas) -> None:
+def test_an_internal_error_is_raised(monkeypatch: pytest.MonkeyPatch, barnabas: Barnabas) -> None:
     @click.command()
     def raises() -> None:
         raise OSError(errno.EIO, "no file named")
@@ -116,7 +116,7 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch, barnab
         barnabas("anything")
 
 
-def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_a_command_quietly(tmp_path: Path) -> None:
     checkpoint = tmp_path / "replication-offset-checkpoint"
     checkpoint.write_text("0\n20000\n" + "".join(f"topic {partition} 0\n" for partition in range(20_000)))
     command = [sys.executable, "-P", "-m", "barnabas.cli", "dump-log", str(checkpoint)]
@@ -129,7 +129,7 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(tmp_path: Path) -> None:
         assert child.wait() == 1
 
 
-def test_help_names_every_command(barnabas: Barnabas) -> None:
+def test_help_lists_every_command(barnabas: Barnabas) -> None:
     outcome = barnabas("--help")
     assert outcome.code == 0
     for name in main.COMMANDS:
@@ -137,15 +137,16 @@ def test_help_names_every_command(barnabas: Barnabas) -> None:
         assert barnabas(name, "--help").code == 0
 
 
-def test_the_page_of_commands_names_every_one() -> None:
+def test_docs_commands_names_every_command() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "commands.md").read_text()
     assert [name for name in main.COMMANDS if f"barnabas {name}" not in page] == []
 
 
 def test_the_commands_that_start_processes_load_no_client_and_no_tables() -> None:
-    code = (
-        "import sys, barnabas.cli.main, barnabas.cli.up, barnabas.cli.node, barnabas.cli.process; print(*sys.modules)"
+    modules = ", ".join(
+        ("sys", *(f"barnabas.cli.{name}" for name in ("main", "local.up", "local.process", "breaking.node")))
     )
+    code = f"import {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"confluent_kafka", "rich", "ctypes", "barnabas.protocol", "barnabas.config"}.isdisjoint(loaded)
 
@@ -153,3 +154,10 @@ def test_the_commands_that_start_processes_load_no_client_and_no_tables() -> Non
 def test_the_version_says_whether_it_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--version"]) == 0
     assert re.fullmatch(r"barnabas, version [\d.]+, (not )?compiled\n", capsys.readouterr().out)
+
+
+def test_the_version_loads_nothing_that_it_does_not_need() -> None:
+    code = "import sys; sys.argv = ['barnabas', '--version']; import barnabas.cli.main as m; m.run(sys.argv[1:]); "
+    code += "print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"barnabas.cluster.local_cluster", "barnabas.client", "subprocess", "socket"}.isdisjoint(loaded)

@@ -40,7 +40,7 @@ def test_a_terminal_gets_tables(
     assert out.count("[bold]") == count
 
 
-def test_progress_is_shown_to_who_watches_long_work(
+def test_a_progress_bar_appears_on_a_terminal_for_long_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with progress("deleting", 20) as advance:

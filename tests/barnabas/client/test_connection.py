@@ -1,3 +1,5 @@
+"""`client/connection.py` and `client/errors.py` with a scripted peer: responses, timeouts, damage, abort."""
+
 from __future__ import annotations
 
 import socket
@@ -15,7 +17,7 @@ Script = Callable[[socket.socket], None]
 
 
 class Peer:
-    """A listener whose connections, in turn, do what the scripts say."""
+    """A listener that runs one script for each connection, in turn."""
 
     def __init__(self, *scripts: Script) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -61,7 +63,7 @@ def read_request(client: socket.socket) -> RequestHeader:
 
 
 def answer(client: socket.socket, correlation_id: int | None = None) -> None:
-    """Answer one request, byte by byte."""
+    """Answer one request, one byte at a time."""
     header = read_request(client)
     if correlation_id is not None:
         header.correlation_id = correlation_id
@@ -76,12 +78,12 @@ def answer_all(client: socket.socket) -> None:
 
 
 def swallow(client: socket.socket) -> None:
-    """Read a request and wait until the other side gives up."""
+    """Read a request and wait until the client closes the connection."""
     read_request(client)
     receive(client, 1)
 
 
-def ask(connection: NodeConnection) -> ApiVersionsResponse:
+def versions(connection: NodeConnection) -> ApiVersionsResponse:
     response = connection.send(ApiVersionsRequest(), 0)
     assert isinstance(response, ApiVersionsResponse)
     return response
@@ -90,11 +92,11 @@ def ask(connection: NodeConnection) -> ApiVersionsResponse:
 def test_requests_are_answered_in_turn(peers: list[Peer]) -> None:
     peers.append(Peer(answer_all))
     with NodeConnection("127.0.0.1", peers[0].port) as connection:
-        assert [ask(connection).error_code for _ in range(3)] == [35] * 3
+        assert [versions(connection).error_code for _ in range(3)] == [35] * 3
 
 
 @pytest.mark.parametrize("size", [10, 5_000, 200_000])
-def test_answers_of_any_size_arrive_whole(peers: list[Peer], size: int) -> None:
+def test_responses_of_any_size_arrive_whole(peers: list[Peer], size: int) -> None:
     keys = [ApiVersion(api_key=index % 90, min_version=0, max_version=3) for index in range(size // 6)]
 
     def answer_twice(client: socket.socket) -> None:
@@ -104,44 +106,47 @@ def test_answers_of_any_size_arrive_whole(peers: list[Peer], size: int) -> None:
 
     peers.append(Peer(answer_twice))
     with NodeConnection("127.0.0.1", peers[0].port) as connection:
-        assert [ask(connection).api_keys for _ in range(2)] == [keys] * 2
+        assert [versions(connection).api_keys for _ in range(2)] == [keys] * 2
 
 
-def test_what_nobody_asked_for_is_no_answer(peers: list[Peer]) -> None:
+def test_unexpected_bytes_are_an_error(peers: list[Peer]) -> None:
     peers.append(Peer(lambda client: (read_request(client), client.sendall(b"\0\0\0\x06\0\0\0\x01\0\0" * 2))))
-    with NodeConnection("127.0.0.1", peers[0].port) as connection, pytest.raises(NodeConnectionError, match="more"):
-        ask(connection)
+    with (
+        NodeConnection("127.0.0.1", peers[0].port) as connection,
+        pytest.raises(NodeConnectionError, match="unexpected bytes"),
+    ):
+        versions(connection)
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(NodeConnectionError, match=f"cannot connect to 127.0.0.1:{port}: Connection refused"):
-        ask(NodeConnection("127.0.0.1", port))
+        versions(NodeConnection("127.0.0.1", port))
 
 
-def test_after_a_hang_up_it_connects_anew(peers: list[Peer]) -> None:
+def test_a_closed_connection_is_opened_again(peers: list[Peer]) -> None:
     peers.append(Peer(lambda client: read_request(client) and None, answer))
     with NodeConnection("127.0.0.1", peers[0].port) as connection:
-        with pytest.raises(NodeConnectionError, match="the other side closed the connection"):
-            ask(connection)
+        with pytest.raises(NodeConnectionError, match="the other node closed the connection"):
+            versions(connection)
         assert not connection.is_connected
-        assert ask(connection).error_code == 35
+        assert versions(connection).error_code == 35
 
 
-def test_silence_is_an_error_in_time(peers: list[Peer]) -> None:
+def test_a_silent_peer_times_out(peers: list[Peer]) -> None:
     peers.append(Peer(swallow))
     with (
         NodeConnection("127.0.0.1", peers[0].port, timeout_ms=50) as connection,
-        pytest.raises(NodeConnectionError, match="no answer in time"),
+        pytest.raises(NodeConnectionError, match="no response in time"),
     ):
-        ask(connection)
+        versions(connection)
 
 
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (lambda client: answer(client, correlation_id=99), "the answer has correlation id 99, not 1"),
+        (lambda client: answer(client, correlation_id=99), "the response has correlation id 99, not 1"),
         (lambda client: (read_request(client), client.sendall(b"\xff\xff\xff\xff")), "a size of -1 bytes"),
         (lambda client: (read_request(client), client.sendall(b"\x7f\xff\xff\xff")), "a size of 2147483647"),
         (
@@ -150,13 +155,13 @@ def test_silence_is_an_error_in_time(peers: list[Peer]) -> None:
         ),
     ],
 )
-def test_what_is_no_answer(peers: list[Peer], script: Script, message: str) -> None:
+def test_invalid_responses_are_errors(peers: list[Peer], script: Script, message: str) -> None:
     peers.append(Peer(script))
     with (
         NodeConnection("127.0.0.1", peers[0].port) as connection,
         pytest.raises(NodeConnectionError, match=message),
     ):
-        ask(connection)
+        versions(connection)
 
 
 def test_another_thread_can_abort(peers: list[Peer]) -> None:
@@ -172,7 +177,7 @@ def test_another_thread_can_abort(peers: list[Peer]) -> None:
     aborter = threading.Thread(target=lambda: reached.wait(10) and connection.abort())
     aborter.start()
     with pytest.raises(NodeConnectionError):
-        ask(connection)
+        versions(connection)
     aborter.join()
     with pytest.raises(NodeConnectionError, match="was aborted"):
-        ask(connection)
+        versions(connection)

@@ -7,7 +7,7 @@ import pytest
 from barnabas.common.clock import Clock, FakeClock, SystemClock
 
 
-def test_the_system_clock_goes_on() -> None:
+def test_the_system_clock_advances() -> None:
     clock: Clock = SystemClock()
     before = clock.monotonic_ns()
     assert clock.monotonic_ns() >= before
@@ -15,7 +15,7 @@ def test_the_system_clock_goes_on() -> None:
     assert clock.wall_ms() > 1_600_000_000_000
 
 
-def test_a_fake_clock_moves_when_told() -> None:
+def test_a_fake_clock_advances_on_request() -> None:
     clock: Clock = FakeClock(wall_ms=5_000, monotonic_ms=70)
     assert (clock.wall_ms(), clock.monotonic_ms(), clock.monotonic_ns()) == (5_000, 70, 70_000_000)
     assert isinstance(clock, FakeClock)

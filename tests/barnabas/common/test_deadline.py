@@ -6,7 +6,7 @@ from barnabas.common.clock import FakeClock
 from barnabas.common.deadline import Deadline
 
 
-def test_time_runs_out() -> None:
+def test_a_deadline_expires() -> None:
     clock = FakeClock()
     deadline = Deadline(clock, 100)
     clock.advance_ms(40)

@@ -16,14 +16,14 @@ from barnabas.common.ids import (
 )
 
 
-def test_text_is_kafkas() -> None:
+def test_the_text_form_is_kafkas() -> None:
     assert uuid_to_string(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
     assert uuid_to_string(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert uuid_to_string(b"\xff" * 16) == "_____________________w"
     assert uuid_from_string("_____________________w") == b"\xff" * 16
 
 
-def test_random_ids_come_back_from_text() -> None:
+def test_random_ids_survive_the_text_form() -> None:
     drawn = {random_uuid() for _ in range(500)}
     assert len(drawn) == 500
     for value in drawn:
@@ -34,13 +34,13 @@ def test_random_ids_come_back_from_text() -> None:
         assert uuid_from_string(text + "==") == value
 
 
-def test_they_are_of_version_4() -> None:
+def test_random_ids_have_version_4() -> None:
     drawn = [uuid.UUID(bytes=random_uuid()) for _ in range(50)]
     drawn += [uuid.UUID(uuid4_text()) for _ in range(50)]
     assert {(one.version, one.variant) for one in drawn} == {(4, uuid.RFC_4122)}
 
 
-def test_the_usual_text() -> None:
+def test_the_usual_text_form() -> None:
     text = uuid4_text()
     assert str(uuid.UUID(text)) == text
 

@@ -48,7 +48,7 @@ def test_levels_change_by_name() -> None:
         logs.set_level(name, "LOUD")
 
 
-def test_a_line_can_be_a_json_object_with_fields_of_its_own() -> None:
+def test_a_line_can_be_a_json_object_with_extra_fields() -> None:
     stream = io.StringIO()
     logs.configure("INFO", stream)
     logs.use_format(logs.JSON)
@@ -82,7 +82,7 @@ def test_lines_are_counted_by_level() -> None:
     assert logs.lines["ERROR"] == before + 3
 
 
-def test_whoever_depends_on_levels_is_told_of_changes() -> None:
+def test_listeners_are_called_when_a_level_changes() -> None:
     told: list[str] = []
     logs.on_change(lambda: told.append(logs.level_of("barnabas.test.told")))
     logs.set_level("barnabas.test.told", "TRACE")

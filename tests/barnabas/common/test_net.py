@@ -12,7 +12,7 @@ from barnabas.common import net
 @pytest.mark.parametrize(
     ("text", "address"), [("localhost:9092", ("localhost", 9092)), ("[::1]:1", ("::1", 1)), (":0", ("", 0))]
 )
-def test_addresses_go_both_ways(text: str, address: tuple[str, int]) -> None:
+def test_addresses_are_parsed_and_formatted(text: str, address: tuple[str, int]) -> None:
     assert net.parse_address(text) == address
     assert net.format_address(*address) == text
 
@@ -37,7 +37,7 @@ def test_an_unknown_host_is_one_clear_line() -> None:
         net.listen("192.0.2.1", 0, 5)
 
 
-def test_accepted_sockets_are_prompt() -> None:
+def test_accepted_sockets_have_no_delay() -> None:
     with net.listen("", 0, 5) as server, socket.create_connection(("127.0.0.1", server.getsockname()[1])):
         server.setblocking(True)
         accepted, _ = server.accept()
@@ -48,7 +48,7 @@ def test_accepted_sockets_are_prompt() -> None:
     net.close_quietly(accepted)
 
 
-def test_hosts_are_told_apart() -> None:
+def test_wildcard_and_mapped_hosts() -> None:
     assert [net.is_wildcard(host) for host in ("", "0.0.0.0", "::", "broker")] == [True, True, True, False]
     assert net.plain_host("::ffff:10.0.0.1") == "10.0.0.1"
     assert net.plain_host("::1") == "::1"

@@ -7,7 +7,7 @@ import threading
 from barnabas.common.ownership import ThreadOwner
 
 
-def test_only_the_claiming_thread_owns() -> None:
+def test_only_the_claiming_thread_is_the_owner() -> None:
     owner = ThreadOwner()
     assert owner.is_current(), "before start anyone may build"
     thread = threading.Thread(target=owner.claim)

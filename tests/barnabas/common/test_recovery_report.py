@@ -1,4 +1,4 @@
-"""Reports go over the wire and to disk: what is damaged is not believed."""
+"""Recovery reports survive the encoding; damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ REPORT = Report(
 
 
 @pytest.mark.parametrize("report", [REPORT, Report(0, "c")])
-def test_what_is_written_is_read(report: Report) -> None:
+def test_a_report_is_decoded_as_encoded(report: Report) -> None:
     def plain(value: object) -> object:
         return repr(value).replace("[", "(").replace("]", ")").replace(",)", ")")
 
     assert plain(decode_report(encode_report(report))) == plain(report)
 
 
-def test_every_flipped_bit_and_every_cut_is_found() -> None:
+def test_every_flipped_bit_and_every_truncation_is_refused() -> None:
     data = encode_report(REPORT)
     for index in range(len(data)):
         for bit in range(8):
@@ -52,7 +52,7 @@ def test_every_flipped_bit_and_every_cut_is_found() -> None:
             decode_report(data[:index])
 
 
-def test_what_is_whole_but_strange_is_refused() -> None:
+def test_unexpected_content_with_a_valid_checksum_is_refused() -> None:
     import json
     import zlib
 

@@ -1,13 +1,13 @@
-"""Where the sources read config keys: found in their syntax trees, not by searching their text.
+"""Finds where the sources read config keys, by their syntax trees instead of a text search.
 
 A read of a key is one of these, outside `barnabas/config`:
-- an attribute of something that is called a config: `config.num_io_threads`, `self._config.num_io_threads`,
+- an attribute of an object whose name ends in "config": `config.num_io_threads`, `self._config.num_io_threads`,
   `topic_config(...).retention_ms`; an f-string in `getattr(config, f"compression_{...}_level")` reads all that match;
-- its name, as a text or a constant, where something is read by name: `config.value("log.dirs")`, `values["log.dirs"]`,
+- its name, as a text or a constant, where a value is read by name: `config.value("log.dirs")`, `values["log.dirs"]`,
   `dynamic.broker_value("leader.replication.throttled.rate")`.
 
-Inside `barnabas/config` only the modules that make something of a value count (MAKERS): checks and warnings also look
-at keys that nothing else is made of.
+Inside `barnabas/config` only the modules that derive other values count (MAKERS): checks and warnings also read keys
+that have no effect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("barnabas", "broker", "controller", "metrics")
 CONFIG = ROOT / "barnabas" / "config"
-#: The modules of `barnabas/config` that turn one key into what the others read.
+#: The modules of `barnabas/config` that derive values which other packages read.
 MAKERS = ("config.py",)
 #: Calls that take the name of a key, and mappings by the names of keys.
 READERS = ("value", "broker_value")
@@ -44,7 +44,7 @@ def reads(source: str, imported: Mapping[str, ast.expr] | None = None) -> Iterat
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return what the names of a module stand for."""
+    """Return the values of a module's constants by name."""
     found: dict[str, ast.expr] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -72,7 +72,7 @@ def _texts(nodes: Iterable[ast.expr], constants: Mapping[str, ast.expr]) -> Iter
 
 
 def _is_config(node: ast.expr) -> bool:
-    """Whether this is called a config: its name, or the function that makes it, ends so."""
+    """Whether the name of this object, or of the function that makes it, ends in "config"."""
     return _last_name(node.func if isinstance(node, ast.Call) else node).lower().endswith("config")
 
 
@@ -91,7 +91,7 @@ def files() -> Iterator[Path]:
 
 
 def all_reads() -> frozenset[str]:
-    """Return what all sources read."""
+    """Return the keys and attributes that all sources read."""
     sources = [path.read_text() for path in files()]
     imported = {name: value for source in sources for name, value in _constants(ast.parse(source)).items()}
     return frozenset(found for source in sources for found in reads(source, imported))

@@ -1,4 +1,7 @@
-"""Config: what a file, variables and overrides make of it; what is refused, in one line."""
+"""Config: the values of file, variables and overrides, and the errors of invalid ones.
+
+Tests `config/config.py`, `config/checks.py` and `config/listeners.py`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def test_a_small_controller_file_is_enough() -> None:
     assert named.controller_listener_names == ("CTL",)
 
 
-def test_broker_id_and_node_id_stand_for_each_other() -> None:
+def test_broker_id_and_node_id_replace_each_other() -> None:
     config = Config.from_properties({"broker.id": "4", "controller.quorum.voters": "9@[::1]:9093"}, "broker")
     assert (config.node_id, config.broker_id) == (4, 4)
     assert config.controller_bootstrap() == [("::1", 9093)]
@@ -57,7 +60,7 @@ def test_listeners() -> None:
     assert config.inter_broker_listener_name == "INSIDE"
 
 
-def test_file_variables_and_overrides_weigh_in_that_order(tmp_path: Path) -> None:
+def test_overrides_precede_variables_and_these_the_file(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("node.id=1\nnum.io.threads=2\nnum.network.threads=2\nnum.partitions=2\n")
     config = Config.load(
@@ -68,12 +71,12 @@ def test_file_variables_and_overrides_weigh_in_that_order(tmp_path: Path) -> Non
     assert (config.num_io_threads, config.num_network_threads, config.num_partitions) == (4, 3, 2)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*nothing: No such file or directory"):
         Config.load(tmp_path / "nothing")
 
 
-def test_units() -> None:
+def test_keys_in_other_units() -> None:
     assert broker().log_retention_ms == 168 * 3_600_000
     assert broker(log_retention_hours="1").log_retention_ms == 3_600_000
     assert broker(log_retention_hours="1", log_retention_minutes="1").log_retention_ms == 60_000
@@ -132,19 +135,19 @@ def test_units() -> None:
         ({"log.dirs": ""}, "must not be empty"),
     ],
 )
-def test_refusals(settings: dict[str, str], message: str) -> None:
+def test_errors(settings: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Config.from_properties({**BROKER, **settings}, "broker")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_node_needs_a_number() -> None:
+def test_a_node_needs_an_id() -> None:
     with pytest.raises(ConfigError, match=r'Missing required configuration "node\.id"'):
         Config.from_properties({"controller.quorum.bootstrap.servers": "h:1"}, "broker")
 
 
-def test_new_values_are_put_in_place() -> None:
+def test_new_values_replace_the_old_ones() -> None:
     config = broker(min_insync_replicas="1")
     config.replace(config.with_overrides({"min.insync.replicas": "2"}))
     assert config.min_insync_replicas == config.topic_config().min_insync_replicas == 2
@@ -154,13 +157,13 @@ def test_new_values_are_put_in_place() -> None:
     assert config.min_insync_replicas == 2
 
 
-def test_an_attribute_that_is_no_key() -> None:
+def test_an_unknown_attribute_is_an_error() -> None:
     with pytest.raises(AttributeError, match="no config key has the attribute nonsense"):
         _ = broker().nonsense
 
 
-def test_importing_the_table_loads_little() -> None:
-    """Start-up time is a promise: no module that takes long may come along."""
+def test_importing_the_table_loads_no_slow_module() -> None:
+    """Keeps start-up fast: no slow module may be imported."""
     script = "import sys; before = set(sys.modules); import barnabas.config; print(*set(sys.modules) - before)"
     modules = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"tempfile", "ipaddress", "dataclasses", "inspect", "asyncio", "http"} & set(modules)

@@ -1,4 +1,4 @@
-"""Settings without effect: what is meant to protect is refused, all else is said in one line a reason."""
+"""Settings without effect: protective ones are refused, the others reported in one line for each reason."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.config import Config, ConfigError
 from barnabas.config.effect import HARMLESS, NAMES_MAX, PROTECTIVE, protects, warnings
-from barnabas.config.keys import BROKER_KEYS, TABLE, Scope
 from barnabas.config.properties import from_environment
+from barnabas.config.table.keys import BROKER_KEYS, TABLE, Scope
 
 SMALL = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1"}
 
@@ -26,7 +26,7 @@ def start(settings: dict[str, str], role: str = "broker") -> Config:
         ({"ssl.keystore.filename": "k"}, "ssl.keystore.filename is not supported: there is no TLS"),
         ({"listener.name.plaintext.ssl.keystore.key": "k"}, "listener.name.plaintext.ssl.keystore.key is "),
         ({"listener.name.plaintext.scram-sha-256.sasl.jaas.config": "j"}, "there is no SASL"),
-        ({"sasl.enabled.mechanisms": "PLAIN"}, "there is no SASL, and nobody would have to say who they are"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "there is no SASL, so no client would be authenticated"),
         ({"principal.builder.class": "org.example.P"}, "principal.builder.class"),
         ({"connections.max.reauth.ms": "1000"}, "connections.max.reauth.ms"),
         ({"delegation.token.secret.key": "s"}, "there are no delegation tokens"),
@@ -34,8 +34,8 @@ def start(settings: dict[str, str], role: str = "broker") -> Config:
         ({"authorizer.class.name": "A", "super.users": "U"}, "authorizer.class.name, super.users are not supported"),
         ({"create.topic.policy.class.name": "org.example.P"}, "nothing would be refused"),
         ({"alter.config.policy.class.name": "org.example.P"}, "nothing would be refused"),
-        ({"client.quota.callback.class": "org.example.Q"}, "or held back"),
-        ({"config.providers": "file"}, "variables in values would stay as they are"),
+        ({"client.quota.callback.class": "org.example.Q"}, "or throttled"),
+        ({"config.providers": "file"}, "variables in values would not be replaced"),
         ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL is not supported"),
         (
             {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"},
@@ -43,7 +43,7 @@ def start(settings: dict[str, str], role: str = "broker") -> Config:
         ),
     ],
 )
-def test_what_is_meant_to_protect_is_refused(settings: dict[str, str], named: str, role: str) -> None:
+def test_protective_settings_are_refused(settings: dict[str, str], named: str, role: str) -> None:
     with pytest.raises(ConfigError) as caught:
         start(settings, role)
     message = str(caught.value)
@@ -57,7 +57,7 @@ def test_no_value_is_shown() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_variables_of_an_image_are_settings_like_others() -> None:
+def test_environment_variables_are_refused_as_well() -> None:
     with pytest.raises(ConfigError, match=r"sasl\.enabled\.mechanisms is not supported"):
         start(from_environment({"KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN"}))
 
@@ -73,12 +73,12 @@ def test_variables_of_an_image_are_settings_like_others() -> None:
         {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,UNUSED:SSL"},
     ],
 )
-def test_what_asks_for_no_protection_starts(settings: dict[str, str]) -> None:
+def test_values_that_request_no_protection_are_accepted(settings: dict[str, str]) -> None:
     start(settings)
 
 
-def test_whoever_only_reads_a_file_is_not_refused() -> None:
-    """`barnabas doctor` looks at the data of any broker."""
+def test_a_file_read_without_a_role_is_not_refused() -> None:
+    """`barnabas doctor` reads the settings of any broker."""
     Config.from_properties({"ssl.keystore.location": "/k"})
 
 
@@ -97,7 +97,7 @@ def test_whoever_only_reads_a_file_is_not_refused() -> None:
         ({"controlled.shutdown.enable": "false"}, ["controlled.shutdown.enable has no effect"]),
         (
             {"ssl.client.auth": "none"},
-            ["ssl.client.auth has no effect: there is no TLS, and nothing would be encrypted"],
+            ["ssl.client.auth has no effect: there is no TLS, so nothing would be encrypted"],
         ),
         (
             {"listener.name.plaintxt.max.connections": "9"},
@@ -114,7 +114,7 @@ def test_whoever_only_reads_a_file_is_not_refused() -> None:
         ({"log.retention.hours": "9", "barnabas.metrics.port": "0"}, []),
     ],
 )
-def test_what_else_has_no_effect_is_one_line_a_reason(
+def test_other_settings_without_effect_are_reported_by_reason(
     settings: dict[str, str], expected: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.config.config._warned", set())
@@ -139,7 +139,7 @@ def test_topics_and_groups() -> None:
     ]
 
 
-def test_names_that_clients_chose_fill_no_log() -> None:
+def test_names_from_clients_do_not_fill_the_log() -> None:
     (line,) = warnings(Scope.BROKER, ["a\nERROR b", "c" * 30_000, *(f"k{n:03}" for n in range(500))])
     assert "\n" not in line
     assert f"and {502 - NAMES_MAX} more" in line
@@ -152,12 +152,12 @@ def test_only_keys_without_effect_are_warned_of(key) -> None:  # type: ignore[no
 
 
 def test_each_row_names_a_key() -> None:
-    """A row that fits no key would be a typing error; two are no keys of the table."""
+    """A row without a key would be a typo; two rows name keys that are not in the table."""
     for missing in (*PROTECTIVE, *HARMLESS):
         for name in set(missing.keys) - {"super.users", "config.providers."}:
             known = [key.name for key in TABLE if missing.has(key.name)]
             assert any(key == name or (name.endswith(".") and key.startswith(name)) for key in known), name
 
 
-def test_no_key_that_protects_can_be_set_at_run_time() -> None:
+def test_no_protective_key_can_be_set_at_run_time() -> None:
     assert [key.name for key in BROKER_KEYS.values() if key.live and protects(key.name)] == []

@@ -1,4 +1,4 @@
-"""A key is called honoured if, and only if, somebody reads it (`reads.py` finds where)."""
+"""A key is marked honoured if, and only if, the sources read it (`reads.py` finds where)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from barnabas.config.group import bounds_of
-from barnabas.config.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TABLE, TOPIC_KEYS, Key
 from barnabas.config.listeners import LISTENER_KEYS
+from barnabas.config.resources.group import bounds_of
+from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TABLE, TOPIC_KEYS, Key
 from tests.barnabas.config.reads import all_reads, reads
 
 READ = all_reads()
@@ -16,20 +16,22 @@ PATTERNS = [re.compile(found) for found in READ if ".*" in found]
 
 #: Keys that are read under another name than their own.
 ELSEWHERE = {
-    # logs read the `max_segment_ms` that follows from it
+    # logs read `compact` and `delete`, which are derived from it
+    "cleanup.policy": "delete",
+    # logs read `max_segment_ms`, which is derived from it
     "segment.ms": "max_segment_ms",
-    # `Config.controller_bootstrap` and `listeners_parsed` are made of them
+    # `listeners_parsed` and other attributes are derived from these
     "listeners": "listeners_parsed",
     "advertised.listeners": "advertised_listeners_parsed",
     "broker.id": "node_id",
     "log.dir": "log_dirs",
 }
-#: Keys that are acted upon by letting a start go on or not: (key, the module that asks for it).
-ASKED_AT_START = {"allow.everyone.if.no.acl.found", "process.roles"}
+#: Keys that only decide whether a process may start.
+CHECKED_AT_START = {"allow.everyone.if.no.acl.found", "process.roles"}
 
 
 def is_read(key: Key) -> bool:
-    """Whether the sources read a key, of itself or by what it gives a default to."""
+    """Whether the sources read a key, or a topic or group key that it gives a default to."""
     if {key.attribute, key.name, ELSEWHERE.get(key.name)} & READ or key.name in LISTENER_KEYS:
         return True
     if any(pattern.fullmatch(key.attribute) for pattern in PATTERNS):
@@ -48,10 +50,10 @@ def _is_behind(key: Key, other: Key) -> bool:
 
 @pytest.mark.parametrize("key", [*TABLE, *DYNAMIC_KEYS.values()], ids=lambda key: f"{key.scope.value}:{key.name}")
 def test_a_key_is_honoured_if_and_only_if_it_is_read(key: Key) -> None:
-    assert key.honoured == (key.name in ASKED_AT_START or is_read(key))
+    assert key.honoured == (key.name in CHECKED_AT_START or is_read(key))
 
 
-def test_only_what_is_honoured_is_applied_at_run_time() -> None:
+def test_only_honoured_keys_are_applied_at_run_time() -> None:
     assert [key.name for key in [*BROKER_KEYS.values(), *DYNAMIC_KEYS.values()] if key.live and not key.honoured] == []
 
 
@@ -72,5 +74,5 @@ def test_only_what_is_honoured_is_applied_at_run_time() -> None:
         ("getattr(config, f'compression_{kind}_level')", {"compression_.*_level"}),
     ],
 )
-def test_what_counts_as_a_read(source: str, expected: set[str]) -> None:
+def test_reads_are_found(source: str, expected: set[str]) -> None:
     assert set(reads(source)) == expected

@@ -1,3 +1,5 @@
+"""APPEND and SUBTRACT of list values, and their cost."""
+
 from __future__ import annotations
 
 import random
@@ -19,13 +21,13 @@ from barnabas.config.lists import appended, subtracted
         ("a", "", "a,", "a"),
     ],
 )
-def test_what_becomes_of_a_list(text: str, items: str, more: str, less: str) -> None:
+def test_append_and_subtract(text: str, items: str, more: str, less: str) -> None:
     assert appended(text, items) == more
     assert subtracted(text, items) == less
 
 
 class Item(str):
-    """Text that counts how often it is compared."""
+    """Text that counts its comparisons."""
 
     __slots__ = ()
     compared = 0
@@ -37,7 +39,7 @@ class Item(str):
 
 
 class Text(str):
-    """A list of such items."""
+    """A list value that splits into such items."""
 
     __slots__ = ()
 
@@ -45,7 +47,7 @@ class Text(str):
         return [Item(part) for part in str.split(self, sep, maxsplit)]
 
 
-def test_the_work_grows_with_the_length_only() -> None:
+def test_the_cost_is_linear() -> None:
     numbers = [str(n) for n in range(4000)]
     random.Random(1).shuffle(numbers)
     half = Text(",".join(numbers[:2000]))

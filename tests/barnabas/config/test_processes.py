@@ -1,4 +1,7 @@
-"""Both servers, as processes: a setting that would protect nobody ends them at start, with one line and the code 1."""
+"""Both servers as processes: a protective setting without effect ends them at start, with one line and exit code 1.
+
+Tests broker/main.py, controller/main.py, command_line.py and errors.py from end to end.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.common import interpreter
+from barnabas.common.processes import interpreter
 
 TIMEOUT_S = 60
 FILE = {
@@ -24,12 +27,12 @@ FILE = {
         (
             "ssl.keystore.location=/k",
             "",
-            "ssl.keystore.location is not supported: there is no TLS, and nothing would be",
+            "ssl.keystore.location is not supported: there is no TLS, so nothing would be",
         ),
-        ("", "KAFKA_SASL_ENABLED_MECHANISMS", "sasl.enabled.mechanisms is not supported: there is no SASL, and nobody"),
+        ("", "KAFKA_SASL_ENABLED_MECHANISMS", "sasl.enabled.mechanisms is not supported: there is no SASL, so"),
     ],
 )
-def test_a_server_that_would_not_protect_does_not_start(
+def test_a_server_refuses_protection_that_it_lacks(
     tmp_path: Path, role: str, text: str, variable: str, line: str
 ) -> None:
     file = tmp_path / "server.properties"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.config.command_line import key_value
 from barnabas.config.errors import ConfigError
-from barnabas.config.properties import from_environment, parse_override, parse_properties
+from barnabas.config.properties import from_environment, parse_properties
 
 
 @pytest.mark.parametrize(
@@ -54,8 +55,8 @@ def test_variables_become_keys() -> None:
     }
 
 
-def test_overrides() -> None:
-    assert parse_override("a.b = c=d") == ("a.b", "c=d")
+def test_overrides_of_the_command_line() -> None:
+    assert key_value("a.b = c=d") == ("a.b", "c=d")
     for wrong in ("a.b", "=c", ""):
-        with pytest.raises(ConfigError, match="expected key=value"):
-            parse_override(wrong)
+        with pytest.raises(ConfigError, match="--override wants KEY=VALUE"):
+            key_value(wrong)

@@ -1,4 +1,4 @@
-"""Texts of values, there and back."""
+"""Types: texts are parsed to values, and values written as texts."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from barnabas.config.types import Password, Type, parse, to_text
         (Type.PASSWORD, "s3cret", Password("s3cret"), "s3cret"),
     ],
 )
-def test_there_and_back(type_: Type, text: str, value: object, back: str) -> None:
+def test_parse_and_write(type_: Type, text: str, value: object, back: str) -> None:
     assert parse("k", text, type_) == value
     assert to_text(value, type_) == back
     assert to_text(None, type_) is None
 
 
-def test_passwords_do_not_show() -> None:
+def test_passwords_are_not_shown() -> None:
     assert "s3cret" not in f"{Password('s3cret')!r} {Password('s3cret')}"
 
 
 @pytest.mark.parametrize("type_", [Type.INT, Type.LONG, Type.DOUBLE])
 @pytest.mark.parametrize("text", ["1" * 32_000, "1" * 32_000 + "x", "0" * 5000 + "1", "1." + "1" * 32_000 + "e"])
-def test_numbers_of_any_length_are_refused_at_once(type_: Type, text: str) -> None:
-    """A pattern that backtracks would take seconds over some; `int` refuses others with an error of its own."""
+def test_numbers_that_are_too_long_are_refused_quickly(type_: Type, text: str) -> None:
+    """A backtracking pattern would take seconds for some; `int` refuses others with an error of its own."""
     with pytest.raises(ConfigError, match="Not a number"):
         parse("k", text, type_)

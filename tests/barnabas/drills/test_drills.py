@@ -1,4 +1,8 @@
-"""barnabas.drills and barnabas.cli.drill: every drill is staged, looked at, repaired as its page says, and over."""
+"""Every drill is staged, explained, and repaired as its page says.
+
+Tests cli/breaking/drill.py and barnabas/drills: applications.py, catalogue.py, drill.py, groups.py, load.py, scene.py
+and servers.py.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.running import running_directories
+from barnabas.cli.local.running import running_directories
 from barnabas.drills.catalogue import DRILLS
 from barnabas.drills.drill import Drill
 from barnabas.drills.scene import Scene
@@ -27,7 +31,7 @@ DOCS = ROOT / "docs" / "drills"
 BARNABAS = [sys.executable, "-P", "-m", "barnabas.cli"]
 TIMEOUT_S = 90
 
-#: What `barnabas explain` has to say for somebody to see what is wrong.
+#: Words in the output of `barnabas explain` from which the user can recognise the problem.
 WORDS = {
     "dead-leader": ("is not alive", "NOT_ENOUGH_REPLICAS"),
     "slow-follower": ("is not in sync", "records behind"),
@@ -42,7 +46,7 @@ WORDS = {
 
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Commands find this test's drill only, and temporary directories lie within the test."""
+    """Let commands find only this test's drill, and put temporary directories into the test's."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(temporary))
@@ -54,7 +58,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
 
 
 class Drilling:
-    """A drill that is being staged by a process of its own."""
+    """A drill in its own process."""
 
     def __init__(self, name: str) -> None:
         self.process = subprocess.Popen(
@@ -70,25 +74,25 @@ class Drilling:
         self.process.communicate(timeout=TIMEOUT_S)
 
     def briefing(self) -> str:
-        """What the learner is told."""
+        """The output until the drill is staged."""
         assert self.process.stdout is not None
-        told = ""
+        output = ""
         for line in self.process.stdout:
-            told += line
+            output += line
             if "Ctrl-C gives up." in line:
-                return told
-        raise AssertionError(f"it was not staged: {told}")
+                return output
+        raise AssertionError(f"it was not staged: {output}")
 
 
 def run(*command: str) -> tuple[int, str]:
-    """Run a command as it would be typed; exit code and output."""
+    """Run a command; return its exit code and its output."""
     words = [*BARNABAS, *command[1:]] if command[0] == "barnabas" else list(command)
     done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", DRILLS)
-def test_a_drill_is_staged_seen_and_repaired(name: str) -> None:
+def test_a_drill_is_staged_explained_and_repaired(name: str) -> None:
     drill = DRILLS[name]
     with Drilling(name) as drilling:
         briefing = drilling.briefing()
@@ -103,24 +107,24 @@ def test_a_drill_is_staged_seen_and_repaired(name: str) -> None:
         assert code == 1, wrong
         explained = ""
         for command in drill.explain:
-            code, told = run(*shlex.split(command.format_map(facts)))
-            explained += told
+            code, output = run(*shlex.split(command.format_map(facts)))
+            explained += output
         for words in WORDS[name]:
             assert words in explained
         assert run("barnabas", "drill", "solution") == (0, "".join(f"{line}\n" for line in drill.solution(facts)))
         for command_words in drill.commands(facts):
-            code, told = run(*command_words)
-            assert code == 0, told
+            code, output = run(*command_words)
+            assert code == 0, output
         out, _ = drilling.process.communicate(timeout=TIMEOUT_S)
         assert out == f"Repaired: {name} is over.\n"
         assert drilling.process.returncode == 0
 
 
-def test_a_drill_that_is_not_repaired_goes_on_until_it_is_given_up() -> None:
+def test_a_drill_runs_until_the_user_gives_up() -> None:
     with Drilling("controller-gone") as drilling:
         drilling.briefing()
         assert run("barnabas", "drill", "stop", "nobody")[1] == (
-            "barnabas: there is no application nobody: there are shop, sign-up\n"
+            "barnabas: there is no application nobody; the applications are shop, sign-up\n"
         )
         assert drilling.process.stdout is not None
         ended, _, _ = select.select([drilling.process.stdout], [], [], 2)
@@ -129,7 +133,7 @@ def test_a_drill_that_is_not_repaired_goes_on_until_it_is_given_up() -> None:
         assert drilling.process.wait(TIMEOUT_S) == 130
 
 
-def test_nothing_of_a_drill_outlives_it(surroundings: Path) -> None:
+def test_a_killed_drill_leaves_no_process_behind(surroundings: Path) -> None:
     with Drilling("full-request-queue") as drilling:
         drilling.briefing()
         (directory,) = running_directories()
@@ -138,7 +142,7 @@ def test_nothing_of_a_drill_outlives_it(surroundings: Path) -> None:
         drilling.process.wait()
     for process in processes:
         eventually("it is gone", lambda pid=process["pid"]: not Path(f"/proc/{pid}").exists())
-    with Drilling("full-request-queue") as drilling:  # which removes what the killed one left
+    with Drilling("full-request-queue") as drilling:  # it removes the directory of the killed one
         drilling.briefing()
         assert len(list(surroundings.glob("barnabas-ephemeral-*"))) == 1
         os.kill(drilling.process.pid, signal.SIGTERM)
@@ -160,14 +164,14 @@ def panels() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("drill", DRILLS.values(), ids=DRILLS)
-def test_what_a_drill_points_at_is_there(drill: Drill) -> None:
+def test_the_panels_of_a_drill_exist(drill: Drill) -> None:
     boards = panels()
     for panel in drill.panels:
         assert panel.title in boards[panel.dashboard], panel
 
 
 @pytest.mark.parametrize("drill", DRILLS.values(), ids=DRILLS)
-def test_a_drill_has_a_page_that_tells_what_it_does(drill: Drill) -> None:
+def test_the_page_of_a_drill_has_its_panels_and_commands(drill: Drill) -> None:
     page = (DOCS / f"{drill.name}.md").read_text()
     for panel in drill.panels:
         assert str(panel) in page
@@ -177,18 +181,18 @@ def test_a_drill_has_a_page_that_tells_what_it_does(drill: Drill) -> None:
 
 
 def test_the_list_has_every_drill() -> None:
-    code, told = run("barnabas", "drill", "list")
+    code, output = run("barnabas", "drill", "list")
     assert code == 0
-    assert [line.split()[0] for line in told.splitlines()] == list(DRILLS)
+    assert [line.split()[0] for line in output.splitlines()] == list(DRILLS)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("no-such-drill",), "there is no drill no-such-drill: see barnabas drill list"),
-        (("check",), "no drill runs: barnabas drill list"),
-        (("solution",), "no drill runs: barnabas drill list"),
+        (("check",), "no drill runs: see barnabas drill list"),
+        (("solution",), "no drill runs: see barnabas drill list"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: tuple[str, ...], words: str) -> None:
+def test_an_unknown_drill_and_commands_without_a_drill_are_refused(arguments: tuple[str, ...], words: str) -> None:
     assert run("barnabas", "drill", *arguments) == (1, f"barnabas: {words}\n")

@@ -1,4 +1,4 @@
-"""Faults in a cluster of real processes, as a real client (librdkafka) meets them."""
+"""Faults in a cluster of real processes, with a real client (librdkafka)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def admin(cluster: BarnabasCluster) -> AdminClient:
 
 
 class Topic:
-    """A topic of a test's own; partition n is led by broker n."""
+    """A topic for one test; broker n leads partition n."""
 
     def __init__(self, cluster: BarnabasCluster, admin: AdminClient, **config: str) -> None:
         self.name = f"t-{next(_numbers)}"
@@ -65,7 +65,7 @@ class Topic:
         return sorted(found[partition].isrs) if partition in found else []
 
     def produce(self, partition: int, **config: Any) -> Message | str:
-        """The message as it was delivered, or the name of its error."""
+        """Return the delivered message, or the name of its error."""
         producer = Producer({"bootstrap.servers": self._cluster.bootstrap, "linger.ms": 0, **config})
         done: list[tuple[KafkaError | None, Message]] = []
         producer.produce(self.name, b"v", partition=partition, on_delivery=lambda *both: done.append(both))
@@ -88,7 +88,7 @@ def topic(cluster: BarnabasCluster, admin: AdminClient) -> Topic:
 
 
 def delivered(outcome: Message | str) -> int:
-    """The offset of a message that was delivered."""
+    """Return the offset of a delivered message."""
     assert isinstance(outcome, Message), outcome
     return int(outcome.offset() or 0)
 
@@ -96,7 +96,7 @@ def delivered(outcome: Message | str) -> int:
 # Wire faults
 
 
-def test_a_producer_is_told_of_one_partition_only(topic: Topic, faults: Faults) -> None:
+def test_a_producer_sees_an_error_of_one_partition_only(topic: Topic, faults: Faults) -> None:
     with faults.add(Fault(api="Produce", topic=topic.name, partition=1, error="MESSAGE_TOO_LARGE")) as handle:
         assert topic.produce(1) == "MSG_SIZE_TOO_LARGE"
         assert delivered(topic.produce(0)) == 0
@@ -104,7 +104,7 @@ def test_a_producer_is_told_of_one_partition_only(topic: Topic, faults: Faults) 
     assert delivered(topic.produce(1)) == 0
 
 
-def test_a_producer_tries_again_after_a_passing_error(topic: Topic, faults: Faults) -> None:
+def test_a_producer_retries_after_a_retriable_error(topic: Topic, faults: Faults) -> None:
     handle = faults.add(Fault(api="Produce", topic=topic.name, error="NOT_LEADER_OR_FOLLOWER", times=2))
     with faults.recorder as recorder:
         assert delivered(topic.produce(0, **{"retry.backoff.ms": 10})) == 0
@@ -113,14 +113,14 @@ def test_a_producer_tries_again_after_a_passing_error(topic: Topic, faults: Faul
     assert handle.fired == 2
 
 
-def test_a_lost_answer_is_no_lost_record(topic: Topic, faults: Faults) -> None:
+def test_a_lost_response_loses_no_record(topic: Topic, faults: Faults) -> None:
     with faults.add(Fault(api="Produce", topic=topic.name, disconnect=True, times=1)) as handle:
         assert delivered(topic.produce(0, **{"enable.idempotence": True})) == 0
         assert handle.fired == 1
     assert delivered(topic.produce(0)) == 1, "written once"
 
 
-def test_a_black_hole_swallows_one_client(topic: Topic, faults: Faults) -> None:
+def test_a_black_hole_affects_one_client(topic: Topic, faults: Faults) -> None:
     with faults.add(Fault(client_id="victim", api="Produce", blackhole=True)) as handle:
         about = {"client.id": "victim", "message.timeout.ms": 500}
         assert topic.produce(0, **about) == "_MSG_TIMED_OUT"
@@ -129,21 +129,21 @@ def test_a_black_hole_swallows_one_client(topic: Topic, faults: Faults) -> None:
     assert delivered(topic.produce(0, **{"client.id": "victim"})) == 1
 
 
-def test_a_delay_holds_the_answer_back(topic: Topic, faults: Faults) -> None:
+def test_a_delay_of_the_response(topic: Topic, faults: Faults) -> None:
     with faults.add(Fault(api="Produce", topic=topic.name, delay_ms=250)), faults.recorder as recorder:
         assert delivered(topic.produce(0)) == 0
         (request,) = recorder.wait(1, api="Produce", topic=topic.name, outcome="answered")
     assert (request.elapsed_ms or 0) >= 250
 
 
-def test_a_throttle_is_told_to_the_client(topic: Topic, faults: Faults) -> None:
+def test_a_client_sees_a_throttle(topic: Topic, faults: Faults) -> None:
     throttled: list[Any] = []
     with faults.add(Fault(api="Produce", topic=topic.name, throttle_ms=120)):
         assert delivered(topic.produce(0, throttle_cb=throttled.append)) == 0
     assert [event.throttle_time for event in throttled] == [0.12]
 
 
-def test_a_consumer_finds_a_corrupt_batch_and_nothing_is_wrong_on_disk(topic: Topic, faults: Faults) -> None:
+def test_a_consumer_finds_a_corrupt_batch_but_the_disk_is_intact(topic: Topic, faults: Faults) -> None:
     delivered(topic.produce(0))
     with faults.add(Fault(topic=topic.name, corrupt=True)) as handle:
         consumer = topic.consumer(0, **{"check.crcs": True})
@@ -168,7 +168,7 @@ def test_a_cluster_that_pretends_to_be_older(topic: Topic, faults: Faults) -> No
         assert handle.fired >= 1
 
 
-def test_a_group_that_meets_an_error_joins_in_the_end(topic: Topic, faults: Faults) -> None:
+def test_a_group_joins_after_an_error(topic: Topic, faults: Faults) -> None:
     delivered(topic.produce(0))
     handle = faults.add(Fault(api="JoinGroup", group=topic.name, error="COORDINATOR_NOT_AVAILABLE", times=1))
     consumer = Consumer(
@@ -186,7 +186,7 @@ def test_a_group_that_meets_an_error_joins_in_the_end(topic: Topic, faults: Faul
     assert handle.fired == 1
 
 
-def test_an_admin_request_that_is_forwarded_may_fail_in_part(
+def test_a_forwarded_admin_request_may_fail_in_part(
     cluster: BarnabasCluster, admin: AdminClient, faults: Faults
 ) -> None:
     names = [f"t-{next(_numbers)}" for _ in range(2)]
@@ -204,7 +204,7 @@ def test_an_admin_request_that_is_forwarded_may_fail_in_part(
 # Faults of nodes
 
 
-def test_a_cut_link_costs_the_follower_its_place_until_it_is_healed(topic: Topic, faults: Faults) -> None:
+def test_a_cut_link_removes_the_follower_from_the_isr_until_it_heals(topic: Topic, faults: Faults) -> None:
     with faults.node(0).cut_off(1) as handle:
         delivered(topic.produce(0))
         eventually("broker 1 is out of the ISR of broker 0's partition", lambda: topic.isr(0) == [0, 2])
@@ -221,7 +221,7 @@ def test_a_link_may_be_cut_one_way(topic: Topic, faults: Faults) -> None:
     eventually("broker 1 is back", lambda: topic.isr(0) == [0, 1, 2])
 
 
-def test_a_broker_without_its_controller_is_fenced_and_comes_back(
+def test_a_broker_without_its_controller_is_fenced_and_returns(
     cluster: BarnabasCluster, admin: AdminClient, faults: Faults
 ) -> None:
     def live() -> set[int]:
@@ -229,7 +229,7 @@ def test_a_broker_without_its_controller_is_fenced_and_comes_back(
 
     with faults.node(2).cut_off("controller") as handle:
         assert {node for node, _ in handle.ids} == {2, 100}
-        # Why not librdkafka: it may ask broker 2, which does not hear of it.
+        # Why not librdkafka: it may ask broker 2, which gets no push.
         eventually("broker 2 is fenced", lambda: listed_brokers(cluster.nodes[0].port) == 2)
         assert faults.node(2).heal() == 2
     eventually("broker 2 is back", lambda: live() == {0, 1, 2})
@@ -246,7 +246,7 @@ def test_a_slow_disk_slows_the_partitions_of_its_pattern(topic: Topic, faults: F
         assert all(f"/{topic.name}-0/" in event["path"] for event in handle.events)
 
 
-def test_a_skewed_clock_stamps_records_wrongly_until_it_is_set_right(
+def test_a_skewed_clock_shifts_timestamps_until_it_is_corrected(
     cluster: BarnabasCluster, admin: AdminClient, faults: Faults
 ) -> None:
     topic = Topic(cluster, admin, message_timestamp_type="LogAppendTime")
@@ -262,7 +262,7 @@ def test_a_skewed_clock_stamps_records_wrongly_until_it_is_set_right(
     assert abs(error_ms(0)) < HOUR_MS / 2
 
 
-def test_a_full_disk_ends_a_broker_and_the_others_go_on(
+def test_a_full_disk_ends_a_broker_and_the_others_continue(
     cluster: BarnabasCluster, topic: Topic, faults: Faults, tmp_path: Path
 ) -> None:
     (tmp_path / "incident.yaml").write_text("- {node: 2, disk_full: true}\n- record: true\n- wait_ms: 1\n")

@@ -1,3 +1,5 @@
+"""Definitions of faults: checks, JSON and Python."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -36,7 +38,7 @@ def test_a_fault_is_the_same_in_python_and_json(values: dict[str, Any]) -> None:
     assert fault.action in values
 
 
-def test_every_action_is_tried_above() -> None:
+def test_every_effect_is_in_the_list_above() -> None:
     assert {Fault.parse(values).action for values in GOOD} == ACTIONS.keys()
     assert {key for values in GOOD for key in values} == CHECKS.keys()
 
@@ -46,14 +48,14 @@ def test_every_key_is_documented() -> None:
     assert [key for key in CHECKS if f"`{key}" not in text] == []
 
 
-def test_names_are_kafkas_whatever_their_case() -> None:
+def test_names_are_kafkas_in_any_case() -> None:
     fault = Fault(api=["produce", "OFFSET_COMMIT", 0], error="request_timed_out")
     assert (fault.api, fault.error) == (("Produce", "OffsetCommit"), "REQUEST_TIMED_OUT")
     assert Fault(error=ErrorCode.INVALID_RECORD).error == "INVALID_RECORD"
     assert str(fault) == "api=Produce,OffsetCommit error=REQUEST_TIMED_OUT"
 
 
-def test_apache_kafkas_words() -> None:
+def test_functions_with_apache_kafkas_names() -> None:
     assert inject_error("EndTxn", "INVALID_TXN_STATE").once() == Fault(api="EndTxn", error="INVALID_TXN_STATE", times=1)
     assert disconnect_on("EndTxn") == Fault(api="EndTxn", disconnect=True)
     assert delay_on("Fetch", 5, topic="t") == Fault(api="Fetch", topic="t", delay_ms=5)
@@ -64,27 +66,27 @@ def test_apache_kafkas_words() -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ([], "a fault is an object"),
-        ({}, "a fault does one thing, this one nothing"),
-        ({"error": "INVALID_RECORD", "delay_ms": 5}, "this one error and delay_ms"),
-        ({"colour": "red"}, "unknown key 'colour'; a fault has api, node, topic"),
+        ([], "a fault must be an object"),
+        ({}, "a fault has exactly one effect, this one has none"),
+        ({"error": "INVALID_RECORD", "delay_ms": 5}, "this one has error and delay_ms"),
+        ({"colour": "red"}, "unknown key 'colour'; the keys of a fault are api, node, topic"),
         ({"error": "NO_SUCH"}, "there is no error 'NO_SUCH'"),
-        ({"error": "NONE"}, "NONE is no error"),
+        ({"error": "NONE"}, "NONE is not an error"),
         ({"error": None}, "error has no value"),
         ({"api": "Prodce", "blackhole": True}, "there is no API 'Prodce'"),
         ({"api": 999, "blackhole": True}, "there is no API with the key 999"),
-        ({"api": [], "blackhole": True}, "names no API"),
+        ({"api": [], "blackhole": True}, "must name at least one API"),
         ({"delay_ms": "5"}, "delay_ms must be a whole number"),
         ({"delay_ms": True}, "delay_ms must be a whole number"),
         ({"delay_ms": 0}, "delay_ms must be between 1 and"),
         ({"disconnect": False}, "disconnect can only be true"),
         ({"delay_ms": 1, "at": "noon"}, "at must be one of request, response"),
-        ({"delay_ms": 1, "at": "response", "holds_handler": True}, "holds_handler goes with at=request"),
+        ({"delay_ms": 1, "at": "response", "holds_handler": True}, "holds_handler needs at=request"),
         ({"delay_ms": 1, "holds_handler": 1}, "holds_handler must be true or false"),
-        ({"error": "INVALID_RECORD", "at": "request"}, "at has no meaning beside error"),
-        ({"cut": 1, "topic": "t"}, "topic has no meaning beside cut"),
+        ({"error": "INVALID_RECORD", "at": "request"}, "at has no meaning with error"),
+        ({"cut": 1, "topic": "t"}, "topic has no meaning with cut"),
         ({"cut": "everything"}, "cut must be a whole number"),
-        ({"clock_skew_ms": 5, "times": 1}, "times has no meaning beside clock_skew_ms"),
+        ({"clock_skew_ms": 5, "times": 1}, "times has no meaning with clock_skew_ms"),
         ({"probability": 2, "blackhole": True}, "probability must be a number between 0 and 1"),
         ({"seed": 2, "blackhole": True}, "seed has no meaning without probability"),
         ({"times": 0, "blackhole": True}, "times must be between 1"),
@@ -97,7 +99,7 @@ def test_apache_kafkas_words() -> None:
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused_in_one_line(values: Any, complaint: str) -> None:
+def test_an_invalid_fault_is_refused_in_one_line(values: Any, complaint: str) -> None:
     with pytest.raises(FaultError) as refused:
         Fault.parse(values)
     assert complaint in str(refused.value)

@@ -1,3 +1,5 @@
+"""Scenarios in files."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,7 +13,7 @@ from barnabas.faults.scenario import Scenario
 
 
 class Rehearsal:
-    """A cluster that only writes down what is asked of it."""
+    """A cluster that only records the requests to it."""
 
     def __init__(self) -> None:
         self.log: list[Any] = []
@@ -94,7 +96,7 @@ def test_json_is_yaml_too(tmp_path: Path) -> None:
     assert [str(step) for step in Scenario.load(tmp_path / "incident.json").steps] == ["kill: 1"]
 
 
-def test_a_step_that_fails_takes_the_faults_before_it_away() -> None:
+def test_a_failing_step_removes_the_faults_before_it() -> None:
     rehearsal = Rehearsal()
     rehearsal.broken = "kill"
     with pytest.raises(FaultError):
@@ -105,14 +107,14 @@ def test_a_step_that_fails_takes_the_faults_before_it_away() -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"a": 1}, "a scenario is a list of steps"),
-        ([{"kill": 1}, 7], "step 2: a step is keys and values"),
+        ({"a": 1}, "a scenario must be a list of steps"),
+        ([{"kill": 1}, 7], "step 2: a step must be an object with keys and values"),
         ([{"kill": "x"}], "step 1: kill must be a whole number"),
-        ([{"kill": 1, "wait_ms": 5}], "step 1: a step does one thing"),
+        ([{"kill": 1, "wait_ms": 5}], "step 1: a step with kill can have no other key"),
         ([{"wait_ms": -1}], "step 1: wait_ms must be a whole number between 0 and"),
-        ([{"record": 1}], "step 1: record is true or false"),
+        ([{"record": 1}], "step 1: record must be true or false"),
         ([{"error": "NO_SUCH"}], "step 1: there is no error 'NO_SUCH'"),
-        ([{}], "step 1: a fault does one thing, this one nothing"),
+        ([{}], "step 1: a fault has exactly one effect, this one has none"),
     ],
 )
 def test_the_whole_file_is_checked_first(values: Any, complaint: str) -> None:
@@ -120,8 +122,8 @@ def test_the_whole_file_is_checked_first(values: Any, complaint: str) -> None:
         Scenario.parse(values)
 
 
-def test_what_is_no_yaml(tmp_path: Path) -> None:
+def test_invalid_yaml(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("- {a: [")
-    with pytest.raises(FaultError, match="this is no YAML") as refused:
+    with pytest.raises(FaultError, match="invalid YAML") as refused:
         Scenario.load(tmp_path / "broken.yaml")
     assert "\n" not in str(refused.value)

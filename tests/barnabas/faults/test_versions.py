@@ -1,9 +1,11 @@
+"""The table of API versions by release."""
+
 from __future__ import annotations
 
 import pytest
 
 from barnabas.broker.apis.table import TABLE
-from barnabas.broker.features import SUPPORTED_FEATURES
+from barnabas.broker.metadata.features import SUPPORTED_FEATURES
 from barnabas.faults.versions import MAXIMA, RELEASES, highest_version, release_has_feature
 from barnabas.protocol.api_keys import ROWS, ApiKey, supported_versions
 
@@ -21,8 +23,8 @@ def test_versions_only_grow(key: int) -> None:
     assert known[-1] <= supported_versions(key)[1]
 
 
-def test_what_some_releases_answered() -> None:
-    # As librdkafka's and kafka-python's tables of brokers say as well.
+def test_versions_of_some_releases() -> None:
+    # librdkafka's and kafka-python's tables of brokers have the same.
     assert [highest_version(ApiKey.PRODUCE, release) for release in ("2.0", "2.3", "2.4", "2.8", "3.9")] == [
         6,
         7,

@@ -1,4 +1,4 @@
-"""Our codec and our error responses against Apache Kafka's own code (tests/support/WireCheck.java).
+"""Our codec and our error responses against Apache Kafka's own code (WireCheck.java).
 
 Kafka reads what we write and writes the same bytes again, for every message and version of 4.3.1, records of the logs
 and unknown tagged fields included; and its `getErrorResponse` gives byte for byte our `error_response`.
@@ -19,10 +19,10 @@ from barnabas.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequ
 from barnabas.protocol.messages.k29_describe_acls import DescribeAclsRequest
 from barnabas.protocol.schema import Message, Request, Response
 from tests.support import messages as facts
-from tests.support.kafka_jars import KafkaRuntime
-from tests.support.kafka_tools import SMALL_JVM
+from tests.support.kafka.kafka_jars import KafkaRuntime
+from tests.support.kafka.kafka_tools import SMALL_JVM
 
-SOURCE = Path(facts.__file__).with_name("WireCheck.java")
+SOURCE = Path(__file__).with_name("WireCheck.java")
 SAMPLES = 4
 TIMEOUT_S = 120
 REMOVED_IN_4 = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}

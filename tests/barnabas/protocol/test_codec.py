@@ -1,4 +1,7 @@
-"""The compiled codecs: round trips of everything, golden bytes, tagged fields, versions, and what is refused."""
+"""The compiled codecs: round trips of everything, golden bytes, tagged fields, versions, and what is refused.
+
+The reasons for a refusal to encode are those of diagnosis.py.
+"""
 
 from __future__ import annotations
 

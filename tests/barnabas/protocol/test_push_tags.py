@@ -1,22 +1,31 @@
-"""Our tagged fields: what is written is read, what is damaged is refused, the secret is not shown."""
+"""Our tagged fields: they are read as written, damaged ones are refused, and the secret is never shown."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.messages.k05_stop_replica import StopReplicaRequest
+from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationResponse
+from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.metadata_records import ConfigRecord, RemoveTopicRecord
 from barnabas.protocol.push_tags import (
+    TAG_OBEYED_EPOCH,
     TAG_OBEYED_OFFSET,
     TAG_OFFSET,
     TAG_RECEIVER,
     TAG_RECORDS,
+    UNKNOWN_EPOCH,
+    Applied,
     Receiver,
+    applied_of,
     offset_of,
+    reason_of,
     receiver_of,
     records_of,
+    set_applied,
     set_offset,
+    set_reason,
     set_receiver,
     set_records,
     set_tag,
@@ -30,23 +39,22 @@ RECORDS = [
 
 
 def sent(message: StopReplicaRequest) -> StopReplicaRequest:
-    """The message as it arrives."""
+    """Return the message as the receiver decodes it."""
     return StopReplicaRequest.decoder(4)(memoryview(bytearray(message.encode(4))), 0)[0]
 
 
-def test_what_is_written_is_read_in_any_order() -> None:
+def test_the_tags_of_a_push_are_read_as_written_in_any_order() -> None:
     message = StopReplicaRequest()
     set_receiver(message, RECEIVER)
     set_offset(message, 5)
     set_records(message, RECORDS)
     set_offset(message, 12)
-    set_offset(message, -1, TAG_OBEYED_OFFSET)
     arrived = sent(message)
-    assert (receiver_of(arrived), offset_of(arrived), offset_of(arrived, TAG_OBEYED_OFFSET)) == (RECEIVER, 12, -1)
+    assert (receiver_of(arrived), offset_of(arrived)) == (RECEIVER, 12)
     assert records_of(arrived) == RECORDS
 
 
-def test_what_is_not_there_is_none() -> None:
+def test_absent_tags_are_none() -> None:
     message = StopReplicaRequest()
     set_records(message, [])
     assert (receiver_of(message), offset_of(message), records_of(message)) == (None, None, [])
@@ -65,12 +73,44 @@ def test_what_is_not_there_is_none() -> None:
         (TAG_RECORDS, b"\x00", records_of),
     ],
 )
-def test_what_is_damaged_is_refused(tag, raw, read) -> None:
+def test_a_damaged_tag_is_refused(tag, raw, read) -> None:
     message = StopReplicaRequest()
     set_tag(message, tag, raw)
     with pytest.raises(MalformedMessageError):
         read(message)
 
 
-def test_the_incarnation_is_not_shown() -> None:
+def test_the_incarnation_id_is_not_shown() -> None:
     assert "0123" not in f"{RECEIVER!r} {RECEIVER}"
+
+
+def test_a_heartbeat_reports_how_far_the_broker_has_come() -> None:
+    request = BrokerHeartbeatRequest()
+    assert applied_of(request) is None
+    set_applied(request, Applied(77, 3))
+    assert applied_of(request) == Applied(77, 3)
+    set_applied(request, Applied(-1, 3))
+    assert applied_of(request) is None
+
+
+def test_an_offset_without_an_epoch_has_an_unknown_epoch() -> None:
+    request = BrokerHeartbeatRequest()
+    set_tag(request, TAG_OBEYED_OFFSET, b"\0" * 7 + b"\5")
+    assert applied_of(request) == Applied(5, UNKNOWN_EPOCH)
+
+
+@pytest.mark.parametrize("tag", [TAG_OBEYED_OFFSET, TAG_OBEYED_EPOCH])
+def test_a_damaged_report_is_an_invalid_registration(tag) -> None:
+    request = BrokerHeartbeatRequest()
+    set_applied(request, Applied(77, 3))
+    set_tag(request, tag, b"123")
+    with pytest.raises(ApiError) as refused:
+        applied_of(request)
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION
+
+
+def test_the_reason_for_a_refusal_is_read_as_one_line() -> None:
+    response = BrokerRegistrationResponse()
+    assert reason_of(response) is None
+    set_reason(response, "another broker\n  has this address")
+    assert reason_of(response) == "another broker has this address"

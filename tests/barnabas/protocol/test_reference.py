@@ -1,7 +1,11 @@
 """Every row of every message, error and API against the reference facts.
 
 Where `shared/reference` is beside the checkout the rows are compared with it; the comparison with the committed digests
-happens always, so that a checkout alone checks the same rows.
+happens always, so that a checkout alone checks the same rows. The rows are those of protocol/messages, of api_keys.py
+and errors.py, and of the modules without a test of their own: data/consumer_protocol.py, data/control_records.py,
+data/principal.py, data/quorum_state.py, coordinator_records/offsets.py, coordinator_records/consumer_groups.py,
+coordinator_records/share_groups.py, coordinator_records/share_state.py, coordinator_records/streams_groups.py and
+coordinator_records/transactions.py.
 """
 
 from __future__ import annotations

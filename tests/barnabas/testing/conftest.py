@@ -1,4 +1,4 @@
-"""One cluster for the tests of what tests are given."""
+"""One cluster for all tests of `barnabas.testing`."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def kafka() -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(kafka: Cluster, request: pytest.FixtureRequest) -> str:
-    """A topic of this test's, with two partitions."""
+    """A topic for this test, with two partitions."""
     return kafka.create_topic(request.node.name, partitions=2)

@@ -1,3 +1,5 @@
+"""The pytest plugin, used by a pytest in its own process."""
+
 from __future__ import annotations
 
 import contextlib
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.barnabas.testing.test_running import await_ends
+from tests.support.processes import await_ends
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 120
@@ -25,7 +27,7 @@ barnabas_config =
 
 
 class Project:
-    """A directory with tests, and a pytest of its own to run them."""
+    """A directory with tests, and a pytest process to run them."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "project"
@@ -41,7 +43,7 @@ class Project:
 
     @contextlib.contextmanager
     def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """Run pytest beside the block, at most until its end; no plugin but ours is loaded."""
+        """Run pytest during the block, with no plugin but ours."""
         environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         command = [sys.executable, "-P", "-m", "pytest", "-p", "barnabas.testing.plugin", "-p", "no:cacheprovider"]
         with subprocess.Popen(
@@ -51,7 +53,7 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # Why: a shell's background job inherits that SIGINT is ignored, and so do its children.
+            # Why: a shell's background jobs ignore SIGINT, and their children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process:
             try:
@@ -60,7 +62,7 @@ class Project:
                 process.kill()
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Run pytest; the exit code and what it printed."""
+        """Run pytest; return its exit code and its output."""
         with self.start(*arguments) as process:
             out, _ = process.communicate(timeout=TIMEOUT_S)
             return process.returncode, out
@@ -128,7 +130,7 @@ def test_fixtures_markers_and_ini_options(project: Project) -> None:
     assert list(project.temporary.glob("barnabas-*")) == []
 
 
-def test_logs_are_shown_with_the_test_that_failed(project: Project) -> None:
+def test_logs_are_in_the_report_of_a_failed_test(project: Project) -> None:
     project.write(
         test_it="""
             import pytest
@@ -159,7 +161,7 @@ def test_logs_are_shown_with_the_test_that_failed(project: Project) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_when_pytest_is_interrupted_or_killed(project: Project, number: signal.Signals) -> None:
+def test_an_interrupted_or_killed_pytest_leaves_nothing_behind(project: Project, number: signal.Signals) -> None:
     project.write(
         test_it="""
             import threading
@@ -167,7 +169,7 @@ def test_nothing_is_left_when_pytest_is_interrupted_or_killed(project: Project, 
             def test_waits(barnabas_cluster, capsys):
                 with capsys.disabled():
                     print("pids", *barnabas_cluster.pids.values(), flush=True)
-                # Why again and again: a signal that comes right before a wait ends the next one only.
+                # Why short waits: a signal right before a wait would not end it.
                 while True:
                     threading.Event().wait(0.1)
         """,
@@ -183,7 +185,7 @@ def test_nothing_is_left_when_pytest_is_interrupted_or_killed(project: Project, 
     eventually("the directory is removed", lambda: not list(project.temporary.glob("barnabas-*")))
 
 
-def test_two_runs_at_once_do_not_meet(project: Project) -> None:
+def test_two_runs_at_once_have_separate_clusters(project: Project) -> None:
     project.write(
         ini=INI,
         test_it="""
@@ -198,7 +200,7 @@ def test_two_runs_at_once_do_not_meet(project: Project) -> None:
             assert process.returncode == 0, out
 
 
-def test_a_run_that_uses_nothing_pays_nothing(project: Project) -> None:
+def test_a_run_without_our_fixtures_imports_only_the_plugin(project: Project) -> None:
     project.write(
         test_it="""
             import sys
@@ -220,7 +222,7 @@ def test_a_run_that_uses_nothing_pays_nothing(project: Project) -> None:
         ("", "@pytest.mark.barnabas(borkers=3)", "unexpected keyword argument 'borkers'"),
     ],
 )
-def test_what_makes_no_sense_is_said(project: Project, ini: str, marker: str, words: str) -> None:
+def test_invalid_options_and_markers_are_refused(project: Project, ini: str, marker: str, words: str) -> None:
     project.write(
         ini=f"[pytest]\n{ini}\n",
         test_it=f"import pytest\n{marker}\ndef test_it(barnabas_cluster):\n    pass\n",

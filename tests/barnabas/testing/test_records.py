@@ -50,7 +50,7 @@ def test_expected(expected: Expected, is_it: bool) -> None:
     assert expected.matches(record(b"v", b"k", 3)) is is_it
 
 
-def test_each_matcher_takes_a_record_of_its_own() -> None:
+def test_each_matcher_takes_another_record() -> None:
     records = [record(b"a"), record(b"b", offset=1), record(b"a", offset=2)]
     matchers: list[Matcher] = ["a", "a", "a", lambda found: found.offset == 1]
     missing, left = unmatched(matchers, records)
@@ -59,7 +59,7 @@ def test_each_matcher_takes_a_record_of_its_own() -> None:
     assert unmatched([], records) == ([], records)
 
 
-def test_a_difference_says_what_is_missing_what_is_too_much_and_what_is_there() -> None:
+def test_a_difference_lists_missing_unexpected_and_all_records() -> None:
     def is_paid(found: Record) -> bool:
         return False
 
@@ -68,10 +68,10 @@ def test_a_difference_says_what_is_missing_what_is_too_much_and_what_is_there() 
     text = difference("orders", missing, records[:1], records * 10)
     lines = text.splitlines()
     assert lines[:6] == [
-        "orders: no record is value='x'",
-        "orders: no record is key='k' value={'n': 1}",
-        "orders: no record is any",
-        "orders: no record is one for which is_paid is true",
+        "orders: no record matches value='x'",
+        "orders: no record matches key='k' value={'n': 1}",
+        "orders: no record matches any",
+        "orders: no record matches is_paid()",
         "orders: unexpected: orders-1@7 key='k' value='a' headers={'trace': b'2', 'none': None}",
         "orders has 30 records:",
     ]

@@ -1,7 +1,8 @@
+"""`barnabas.testing.cluster`: running.py, and reading.py through it."""
+
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from barnabas.cluster import ClusterError
 from barnabas.faults import Fault
 from barnabas.testing import Cluster, Expected, StartError, cluster
 from barnabas.testing.running import Settings
+from tests.support.processes import await_ends
 from tests.support.waiting import eventually
 
 TIMEOUT_S = 30
@@ -23,20 +25,12 @@ TIMEOUT_S = 30
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary directories are made; the directory has nothing else in it."""
+    """The directory for temporary directories; nothing else is in it."""
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setenv("TMPDIR", str(directory))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return directory
-
-
-def await_ends(descriptors: list[int]) -> None:
-    """Wait until the processes of these pidfds are gone."""
-    for descriptor in descriptors:
-        ended, _, _ = select.select([descriptor], [], [], TIMEOUT_S)
-        os.close(descriptor)
-        assert ended
 
 
 def produce(kafka: Cluster, topic: str, *contents: str) -> None:
@@ -46,7 +40,7 @@ def produce(kafka: Cluster, topic: str, *contents: str) -> None:
     assert producer.flush(30) == 0
 
 
-def test_settings_are_what_server_properties_say() -> None:
+def test_settings_are_written_as_in_server_properties() -> None:
     wanted = Settings.of(2, {"b": True, "a": 1, "c": "x"})
     assert wanted == Settings(2, (("a", "1"), ("b", "true"), ("c", "x")))
 
@@ -54,7 +48,7 @@ def test_settings_are_what_server_properties_say() -> None:
 # Life
 
 
-def test_nothing_is_left_of_a_cluster_that_was_closed(temporary: Path) -> None:
+def test_a_closed_cluster_leaves_nothing_behind(temporary: Path) -> None:
     with cluster(config={"num.io.threads": 2}) as kafka:
         assert kafka.directory.parent == temporary
         assert "num.io.threads=2" in (kafka.directory / "broker-0" / "server.properties").read_text()
@@ -68,7 +62,7 @@ def test_nothing_is_left_of_a_cluster_that_was_closed(temporary: Path) -> None:
     kafka.close()
 
 
-def test_nothing_is_left_when_the_owner_is_killed(temporary: Path) -> None:
+def test_a_killed_owner_leaves_nothing_behind(temporary: Path) -> None:
     script = """
         import os, signal, sys
         from barnabas.testing import cluster
@@ -94,7 +88,7 @@ def test_a_cluster_that_cannot_start_says_why(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_an_error_in_the_block_goes_on(temporary: Path) -> None:
+def test_an_error_in_the_block_is_raised(temporary: Path) -> None:
     with pytest.raises(ZeroDivisionError), cluster():
         _ = 1 / 0
     assert list(temporary.iterdir()) == []
@@ -103,7 +97,7 @@ def test_an_error_in_the_block_goes_on(temporary: Path) -> None:
 # Nodes and logs
 
 
-def test_nodes_are_killed_and_come_back_and_logs_tell_of_it() -> None:
+def test_nodes_are_killed_and_started_and_their_logs_are_read() -> None:
     with cluster(brokers=2) as kafka:
         topic = kafka.create_topic("orders", config={"min.insync.replicas": 1})
         assert topic.startswith("orders-")
@@ -126,7 +120,7 @@ def test_nodes_are_killed_and_come_back_and_logs_tell_of_it() -> None:
             kafka.start(7)
 
 
-def test_faults_are_at_hand(kafka: Cluster, topic: str) -> None:
+def test_faults_can_be_added(kafka: Cluster, topic: str) -> None:
     with kafka.faults.add(Fault(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=2)) as fault:
         produce(kafka, topic, "at the third try")
         assert fault.fired == 2
@@ -136,7 +130,7 @@ def test_faults_are_at_hand(kafka: Cluster, topic: str) -> None:
 # Topics, records, groups
 
 
-def test_topics_differ_unless_asked_otherwise(kafka: Cluster) -> None:
+def test_topic_names_are_unique_unless_fresh_is_false(kafka: Cluster) -> None:
     first, second = (kafka.create_topic("test_x[ä/1]") for _ in range(2))
     assert first != second
     assert first.startswith("test_x-1-")
@@ -147,17 +141,17 @@ def test_topics_differ_unless_asked_otherwise(kafka: Cluster) -> None:
     kafka.delete_topic("just-so")
 
 
-def test_records_are_waited_for(kafka: Cluster, topic: str) -> None:
+def test_records_waits_for_a_count(kafka: Cluster, topic: str) -> None:
     produce(kafka, topic, "a", "b")
     assert sorted(record.text for record in kafka.records(topic, count=2)) == ["a", "b"]
-    with pytest.raises(AssertionError, match=r"3 records were expected within 0.1 s. .* has 2 records"):
+    with pytest.raises(AssertionError, match=r"expected 3 records within 0.1 s. .* has 2 records"):
         kafka.records(topic, count=3, timeout=0.1)
 
 
-def test_what_was_produced_is_asserted(kafka: Cluster, topic: str) -> None:
+def test_assert_produced(kafka: Cluster, topic: str) -> None:
     produce(kafka, topic, '{"n": 1}', "a")
     assert len(kafka.assert_produced(topic, {"n": 1}, Expected(value="a", key=None), exactly=True)) == 2
-    with pytest.raises(AssertionError, match="no record is value='b'"):
+    with pytest.raises(AssertionError, match="no record matches value='b'"):
         kafka.assert_produced(topic, "a", "b", timeout=0)
     with pytest.raises(AssertionError, match=r"unexpected: .* value='\{\"n\": 1\}'"):
         kafka.assert_produced(topic, "a", exactly=True)
@@ -166,10 +160,10 @@ def test_what_was_produced_is_asserted(kafka: Cluster, topic: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_groups_are_watched(kafka: Cluster, topic: str, protocol: str) -> None:
+def test_committed_offsets_and_members_of_a_group(kafka: Cluster, topic: str, protocol: str) -> None:
     produce(kafka, topic, "a", "b", "c")
     assert kafka.committed(topic) == {}
-    with pytest.raises(AssertionError, match=rf"group {topic} was to be STABLE with 2 members: it is .* with 0"):
+    with pytest.raises(AssertionError, match=rf"group {topic} is not STABLE with 2 members, but .* with 0"):
         kafka.wait_stable(topic, members=2, timeout=0)
     consumer = Consumer(
         {

@@ -22,7 +22,7 @@ def produce(cluster: Cluster, topic: str, *contents: str, partition: int = 0, **
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_come_back_as_they_were_produced(kafka: Cluster, topic: str, codec: str) -> None:
+def test_records_are_read_as_they_were_produced(kafka: Cluster, topic: str, codec: str) -> None:
     produce(kafka, topic, "a" * 200, "b", partition=1, **{"compression.type": codec})
     produce(kafka, topic, "c")
     first, second, third = kafka.records(topic)
@@ -33,7 +33,7 @@ def test_records_come_back_as_they_were_produced(kafka: Cluster, topic: str, cod
     assert third.timestamp_ms >= second.timestamp_ms > 1_600_000_000_000
 
 
-def test_what_was_read_is_not_read_again(kafka: Cluster, topic: str) -> None:
+def test_each_record_is_read_once(kafka: Cluster, topic: str) -> None:
     with TopicReader(kafka.bootstrap, topic, committed_only=True) as reader:
         assert reader.read()
         assert reader.records == []
@@ -44,7 +44,7 @@ def test_what_was_read_is_not_read_again(kafka: Cluster, topic: str) -> None:
         assert [record.value for record in reader.records] == [b"a", b"b"]
 
 
-def test_transactions_are_seen_as_consumers_see_them(kafka: Cluster, topic: str) -> None:
+def test_isolation_levels_work_as_in_consumers(kafka: Cluster, topic: str) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
     for content, ends in (("aborted", producer.abort_transaction), ("committed", producer.commit_transaction)):
@@ -62,7 +62,7 @@ def test_transactions_are_seen_as_consumers_see_them(kafka: Cluster, topic: str)
     assert values(kafka, topic) == [b"committed", b"later"]
 
 
-def test_a_log_that_begins_later_is_read_from_there(kafka: Cluster, topic: str) -> None:
+def test_a_log_is_read_from_its_log_start_offset(kafka: Cluster, topic: str) -> None:
     produce(kafka, topic, "a", "b", "c")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for future in admin.delete_records([Position(topic, 0, 2)]).values():
@@ -70,13 +70,13 @@ def test_a_log_that_begins_later_is_read_from_there(kafka: Cluster, topic: str) 
     assert values(kafka, topic) == [b"c"]
 
 
-def test_nothing_is_read_of_a_topic_that_is_not_there_and_none_is_made(kafka: Cluster) -> None:
+def test_reading_an_unknown_topic_does_not_create_it(kafka: Cluster) -> None:
     with TopicReader(kafka.bootstrap, "not-there", committed_only=True) as reader:
         assert not reader.read()
     assert "not-there" not in AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics
 
 
-def test_a_leader_that_does_not_answer_is_looked_for_again(topic: str, kafka: Cluster) -> None:
+def test_a_leader_that_does_not_answer_is_found_again(topic: str, kafka: Cluster) -> None:
     with TopicReader("127.0.0.1:1", topic, committed_only=True) as reader:
         assert not reader.read()
     with TopicReader(f"127.0.0.1:1,{kafka.bootstrap}", topic, committed_only=True) as reader:
@@ -98,7 +98,7 @@ def data_batch(base_offset: int, producer_id: int, *, transactional: bool = True
     )
 
 
-def test_only_what_lies_between_the_first_offset_and_the_marker_is_hidden() -> None:
+def test_batches_from_the_first_offset_to_the_marker_are_hidden() -> None:
     aborted = Aborted([(20, 7), (10, 8)])
 
     def hides(batch: bytes) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from barnabas.broker.answers import Park, Reply
-from barnabas.broker.metadata_cache import BrokerInfo, Endpoint
-from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.broker.metadata.metadata_cache import BrokerInfo, Endpoint
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.parking import Park
+from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.schema import Message

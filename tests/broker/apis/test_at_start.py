@@ -1,15 +1,15 @@
-"""What a broker serves before it knows the cluster."""
+"""What a broker serves before the first push."""
 
 from __future__ import annotations
 
 import logging
 
-from barnabas.broker.answers import Close
 from barnabas.broker.apis.at_start import SERVED_FROM_THE_START, served_at_start
 from barnabas.broker.apis.table import TABLE
+from barnabas.broker.requests.answers import Close
 
 
-def test_all_but_pushes_and_api_versions_have_their_connection_closed_without_a_warning() -> None:
+def test_other_requests_than_pushes_and_api_versions_close_their_connection_without_a_warning() -> None:
     served = served_at_start(TABLE)
     assert served.keys() == TABLE.keys()
     for key, row in served.items():

@@ -1,4 +1,7 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe on the wire, at every version, and older APIs on such groups."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe on the wire, at every version, and older APIs on such groups.
+
+Tests `apis/k68_consumer_group_heartbeat.py` and `apis/k69_consumer_group_describe.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from barnabas.broker.apis import (
     k69_consumer_group_describe,
     not_built,
 )
-from barnabas.broker.apis.authorized import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.broker.apis.authorized import GROUP_OPERATIONS, NOT_REQUESTED
 from barnabas.broker.apis.k18_api_versions import api_keys
 from barnabas.broker.apis.table import TABLE
-from barnabas.broker.features import FinalizedFeatures
+from barnabas.broker.metadata.features import FinalizedFeatures
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k09_offset_fetch import (
@@ -109,7 +112,7 @@ def test_a_group_is_described(version: int) -> None:
         assert [(t.topic_name, t.partitions) for t in assignment.topic_partitions] == [("t", [0, 1])]
     assert member.member_type == (1 if version else -1)
     assert (missing.error_code, missing.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group nobody's not found.")
-    assert missing.authorized_operations == NOT_ASKED
+    assert missing.authorized_operations == NOT_REQUESTED
 
 
 @pytest.mark.parametrize("how", ["by configuration", "by feature"])
@@ -186,7 +189,7 @@ def test_offsets_expire_by_the_time_of_their_commit_unless_somebody_reads_the_to
 
 
 NAMES_GROUPS: dict[int, dict[str, Any]] = {77: {"group_ids": ["g"]}, 89: {"group_ids": ["g"]}}
-TELLS_OF_PARTS = {83, 84, 85, 86, 87, 90}  # an answer to a request that names no partition has no place for an error
+REPORTS_PARTS = {83, 84, 85, 86, 87, 90}  # an answer to a request that names no partition has no place for an error
 
 
 @pytest.mark.parametrize("key", [api.key for api in not_built.APIS])
@@ -196,5 +199,5 @@ def test_share_and_streams_groups_are_not_listed_and_refused_cleanly(key: int) -
     for version in range(low, high + 1):
         request = request_class(key)(**NAMES_GROUPS.get(key, {}))
         answer = Rig().send(SimpleNamespace(API=TABLE[key]), request, version).get()  # type: ignore[arg-type]
-        told = answer.groups[0] if key in NAMES_GROUPS else answer
-        assert key in TELLS_OF_PARTS or told.error_code == ErrorCode.UNSUPPORTED_VERSION
+        described = answer.groups[0] if key in NAMES_GROUPS else answer
+        assert key in REPORTS_PARTS or described.error_code == ErrorCode.UNSUPPORTED_VERSION

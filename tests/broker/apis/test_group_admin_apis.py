@@ -1,4 +1,8 @@
-"""FindCoordinator, DescribeGroups, ListGroups, DeleteGroups on the wire, at every version."""
+"""FindCoordinator, DescribeGroups, ListGroups, DeleteGroups on the wire, at every version.
+
+Tests `apis/k10_find_coordinator.py`, `apis/k15_describe_groups.py`, `apis/k16_list_groups.py` and
+`apis/k42_delete_groups.py`.
+"""
 
 from __future__ import annotations
 
@@ -100,12 +104,12 @@ class TestDescribe:
         (group,) = rig.ask(k15_describe_groups, DescribeGroupsRequest(groups=["g"])).groups
         assert (group.error_code, group.group_state) == (ErrorCode.NOT_COORDINATOR, "")
 
-    @pytest.mark.parametrize(("asks", "told"), [(True, READ_DELETE_DESCRIBE_AND_CONFIGS), (False, -(2**31))])
-    def test_authorized_operations(self, asks: bool, told: int) -> None:
+    @pytest.mark.parametrize(("asks", "expected"), [(True, READ_DELETE_DESCRIBE_AND_CONFIGS), (False, -(2**31))])
+    def test_authorized_operations(self, asks: bool, expected: int) -> None:
         rig = Rig()
         joined(rig)
         message = DescribeGroupsRequest(groups=["g"], include_authorized_operations=asks)
-        assert rig.ask(k15_describe_groups, message, 3).groups[0].authorized_operations == told
+        assert rig.ask(k15_describe_groups, message, 3).groups[0].authorized_operations == expected
 
 
 class TestList:

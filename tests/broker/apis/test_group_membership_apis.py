@@ -1,4 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup on the wire, at every version."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup on the wire, at every version.
+
+Tests `apis/k11_join_group.py`, `apis/k12_heartbeat.py`, `apis/k13_leave_group.py` and `apis/k14_sync_group.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce, on a broker with real logs."""
+"""Produce on real logs, and the current leader in a response (`apis/redirect.py`)."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ import weakref
 
 import pytest
 
-from barnabas.broker.answers import Close, NoReply, Park
 from barnabas.broker.apis.table import TABLE
+from barnabas.broker.requests.answers import Close, NoReply
+from barnabas.broker.requests.parking import Park
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_request
 from barnabas.protocol.messages.k00_produce import ProduceRequest
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.records.compression import CompressionType
-from tests.support.broker_room import BrokerRoom, batch, produce, state, topic_id
+from tests.support.broker.broker_rig import BrokerRig, batch, produce, state, topic_id
 
 
 @pytest.fixture
-def room():
-    made = BrokerRoom()
+def rig():
+    made = BrokerRig()
     made.push({"t": [state(1), state(2, (2, 3))], "__consumer_offsets": [state(1)]})
     yield made
     made.close()
 
 
-def answered(room, request, version=9, **about):
-    return room.answer(request, version, **about).responses[0].partition_responses[0]
+def answered(rig, request, version=9, **about):
+    return rig.answer(request, version, **about).responses[0].partition_responses[0]
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_offsets_go_up(room, acks):
-    first = answered(room, produce(batch(b"a", b"b"), acks=acks))
-    second = answered(room, produce(batch(b"c"), acks=acks))
+def test_offsets_increase(rig, acks):
+    first = answered(rig, produce(batch(b"a", b"b"), acks=acks))
+    second = answered(rig, produce(batch(b"c"), acks=acks))
     assert [(p.error_code, p.base_offset) for p in (first, second)] == [(0, 0), (0, 2)]
     assert (first.log_append_time_ms, first.log_start_offset) == (-1, 0)
 
 
-def test_topics_go_by_id_since_v13(room):
-    assert answered(room, produce(batch(b"a")), 13).error_code == 0
-    unknown = room.answer(produce(batch(b"a"), topic="nowhere"), 13).responses[0]
+def test_topics_are_named_by_id_since_v13(rig):
+    assert answered(rig, produce(batch(b"a")), 13).error_code == 0
+    unknown = rig.answer(produce(batch(b"a"), topic="nowhere"), 13).responses[0]
     assert (unknown.topic_id, unknown.partition_responses[0].error_code) == (
         topic_id("nowhere"),
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -93,71 +94,71 @@ def with_count(count):
         ),
     ],
 )
-def test_what_is_refused(room, request_, version, error):
-    refused = answered(room, request_, version)
+def test_errors(rig, request_, version, error):
+    refused = answered(rig, request_, version)
     assert (ErrorCode(refused.error_code), refused.base_offset) == (error, -1)
-    assert answered(room, produce(batch(b"a"))).base_offset == 0  # and it left no trace
+    assert answered(rig, produce(batch(b"a"))).base_offset == 0  # the refused batch left no trace
 
 
-def test_only_the_admin_client_writes_to_internal_topics(room):
+def test_only_the_admin_client_writes_to_internal_topics(rig):
     about = {"client_id": "__admin_client"}
-    assert answered(room, produce(batch(b"a"), topic="__consumer_offsets"), **about).error_code == 0
+    assert answered(rig, produce(batch(b"a"), topic="__consumer_offsets"), **about).error_code == 0
 
 
-def test_idempotent_batches_are_taken_once_and_in_order(room):
+def test_idempotent_batches_are_appended_once_and_in_order(rig):
     def numbered(sequence, epoch=0):
         return produce(batch(b"a", producer_id=5, producer_epoch=epoch, base_sequence=sequence))
 
-    assert answered(room, numbered(0)).base_offset == 0
-    again = answered(room, numbered(0))
+    assert answered(rig, numbered(0)).base_offset == 0
+    again = answered(rig, numbered(0))
     assert (again.error_code, again.base_offset) == (0, 0)
-    assert answered(room, numbered(7)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert answered(room, numbered(1)).base_offset == 1
+    assert answered(rig, numbered(7)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answered(rig, numbered(1)).base_offset == 1
 
 
-def test_acks_0_is_silent_and_an_error_closes(room):
-    assert isinstance(room.answer(produce(batch(b"a"), acks=0), 9), NoReply)
-    assert isinstance(room.answer(produce(batch(b"a"), acks=0, partition=9), 9), Close)
+def test_acks_0_gets_no_response_and_an_error_closes_the_connection(rig):
+    assert isinstance(rig.answer(produce(batch(b"a"), acks=0), 9), NoReply)
+    assert isinstance(rig.answer(produce(batch(b"a"), acks=0, partition=9), 9), Close)
 
 
-def test_the_wrong_broker_tells_the_right_one(room):
-    response = room.answer(produce(batch(b"a"), partition=1), 10)
+def test_the_wrong_broker_names_the_leader(rig):
+    response = rig.answer(produce(batch(b"a"), partition=1), 10)
     leader = response.responses[0].partition_responses[0].current_leader
     assert (leader.leader_id, leader.leader_epoch) == (2, 0)
     assert [(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints] == [(2, "b2", 9092, "r2")]
-    assert not room.answer(produce(batch(b"a"), partition=1), 9).node_endpoints
+    assert not rig.answer(produce(batch(b"a"), partition=1), 9).node_endpoints
 
 
-def test_records_are_counted(room):
-    answered(room, produce(batch(b"a", b"b")))
-    assert room.manager.stats.topic("t").messages_in() == 2
-    assert room.answer(MetadataRequest(topics=[]), 12).topics == []
+def test_records_are_counted(rig):
+    answered(rig, produce(batch(b"a", b"b")))
+    assert rig.manager.stats.topic("t").messages_in() == 2
+    assert rig.answer(MetadataRequest(topics=[]), 12).topics == []
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])
-def test_a_produce_without_time_to_wait_is_answered_at_once(room, timeout_ms):
-    """As in Kafka: the records are in the log, and whether they become safe is not known."""
-    room.push({"t": [state(1, (1, 2))]})
+def test_a_produce_without_a_timeout_expires_at_once(rig, timeout_ms):
+    """As in Kafka: the records are in the log; whether they become safe is unknown."""
+    rig.push({"t": [state(1, (1, 2))]})
     request = produce(batch(b"a"), acks=-1)
     request.timeout_ms = timeout_ms
-    assert answered(room, request).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert answered(rig, request).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_produce_that_waits_for_replicas_lets_its_frame_go(room):
-    """The log has the records: what hundreds of connections wait for shall not stay in memory twice."""
+def test_a_produce_that_waits_for_replicas_frees_its_frame(rig):
+    """The log has the records, so the frames of hundreds of waiting connections need not stay in memory."""
 
     class Frame(bytearray):
         pass
 
-    room.push({"t": [state(1, (1, 2))]})
-    request = room.request(produce(batch(b"a"), acks=-1), 9)
+    rig.push({"t": [state(1, (1, 2))]})
+    request = rig.request(produce(batch(b"a"), acks=-1), 9)
     frame = Frame(encode_request(request.header, request.message)[4:])
     request.buffer = memoryview(frame)
     _, offset = decode_request_header(request.buffer)
     request.message = ProduceRequest.decode(request.buffer, 9, offset)
     there = weakref.ref(frame)
     del frame
-    answer = TABLE[0].handle(room.services, request)
+    answer = TABLE[0].handle(rig.services, request)
     assert isinstance(answer, Park)
     gc.collect()
     assert there() is None

@@ -1,44 +1,44 @@
-"""Fetch, on a broker with real logs."""
+"""Fetch on real logs, and `replication/delayed/delayed_fetch.py`."""
 
 from __future__ import annotations
 
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state, topic_id
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state, topic_id
 
 
 @pytest.fixture
-def room():
-    made = BrokerRoom()
+def rig():
+    made = BrokerRig()
     made.push({"t": [state(1), state(2, (2, 3))]})
     yield made
     made.close()
 
 
-def fetched(room, request, version=12):
-    return room.answer(request, version).responses[0].partitions[0]
+def fetched(rig, request, version=12):
+    return rig.answer(request, version).responses[0].partitions[0]
 
 
 def bytes_of(data):
     return data.records if isinstance(data.records, bytes) else data.records.read()
 
 
-def test_what_was_produced_is_fetched(room):
-    room.answer(produce(batch(b"first")), 9)
-    room.answer(produce(batch(b"second")), 9)
-    data = fetched(room, fetch(0))
+def test_produced_records_are_fetched(rig):
+    rig.answer(produce(batch(b"first")), 9)
+    rig.answer(produce(batch(b"second")), 9)
+    data = fetched(rig, fetch(0))
     assert (data.error_code, data.high_watermark, data.last_stable_offset, data.log_start_offset) == (0, 2, 2, 0)
     assert b"first" in bytes_of(data)
     assert b"second" in bytes_of(data)
-    assert b"first" not in bytes_of(fetched(room, fetch(1)))
-    assert bytes_of(fetched(room, fetch(2))) == b""
+    assert b"first" not in bytes_of(fetched(rig, fetch(1)))
+    assert bytes_of(fetched(rig, fetch(2))) == b""
 
 
-def test_the_first_batch_comes_whole_however_small_the_limits(room):
-    room.answer(produce(batch(bytes(5000))), 9)
-    room.answer(produce(batch(bytes(5000))), 9)
-    data = fetched(room, fetch(0, max_bytes=1, item={"partition_max_bytes": 1}))
+def test_the_first_batch_is_returned_whole_despite_small_limits(rig):
+    rig.answer(produce(batch(bytes(5000))), 9)
+    rig.answer(produce(batch(bytes(5000))), 9)
+    data = fetched(rig, fetch(0, max_bytes=1, item={"partition_max_bytes": 1}))
     assert 5000 < len(bytes_of(data)) < 6000
 
 
@@ -55,65 +55,65 @@ def test_the_first_batch_comes_whole_however_small_the_limits(room):
         (fetch(0, item={"last_fetched_epoch": 4}), 12, ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-def test_what_is_refused(room, request_, version, error):
-    data = fetched(room, request_, version)
+def test_errors(rig, request_, version, error):
+    data = fetched(rig, request_, version)
     assert (ErrorCode(data.error_code), data.high_watermark, data.records) == (error, -1, b"")
 
 
-def test_a_fetch_waits_for_bytes_and_is_answered_by_the_next_append(room):
-    waiting = room.answer(fetch(0, max_wait_ms=500), 12)
+def test_the_next_append_completes_a_waiting_fetch(rig):
+    waiting = rig.answer(fetch(0, max_wait_ms=500), 12)
     assert waiting.response is None
-    room.answer(produce(batch(b"news")), 9)
+    rig.answer(produce(batch(b"news")), 9)
     assert b"news" in bytes_of(waiting.response.responses[0].partitions[0])
 
 
-def test_a_fetch_waits_for_as_many_bytes_as_it_asked_for(room):
-    waiting = room.answer(fetch(0, max_wait_ms=500, min_bytes=1500), 12)
-    room.answer(produce(batch(bytes(1000))), 9)
+def test_a_fetch_waits_for_min_bytes(rig):
+    waiting = rig.answer(fetch(0, max_wait_ms=500, min_bytes=1500), 12)
+    rig.answer(produce(batch(bytes(1000))), 9)
     assert waiting.response is None
-    room.answer(produce(batch(bytes(1000))), 9)
+    rig.answer(produce(batch(bytes(1000))), 9)
     assert len(bytes_of(waiting.response.responses[0].partitions[0])) > 2000
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-def test_a_partition_that_is_named_often_is_read_once(room, epoch):
-    room.answer(produce(batch(b"news")), 9)
+def test_a_repeated_partition_is_read_once(rig, epoch):
+    rig.answer(produce(batch(b"news")), 9)
     request = fetch(0, session_epoch=epoch)
     request.topics[0].partitions *= 100
-    assert len(room.answer(request, 12).responses[0].partitions) == 1
+    assert len(rig.answer(request, 12).responses[0].partitions) == 1
 
 
-def test_a_fetch_without_news_is_answered_empty(room):
-    waiting = room.answer(fetch(0, max_wait_ms=500), 12)
-    room.advance_ms(499)
+def test_an_expired_fetch_returns_no_records(rig):
+    waiting = rig.answer(fetch(0, max_wait_ms=500), 12)
+    rig.advance_ms(499)
     assert waiting.response is None
-    room.advance_ms(10)
+    rig.advance_ms(10)
     data = waiting.response.responses[0].partitions[0]
     assert (data.error_code, data.records) == (0, b"")
 
 
-def test_lost_leadership_ends_the_wait(room):
-    waiting = room.answer(fetch(0, max_wait_ms=500, item={"current_leader_epoch": 0}), 16)
-    room.push({"t": [state(2, (1, 2), leader_epoch=1, partition_epoch=1)]})
+def test_a_waiting_fetch_completes_when_leadership_is_lost(rig):
+    waiting = rig.answer(fetch(0, max_wait_ms=500, item={"current_leader_epoch": 0}), 16)
+    rig.push({"t": [state(2, (1, 2), leader_epoch=1, partition_epoch=1)]})
     data = waiting.response.responses[0].partitions[0]
     assert (data.error_code, data.current_leader.leader_id) == (ErrorCode.FENCED_LEADER_EPOCH, 2)
     assert waiting.response.node_endpoints[0].host == "b2"
 
 
-def test_sessions_carry_changes_only(room):
-    opened = room.answer(fetch(0, session_id=0, session_epoch=0), 13)
+def test_sessions_send_only_changes(rig):
+    opened = rig.answer(fetch(0, session_id=0, session_epoch=0), 13)
     assert opened.session_id > 0
     assert opened.responses[0].topic_id == topic_id("t")
-    room.answer(produce(batch(b"x")), 9)
+    rig.answer(produce(batch(b"x")), 9)
     more = fetch(0, session_id=opened.session_id, session_epoch=1)
     more.topics = []
-    assert bytes_of(room.answer(more, 13).responses[0].partitions[0])
+    assert bytes_of(rig.answer(more, 13).responses[0].partitions[0])
     bad = fetch(0, session_id=opened.session_id, session_epoch=9)
-    assert room.answer(bad, 13).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert rig.answer(bad, 13).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_a_topic_made_anew_under_its_name_is_inconsistent_for_the_old_id(room):
-    opened = room.answer(fetch(0, session_id=0, session_epoch=0), 13)
-    room.manager.find(room.manager.partitions()[0].tp).topic_id = topic_id("t", 9)
+def test_the_old_id_of_a_recreated_topic_is_inconsistent(rig):
+    opened = rig.answer(fetch(0, session_id=0, session_epoch=0), 13)
+    rig.manager.find(rig.manager.partitions()[0].tp).topic_id = topic_id("t", 9)
     more = fetch(0, session_id=opened.session_id, session_epoch=1)
-    assert room.answer(more, 13).error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+    assert rig.answer(more, 13).error_code == ErrorCode.INCONSISTENT_TOPIC_ID

@@ -1,14 +1,14 @@
-"""ApiVersions."""
+"""ApiVersions: the advertised table, features, client software, and versions that are too new."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.answers import Reply
-from barnabas.broker.apis.api import Api, make_table
 from barnabas.broker.apis.k18_api_versions import answer
-from barnabas.broker.features import FinalizedFeatures
-from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.broker.metadata.features import FinalizedFeatures
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api, make_table
+from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -38,19 +38,19 @@ def ask(version: int, name: str = "client", software_version: str = "1.0") -> tu
 
 @pytest.mark.parametrize("version", range(5))
 def test_every_version_lists_the_advertised_table(version: int) -> None:
-    """Produce from v0, though it is served from v3 only (KAFKA-18659)."""
+    """Produce is listed from v0, though it is served from v3 only (KAFKA-18659)."""
     _, response = ask(version)
     listed = [(key.api_key, key.min_version, key.max_version) for key in response.api_keys]
     assert listed == [(0, 0, 13), (18, 0, 4)], "Produce from v0, though served from v3"
     assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(0, 0, 13), (18, 0, 4)]
 
 
-def test_features_are_told_from_version_3() -> None:
+def test_features_are_listed_from_version_3() -> None:
     assert ask(2)[1].finalized_features_epoch == -1
     _, response = ask(3)
     assert response.finalized_features_epoch == 77
     assert [(f.name, f.max_version_level) for f in response.finalized_features] == [("metadata.version", 25)]
-    assert [f.name for f in response.supported_features] == ["metadata.version"], "least version 0 only from v4"
+    assert [f.name for f in response.supported_features] == ["metadata.version"], "minimum version 0 only from v4"
     assert {f.name for f in ask(4)[1].supported_features} > {"transaction.version", "group.version"}
 
 
@@ -60,7 +60,7 @@ def test_the_software_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x y", "x-", "ä"])
-def test_names_that_are_none_are_refused(name: str) -> None:
+def test_invalid_names_are_refused(name: str) -> None:
     assert ask(3, name)[1].error_code == ErrorCode.INVALID_REQUEST
     assert ask(4, "x", name)[1].error_code == ErrorCode.INVALID_REQUEST
     assert ask(0, name)[1].error_code == ErrorCode.NONE

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from barnabas.broker.apis.k27_write_txn_markers import API
-from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,

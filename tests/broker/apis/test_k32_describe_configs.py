@@ -1,4 +1,7 @@
-"""DescribeConfigs: every key as Kafka's list has it; sources and synonyms; resources that are not there."""
+"""DescribeConfigs: every key as in Kafka's list; sources and synonyms; missing resources.
+
+Also covers `settings/config_describer.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from typing import Any
 import pytest
 
 from barnabas.broker.apis.k32_describe_configs import API
-from barnabas.broker.dynamic_config import ResourceType
-from barnabas.config.keys import BROKER_KEYS, GROUP_KEYS, OWN_KEYS, REQUIRED, TOPIC_KEYS
+from barnabas.broker.settings.dynamic_config import ResourceType
+from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, OWN_KEYS, REQUIRED, TOPIC_KEYS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from tests.broker.apis.config_room import answer_of, make_services, set_configs
+from tests.broker.apis.config_rig import answer_of, make_services, set_configs
 
 
 def describe(
@@ -62,7 +65,7 @@ def test_every_key_is_described_with_its_default(type_: int, name: str, keys: An
             assert config.config_source == 5
 
 
-def test_only_what_is_applied_at_run_time_can_be_changed() -> None:
+def test_only_keys_applied_at_run_time_are_not_read_only() -> None:
     described = {config.name: config for config in describe(make_services(), ResourceType.BROKER, "1").configs}
     assert not described["log.segment.bytes"].read_only
     assert described["num.partitions"].read_only
@@ -126,7 +129,7 @@ def test_sources_of_a_broker() -> None:
     )
 
 
-def test_keys_that_only_settings_have() -> None:
+def test_keys_without_a_table_entry() -> None:
     """As Apache Kafka 4.3.1 shows them."""
     services = make_services()
     set_configs(services, ResourceType.BROKER, "1", leader_replication_throttled_rate="500", my_own_key="7")
@@ -208,12 +211,12 @@ def test_errors(type_: int, name: str, code: ErrorCode, message: str) -> None:
     assert result.configs == []
 
 
-def test_own_keys_are_described_too() -> None:
+def test_keys_of_this_project_are_described_too() -> None:
     names = {config.name for config in describe(make_services(), ResourceType.BROKER, "1").configs}
     assert names >= OWN_KEYS
 
 
-def test_a_small_request_cannot_have_everything_described_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_request_cannot_request_all_configs_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(type_: int, names: list[str]) -> Any:
         resources = [DescribeConfigsResource(resource_type=type_, resource_name=name) for name in names]
         return answer_of(API, make_services(), DescribeConfigsRequest(resources=resources), 4).results

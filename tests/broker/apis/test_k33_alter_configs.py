@@ -1,14 +1,14 @@
-"""AlterConfigs: what the broker refuses itself; the rest goes to the controller as it came."""
+"""AlterConfigs: what the broker refuses itself; the rest is forwarded unchanged. Also covers `apis/altering.py`."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.answers import Park
 from barnabas.broker.apis.k33_alter_configs import API
-from barnabas.broker.dynamic_config import ResourceType
+from barnabas.broker.requests.parking import Park
+from barnabas.broker.settings.dynamic_config import ResourceType
 from barnabas.protocol.messages.k33_alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from tests.broker.apis.config_room import answer_of, make_request, make_services
+from tests.broker.apis.config_rig import answer_of, make_request, make_services
 
 
 def request(type_: int, name: str, **texts: str | None) -> AlterConfigsRequest:
@@ -41,4 +41,4 @@ def test_the_rest_is_forwarded() -> None:
     services = make_services()
     answer = API.handle(services, make_request(API, request(ResourceType.TOPIC, "a", retention_ms="1")))
     assert isinstance(answer, Park)
-    assert len(services.controller_channel.sent) == 1
+    assert len(services.channel.sent) == 1

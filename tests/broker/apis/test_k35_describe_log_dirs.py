@@ -1,4 +1,4 @@
-"""DescribeLogDirs: sizes, volumes, filters, failed directories."""
+"""DescribeLogDirs and `broker/log_dirs.py`: sizes, volumes, filters, failed directories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.broker.apis.k35_describe_log_dirs import API
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from tests.broker.apis.config_room import answer_of
+from tests.broker.apis.config_rig import answer_of
 
 
 def fail() -> tuple[int, int]:
@@ -49,7 +49,7 @@ def described(topics: list[DescribableLogDirTopic] | None, version: int = 5) -> 
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_everything(version: int) -> None:
+def test_all_directories_and_partitions(version: int) -> None:
     results = described(None, version).results
     assert [(r.log_dir, r.error_code) for r in results] == [
         ("/d1", 0),
@@ -72,7 +72,7 @@ def test_everything(version: int) -> None:
     assert volumes == ([(1000, 2**63 - 1), (2000, 20), (-1, -1), (-1, -1)] if version >= 4 else [(-1, -1)] * 4)
 
 
-def test_some_partitions() -> None:
+def test_only_requested_partitions() -> None:
     results = described([DescribableLogDirTopic(topic="t", partitions=[1, 7])]).results
     assert [p.partition_index for p in results[0].topics[0].partitions] == [1]
     assert results[1].topics == []

@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs: what the broker decides itself, and what it passes on."""
+"""IncrementalAlterConfigs: what the broker decides itself, and what it forwards.
+
+Also covers `apis/altering.py` and `settings/config_changes.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.answers import Park
 from barnabas.broker.apis.k44_incremental_alter_configs import API
-from barnabas.broker.dynamic_config import ResourceType
+from barnabas.broker.requests.parking import Park
+from barnabas.broker.settings.dynamic_config import ResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages.k44_incremental_alter_configs import (
@@ -20,7 +23,7 @@ from barnabas.protocol.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
-from tests.broker.apis.config_room import answer_of, make_request, make_services, set_configs
+from tests.broker.apis.config_rig import answer_of, make_request, make_services, set_configs
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -72,7 +75,7 @@ def test_refusals(type_: int, name: str, change: tuple[str, int, str | None], co
     found, text = refusal(services, resource(type_, name, change))
     assert found == code
     assert message in str(text)
-    assert services.controller_channel.sent == []
+    assert services.channel.sent == []
 
 
 def test_contradictions() -> None:
@@ -84,7 +87,7 @@ def test_contradictions() -> None:
     assert refusal(services, doubled) == (ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
-def test_levels_of_loggers_change_at_once_unless_only_asked() -> None:
+def test_levels_of_loggers_change_at_once_unless_only_validated() -> None:
     services, logger = make_services(), logging.getLogger("barnabas.test.alter")
     logger.setLevel(logging.WARNING)
     change = resource(ResourceType.BROKER_LOGGER, "1", ("barnabas.test.alter", SET, "DEBUG"))
@@ -98,7 +101,7 @@ def test_levels_of_loggers_change_at_once_unless_only_asked() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_the_controller_is_asked_for_the_rest_and_the_answers_are_joined(version: int) -> None:
+def test_the_rest_is_forwarded_and_the_responses_are_merged(version: int) -> None:
     services = make_services()
     set_configs(services, ResourceType.BROKER, "", log_cleanup_policy="delete")
     bad = resource(ResourceType.BROKER, "1", ("num.partitions", SET, "4"))
@@ -107,7 +110,7 @@ def test_the_controller_is_asked_for_the_rest_and_the_answers_are_joined(version
     asked = make_request(API, request(topic, bad, brokers), version)
     answer = API.handle(services, asked)
     assert isinstance(answer, Park)
-    ((envelope, on_done),) = services.controller_channel.sent
+    ((envelope, on_done),) = services.channel.sent
     frame = memoryview(envelope.request_data)
     header, offset = decode_request_header(frame)
     assert (header.api_key, header.api_version, header.correlation_id) == (44, version, 7)
@@ -121,8 +124,8 @@ def test_the_controller_is_asked_for_the_rest_and_the_answers_are_joined(version
     )
     parts = response_parts(header, reply)
     on_done(EnvelopeResponse(response_data=b"".join(bytes(part) for part in parts)[4:]))
-    outcome: Any = answer.operation.response()
-    assert [(r.resource_type, r.resource_name, r.error_code) for r in outcome.responses] == [
+    reply: Any = answer.answer()
+    assert [(r.resource_type, r.resource_name, r.error_code) for r in reply.message.responses] == [
         (ResourceType.TOPIC, "a", 0),
         (ResourceType.BROKER, "1", 42),
         (ResourceType.BROKER, "", 0),
@@ -135,6 +138,6 @@ def test_a_controller_that_does_not_answer() -> None:
     topic = resource(ResourceType.TOPIC, "a", ("retention.ms", SET, "1"))
     answer = API.handle(services, make_request(API, request(bad, topic)))
     assert isinstance(answer, Park)
-    services.controller_channel.sent[0][1](None)
-    outcome: Any = answer.operation.response()
-    assert [r.error_code for r in outcome.responses] == [42, ErrorCode.REQUEST_TIMED_OUT]
+    services.channel.sent[0][1](None)
+    reply: Any = answer.answer()
+    assert [r.error_code for r in reply.message.responses] == [42, ErrorCode.REQUEST_TIMED_OUT]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.broker.apis.k74_list_config_resources import API
-from barnabas.broker.dynamic_config import ResourceType
+from barnabas.broker.settings.dynamic_config import ResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
-from tests.broker.apis.config_room import answer_of, make_services, set_configs
+from tests.broker.apis.config_rig import answer_of, make_services, set_configs
 
 
 def listed(*types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:

@@ -1,4 +1,7 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete on the wire, at every version."""
+"""OffsetCommit, OffsetFetch, OffsetDelete on the wire, at every version.
+
+Tests `apis/k08_offset_commit.py`, `apis/k09_offset_fetch.py` and `apis/k47_offset_delete.py`.
+"""
 
 from __future__ import annotations
 

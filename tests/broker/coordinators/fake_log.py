@@ -1,4 +1,4 @@
-"""A replica manager with logs in memory whose high watermark moves when the test says so. Shared by the tests."""
+"""A coordinator over logs in memory, whose high watermark moves when a test says so. Shared by the tests."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.broker.coordinators import offset_records
-from barnabas.broker.coordinators.group_coordinator import GroupCoordinator
-from barnabas.broker.features import FinalizedFeatures
-from barnabas.broker.metadata_cache import GROUP_METADATA_TOPIC, MetadataSnapshot, PartitionInfo, TopicInfo
-from barnabas.broker.storage.log_types import FetchIsolation
+from barnabas.broker.coordinators.gauges import register_groups
+from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
+from barnabas.broker.coordinators.groups.sensors import GroupSensors
+from barnabas.broker.coordinators.offsets import records as offset_records
+from barnabas.broker.metadata.features import FinalizedFeatures
+from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC, MetadataSnapshot, PartitionInfo, TopicInfo
+from barnabas.broker.storage.log.log_types import FetchIsolation
 from barnabas.common.clock import FakeClock
 from barnabas.common.topic_partition import TopicPartition
-from barnabas.metrics.catalogue import Metric
 from barnabas.metrics.meters import Gauge
 from barnabas.metrics.registry import Registry
+from barnabas.metrics.table.catalogue import Metric
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch, end_txn_marker, iter_headers, iter_records
 
@@ -76,7 +78,7 @@ class FakeReplicaManager:
     def partition(self, tp: TopicPartition) -> Any:
         if tp not in self.logs:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return SimpleNamespace(log=self.logs[tp])
+        return SimpleNamespace(log=self.logs[tp], high_watermark=self.logs[tp].high_watermark)
 
     def append_internal(
         self, tp: TopicPartition, batch: bytes, timeout_ms: int, on_done: Callable[[ErrorCode, int], None], *,
@@ -147,7 +149,8 @@ def snapshot(topics: dict[str, int] | None = None) -> MetadataSnapshot:
 class World:
     """A coordinator without threads: `run` does what they would do."""
 
-    def __init__(self, *, leads: bool = True, **config: Any) -> None:
+    def __init__(self, *, leads: bool = True, checks_invariants: bool = True, **config: Any) -> None:
+        self.checks_invariants = checks_invariants  # False: the log is another writer's
         self.clock = FakeClock()
         self.registry = Registry(self.clock)
         self.replicas = FakeReplicaManager()
@@ -161,11 +164,14 @@ class World:
             self.lead(1)
 
     def make_coordinator(self) -> GroupCoordinator:
-        return GroupCoordinator(
+        coordinator = GroupCoordinator(
             config=self.config, group_config=lambda _group_id: self.config, clock=self.clock,
-            registry=self.registry, replica_manager=self.replicas,
+            sensors=GroupSensors(self.registry), replica_manager=self.replicas,
             metadata_cache=self.cache,  # type: ignore[arg-type]
         )  # fmt: skip
+        coordinator._context.checks_invariants = self.checks_invariants
+        register_groups(self.registry, coordinator)
+        return coordinator
 
     def tp(self, partition: int) -> TopicPartition:
         return TopicPartition(GROUP_METADATA_TOPIC, partition)

@@ -1,5 +1,7 @@
-"""Records that somebody who may write to a coordinator's topic could have put there: nonsense that reads well, mutated
-bytes, unknown types, batches whose payload is garbage. Shared by the tests; hypothesis draws the recipes."""
+"""Records that another writer of a coordinator's topic could have written. Shared by the tests.
+
+They are valid nonsense, mutated bytes, unknown types, and batches with garbage inside; hypothesis draws the recipes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from barnabas.broker.coordinators.consumer_protocol import write_assignment
+from barnabas.broker.coordinators.classic.consumer_protocol import write_assignment
 from barnabas.protocol.coordinator_records import consumer_groups, offsets, share_groups, streams_groups, transactions
 from barnabas.protocol.coordinator_records.record import CoordinatorKey, CoordinatorValue, encode_versioned
 from barnabas.protocol.records.batch import (

@@ -1,25 +1,25 @@
-"""The stories of consumer groups (KIP-848), as transcripts that a person can read: `consumer_stories/*.txt`.
+"""The stories of consumer groups (KIP-848), as readable transcripts: `consumer_stories/*.txt`.
 
-A story says what clients do and what time does; after each event stands who was told what, and what the coordinator
-knows if that has changed: the group's state, its epoch and that of its assignment, and of each member its epoch, what
-it has, and (-t0) what it has yet to give up. A coordinator over a log in memory carries the events out.
-`WRITE_TRANSCRIPTS=1 pytest ...` writes the files anew; a change is reviewed as a diff.
+A story lists what clients do, and when time passes. Each event is followed by the answers, and by the coordinator's
+state if it changed: the group's state and epochs, and for each member its epoch, its partitions, and (-t0) those it has
+yet to revoke. A coordinator over a log in memory carries the events out.
+`WRITE_TRANSCRIPTS=1 pytest ...` rewrites the files; a change is reviewed as a diff.
 
 Events
     join NAME [reads TOPICS] [matches REGEX] [static ID] [by ASSIGNOR] [revokes-within MS]
-    beat NAME             a heartbeat: it says what it owns, and does nothing yet about what it is told
-    obey NAME             it gives up and takes what it was told, and says so in a heartbeat
+    beat NAME             a heartbeat: it reports what it owns, and does not apply the answer yet
+    obey NAME             it applies its assignment, and reports that in a heartbeat
     lose NAME             the same, and the answer is lost
     change NAME [reads TOPICS] [matches REGEX]
     leave NAME [for-a-while]
     commit NAME [in EPOCH]         OffsetCommit of partition t0
-    classic NAME          JoinGroup, by the classic protocol (eager, range), then SyncGroup; again when it is told so
+    classic NAME          JoinGroup, by the classic protocol (eager, range), then SyncGroup; again if required
     ping NAME             Heartbeat of the classic protocol
     quit NAME             LeaveGroup
-    topic NAME COUNT      a topic has so many partitions now (0: it is gone)
+    topic NAME COUNT      a topic has so many partitions now (0: it is deleted)
     wait MS
     writes hang | writes pass | writes fail
-    moves | loads         this broker is no coordinator any more; it is again, and has read the log
+    moves | loads         the coordinator moves away; it returns and loads the log
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.coordinators import group_events as ev
-from barnabas.broker.coordinators.consumer_group import ConsumerGroup
-from barnabas.broker.coordinators.consumer_group_types import Heartbeat, HeartbeatResult, Owned, partitions_of
-from barnabas.broker.coordinators.consumer_protocol import read_assignment, write_assignment
-from barnabas.broker.coordinators.group import Group
-from barnabas.broker.coordinators.offsets import CommittedOffset
-from barnabas.broker.coordinators.shard import Committer, OffsetCommit
-from barnabas.metrics import catalogue
+from barnabas.broker.coordinators.classic import events as ev
+from barnabas.broker.coordinators.classic.consumer_protocol import read_assignment, write_assignment
+from barnabas.broker.coordinators.classic.group import Group
+from barnabas.broker.coordinators.consumer.group import ConsumerGroup
+from barnabas.broker.coordinators.consumer.values import Heartbeat, HeartbeatResult, Owned, partitions_of
+from barnabas.broker.coordinators.groups.group_offsets import Committer, OffsetCommit
+from barnabas.broker.coordinators.offsets.store import CommittedOffset
+from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.broker.coordinators.fake_log import World, snapshot
 
@@ -56,7 +56,7 @@ class Client:
     regex: str | None = None
     assignor: str | None = None
     rebalance_ms: int = 60_000
-    told: set[tuple[bytes, int]] = field(default_factory=set)
+    assigned: set[tuple[bytes, int]] = field(default_factory=set)
     owned: set[tuple[bytes, int]] = field(default_factory=set)
     member_id: str = ""  # of the classic protocol
     generation_id: int = -1
@@ -70,17 +70,17 @@ class Stage:
         self.topics = {"t": 4, "__consumer_offsets": 2}
         self.world.cache.snapshot = snapshot(self.topics)
         self.clients: dict[str, Client] = {}
-        self.told: list[str] = []
+        self.output: list[str] = []
         self.known = ""
 
     def play(self, event: str) -> list[str]:
-        """What is to be told after the event."""
-        self.told = []
+        """Return the output after the event."""
+        self.output = []
         name, *arguments = event.split()
         getattr(self, f"_{name}")(*arguments)
         self.world.coordinator.run_pending_jobs()
         before, self.known = self.known, self._knowledge()
-        return [*self.told, self.known] if self.known != before else self.told
+        return [*self.output, self.known] if self.known != before else self.output
 
     # The consumer protocol
 
@@ -91,7 +91,7 @@ class Stage:
         client.assignor = given.get("by", client.assignor)
         client.rebalance_ms = int(given.get("revokes-within", client.rebalance_ms))
         self._want(client, given)
-        client.epoch, client.owned, client.told = 0, set(), set()
+        client.epoch, client.owned, client.assigned = 0, set(), set()
         self._send(client, is_whole=True)
 
     def _want(self, client: Client, given: dict[str, str]) -> None:
@@ -110,12 +110,12 @@ class Stage:
 
     def _obey(self, name: str) -> None:
         client = self.clients[name]
-        client.owned = set(client.told)
+        client.owned = set(client.assigned)
         self._send(client)
 
     def _lose(self, name: str) -> None:
         client = self.clients[name]
-        client.owned = set(client.told)
+        client.owned = set(client.assigned)
         self._send(client, is_lost=True)
 
     def _leave(self, name: str, how: str = "") -> None:
@@ -137,13 +137,13 @@ class Stage:
 
     def _answered(self, client: Client, answer: HeartbeatResult | ApiError) -> None:
         if isinstance(answer, ApiError):
-            self.told.append(f"{client.name} is told {answer.code.name}")
+            self.output.append(f"{client.name} gets {answer.code.name}")
             return
         client.epoch = answer.epoch
         if answer.assigned is not None:
-            client.told = partitions_of(answer.assigned)
+            client.assigned = partitions_of(answer.assigned)
         has = "" if answer.assigned is None else f": {self._shown(answer.assigned)}"
-        self.told.append(f"{client.name} is in epoch {answer.epoch}{has}")
+        self.output.append(f"{client.name} is in epoch {answer.epoch}{has}")
 
     def _commit(self, name: str, _in: str = "", epoch: str = "") -> None:
         client = self.clients[name]
@@ -153,7 +153,7 @@ class Stage:
         self.world.coordinator.commit_offsets(who, [what], lambda error: self._committed(name, error))
 
     def _committed(self, name: str, error: ErrorCode) -> None:
-        self.told.append(f"{name} is told {error.name}" if error else f"{name} has committed")
+        self.output.append(f"{name} gets {error.name}" if error else f"{name} has committed")
 
     # The classic protocol
 
@@ -169,10 +169,10 @@ class Stage:
 
     def _joined(self, client: Client, result: ev.JoinResult) -> None:
         if result.error:
-            self.told.append(f"{client.name} is told {result.error.name}")
+            self.output.append(f"{client.name} gets {result.error.name}")
             return
         client.member_id, client.generation_id = result.member_id, result.generation_id
-        self.told.append(f"{client.name} is in generation {result.generation_id}")
+        self.output.append(f"{client.name} is in generation {result.generation_id}")
         ids = [member.member_id for member in result.members]
         count = self.topics["t"]
         shares = {
@@ -192,19 +192,19 @@ class Stage:
 
     def _synced(self, client: Client, result: ev.SyncResult) -> None:
         if result.error:
-            self.told.append(f"{client.name} is told {result.error.name}")
+            self.output.append(f"{client.name} gets {result.error.name}")
         else:
             has = sorted(read_assignment(result.assignment).partitions.get("t", ()))
-            self.told.append(f"{client.name} has {' '.join(f't{p}' for p in has) or 'nothing'}")
+            self.output.append(f"{client.name} has {' '.join(f't{p}' for p in has) or 'nothing'}")
 
     def _ping(self, name: str) -> None:
         client = self.clients[name]
         error = self.world.coordinator.heartbeat(GROUP, client.member_id, None, client.generation_id)
-        self.told.append(f"{name} is told {error.name}" if error else f"{name} is alive")
+        self.output.append(f"{name} gets {error.name}" if error else f"{name} is alive")
 
     def _quit(self, name: str) -> None:
         leaving = ev.LeavingMember(self.clients[name].member_id)
-        self.world.coordinator.leave(GROUP, ev.Leave((leaving,), lambda result: self.told.append(f"{name} has left")))
+        self.world.coordinator.leave(GROUP, ev.Leave((leaving,), lambda result: self.output.append(f"{name} has left")))
 
     # What else happens
 
@@ -230,7 +230,7 @@ class Stage:
         for partition in (0, 1):
             self.world.lead(partition, 2)
 
-    # What is told
+    # Output
 
     def _knowledge(self) -> str:
         try:
@@ -240,7 +240,7 @@ class Stage:
             return line if line is not None else error.code.name
 
     def _line(self, group: ConsumerGroup) -> str:
-        group.check()
+        group.invariants()
         parts = [f"{group.state.value} {group.epoch}/{group.assignment_epoch}"]
         for member in group.members.values():
             revoking = "".join(f" -{tp}" for tp in self._shown(member.pending_revocation, "").split())

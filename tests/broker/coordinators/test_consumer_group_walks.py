@@ -1,8 +1,10 @@
-"""Random walks of consumer groups through a coordinator, seeded: members of both protocols that come, go, fall silent
-and lose answers; topics that come, grow and go; coordinators that fail with writes that nobody else has.
+"""Random walks of consumer groups through a coordinator, seeded.
 
-Whatever happens, a partition is never read by two members at once, what is replayed is what was there, and when it ends
-everybody soon has its share.
+Members of both protocols join, leave, fall silent and lose answers. Topics are created, grow and are deleted.
+Coordinators fail with writes that no other broker has.
+
+Whatever happens, two members never read a partition at once, and a replayed group equals the one that was lost. At the
+end every member soon has its share.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from barnabas.broker.coordinators import group_events as ev
-from barnabas.broker.coordinators.consumer_group import ConsumerGroup
-from barnabas.broker.coordinators.consumer_group_types import GroupState, Heartbeat, HeartbeatResult
-from barnabas.broker.coordinators.consumer_protocol import read_assignment, write_assignment
+from barnabas.broker.coordinators.classic import events as ev
+from barnabas.broker.coordinators.classic.consumer_protocol import read_assignment, write_assignment
+from barnabas.broker.coordinators.consumer.group import ConsumerGroup
+from barnabas.broker.coordinators.consumer.values import GroupState, Heartbeat, HeartbeatResult
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.broker.coordinators.fake_log import World, snapshot
 
@@ -41,14 +43,14 @@ class Client:
     regex: str | None = None
     epoch: int = 0
     reads: Owned = field(default_factory=set)
-    heard_ms: int = 0  # when it last asked what it was answered, as a member
+    answered_ms: int = 0  # when it sent the last request that got a response as a member
     is_silent: bool = False
     last_request: int = 0
 
     @property
     def is_alive(self) -> bool:
-        """Whether it may be thought to read: nobody can take partitions from one that was paused too long."""
-        return self.walk.now_ms - self.heard_ms < SESSION_MS
+        """Check whether it may read: a client that was paused too long may keep reading revoked partitions."""
+        return self.walk.now_ms - self.answered_ms < SESSION_MS
 
     def act(self) -> None:
         """Do what a client does from time to time: heartbeat, and then as the answer says."""
@@ -68,10 +70,10 @@ class Client:
         sent_ms, number = self.walk.now_ms, self.walk.number()
         self.last_request = number
         self.walk.world.coordinator.consumer_heartbeat(
-            GROUP, request, lambda answer: self._told(answer, sent_ms, number)
+            GROUP, request, lambda answer: self._received(answer, sent_ms, number)
         )
 
-    def _told(self, answer: HeartbeatResult | ApiError, sent_ms: int, number: int) -> None:
+    def _received(self, answer: HeartbeatResult | ApiError, sent_ms: int, number: int) -> None:
         if self.is_silent or self.walk.loses_answer() or number != self.last_request:
             return  # a client listens to the answer of its last request only
         if isinstance(answer, ApiError):
@@ -83,11 +85,13 @@ class Client:
                 self.epoch, self.reads = 0, set()
             return
         self.epoch = answer.epoch
-        self.heard_ms = sent_ms
+        self.answered_ms = sent_ms
         if answer.assigned is not None:
             names = self.walk.world.cache.snapshot.topic_names
-            told = {(names[id_], p) for id_, partitions in answer.assigned.items() if id_ in names for p in partitions}
-            self.reads = told
+            assigned = {
+                (names[id_], p) for id_, partitions in answer.assigned.items() if id_ in names for p in partitions
+            }
+            self.reads = assigned
 
     def leave(self) -> None:
         """Go for good, or for a while."""
@@ -117,7 +121,7 @@ class ClassicClient(Client):
         coordinator = self.walk.world.coordinator
         error = coordinator.heartbeat(GROUP, self.member_id, self.instance_id, self.generation_id)
         if error == ErrorCode.NONE:
-            self.heard_ms = self.walk.now_ms
+            self.answered_ms = self.walk.now_ms
         elif error == ErrorCode.REBALANCE_IN_PROGRESS:
             self._join()
         elif error not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
@@ -144,7 +148,7 @@ class ClassicClient(Client):
             if result.error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
                 self._forget()
             return
-        self.member_id, self.generation_id, self.heard_ms = result.member_id, result.generation_id, self.walk.now_ms
+        self.member_id, self.generation_id, self.answered_ms = result.member_id, result.generation_id, self.walk.now_ms
         self.is_waiting = True
         shares = self._deal(result)
         event = ev.Sync(
@@ -173,7 +177,7 @@ class ClassicClient(Client):
         elif result.error:
             self._forget()
         else:
-            self.heard_ms = self.walk.now_ms
+            self.answered_ms = self.walk.now_ms
             assignment = read_assignment(result.assignment).partitions if result.assignment else {}
             self.reads = {(topic, p) for topic, partitions in assignment.items() for p in partitions}
 
@@ -335,7 +339,7 @@ class Walk:
         assert shard is not None
         assert not shard.groups.keys() & shard.consumer_groups.keys()
         if self.group is not None:
-            self.group.check()
+            self.group.invariants()
         readers = [client for client in self.clients if client.is_alive]
         reading = [tp for client in readers for tp in client.reads]
         assert len(reading) == len(set(reading)), [(client.name, client.reads) for client in readers]
@@ -352,12 +356,12 @@ class Walk:
                 self.check()
             self.world.advance_ms(2 * TURN_MS)
             if turn >= 60 and (self.group is None or self.group.state in SETTLED):
-                break  # but for expressions that are matched anew, which may come at any turn
+                break  # except regular expressions, which may be resolved again at any time
         self.check_shares()
         self.check_replay()
 
     def check_shares(self) -> None:
-        """Everything that somebody is subscribed to is read."""
+        """Check that every subscribed partition is read."""
         members = [client for client in self.clients if client.is_alive]
         group = self.group
         if group is None:
@@ -371,7 +375,7 @@ class Walk:
         assert {tp for client in members for tp in client.reads} == wanted
 
     def check_replay(self) -> None:
-        """Another coordinator finds the group as it is."""
+        """Check that another coordinator loads the same group."""
         before = self.group
         self.fail_over()
         after = self.group

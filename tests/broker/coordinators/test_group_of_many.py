@@ -1,15 +1,15 @@
-"""A group of many members: what it does for each does not grow with their number."""
+"""A group of many members: its work for each member does not grow with their number."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from barnabas.broker.coordinators import group_events as ev
-from barnabas.broker.coordinators.group import Group
-from barnabas.broker.coordinators.group_events import GroupSettings, GroupState
+from barnabas.broker.coordinators.classic import events as ev
+from barnabas.broker.coordinators.classic.events import GroupSettings, GroupState
+from barnabas.broker.coordinators.classic.group import Group
 from barnabas.protocol.errors import ErrorCode
-from tests.broker.coordinators.group_room import RANGE
+from tests.broker.coordinators.group_rig import RANGE
 
 
 class Counted:
@@ -38,7 +38,7 @@ def join(member_id: str, reply: str, new_id: str = "") -> ev.Join:
 
 
 def calls_of_a_generation(count: int) -> int:
-    """Have so many members named, gathered, assigned to, and heard of."""
+    """Let the members join, get their assignment and send a heartbeat."""
     counted, names = Counted(), [f"m{number}" for number in range(count)]
     for name in names:
         (_, answer) = counted.step(join("", name, name))

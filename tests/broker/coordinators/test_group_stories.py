@@ -1,21 +1,21 @@
-"""The hard stories of classic groups, as transcripts that a person can read: `stories/*.txt`.
+"""The hard stories of classic groups, as readable transcripts: `stories/*.txt`.
 
-A story says what clients do and what time does; after each event stands who was told what, and what the coordinator
-knows if that has changed. A coordinator over a log in memory carries the events out, loading and moving included.
-`WRITE_TRANSCRIPTS=1 pytest ...` writes the files anew; a change is reviewed as a diff.
+A story lists what clients do, and when time passes. Each event is followed by the answers, and by the coordinator's
+state if it changed. A coordinator over a log in memory carries the events out, loading and moving included.
+`WRITE_TRANSCRIPTS=1 pytest ...` rewrites the files; a change is reviewed as a diff.
 
-Events (a client's name is its own; who it is for the coordinator is the member id it was given)
+Events (a client's name is its own; the coordinator knows its member id)
     join NAME [static ID] [speaks PROTOCOL,...] [session MS] [rebalance MS]
-                                     JoinGroup, with the member id that the client has; asked for a member id first
-                                     (KIP-394), it comes back with it at once
+                                     JoinGroup, with the member id that the client has; if it gets a new one first
+                                     (KIP-394), it joins with it at once
     sync NAME [NAME=PARTITIONS ...]  SyncGroup, with the assignment if it leads
     heartbeat NAME | leave NAME
     commit NAME OFFSET [in GENERATION]
                                      OffsetCommit of partition 0, by the member id and generation that the client has
-    forget NAME                      the process starts anew: it knows neither its member id nor its generation
+    forget NAME                      the process restarts, without its member id and generation
     wait MS                          time passes
     writes hang | writes pass        replication of __consumer_offsets stands still, and goes on
-    moves | loads                    this broker is no coordinator any more; it is again, and has read the log
+    moves | loads                    the coordinator moves away; it returns and loads the log
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.coordinators import group_events as ev
-from barnabas.broker.coordinators.group import Group
-from barnabas.broker.coordinators.offsets import CommittedOffset, TopicWanted
-from barnabas.broker.coordinators.shard import Committer, OffsetCommit
+from barnabas.broker.coordinators.classic import events as ev
+from barnabas.broker.coordinators.classic.group import Group
+from barnabas.broker.coordinators.groups.group_offsets import Committer, OffsetCommit
+from barnabas.broker.coordinators.offsets.store import CommittedOffset, TopicQuery
 from barnabas.protocol.errors import ErrorCode
 from tests.broker.coordinators.fake_log import World
-from tests.broker.coordinators.group_room import RANGE
+from tests.broker.coordinators.group_rig import RANGE
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 GROUP = "g"
@@ -61,16 +61,16 @@ class Stage:
         self.world = World()
         self.clients: dict[str, Client] = {}
         self.owners: dict[str, str] = {}  # member id -> the name of the client that has it
-        self.told: list[str] = []
+        self.output: list[str] = []
         self.known = ""
 
     def play(self, event: str) -> list[str]:
-        """What is to be told after the event."""
-        self.told = []
+        """Return the output after the event."""
+        self.output = []
         name, *arguments = event.split()
         getattr(self, f"_{name}")(*arguments)
         before, self.known = self.known, self._knowledge()
-        return [*self.told, self.known] if self.known != before else self.told
+        return [*self.output, self.known] if self.known != before else self.output
 
     # What clients do
 
@@ -94,13 +94,13 @@ class Stage:
             client.member_id = result.member_id
             self._join(client.name, *options)
         elif result.error:
-            self._tell(client, f"is told {result.error.name}")
+            self._print(client, f"gets {result.error.name}")
         else:
             client.member_id, client.generation_id = result.member_id, result.generation_id
             members = " ".join(self.owners[member.member_id] for member in result.members)
             role = f"leads {members}" if members else "follows"
             skips = ", and need not assign" if result.skip_assignment else ""
-            self._tell(client, f"is in generation {result.generation_id}, by {result.protocol_name}: {role}{skips}")
+            self._print(client, f"is in generation {result.generation_id}, by {result.protocol_name}: {role}{skips}")
 
     def _sync(self, name: str, *shares: str) -> None:
         client = self.clients[name]
@@ -108,7 +108,7 @@ class Stage:
         assignments = {self.clients[of].member_id: partitions.encode() for of, partitions in pairs.items()}
 
         def answered(result: ev.SyncResult) -> None:
-            self._tell(client, f"is told {result.error.name}" if result.error else f"has {_shown(result.assignment)}")
+            self._print(client, f"gets {result.error.name}" if result.error else f"has {_shown(result.assignment)}")
 
         event = ev.Sync(
             client.member_id, client.instance_id, client.generation_id, None, None, assignments, answered
@@ -118,14 +118,14 @@ class Stage:
     def _heartbeat(self, name: str) -> None:
         client = self.clients[name]
         error = self.world.coordinator.heartbeat(GROUP, client.member_id, client.instance_id, client.generation_id)
-        self._tell(client, f"is told {error.name}" if error else "is alive")
+        self._print(client, f"gets {error.name}" if error else "is alive")
 
     def _leave(self, name: str) -> None:
         client = self.clients[name]
 
         def answered(result: ev.LeaveResult) -> None:
             error = result.error or result.members[0].error
-            self._tell(client, f"is told {error.name}" if error else "has left")
+            self._print(client, f"gets {error.name}" if error else "has left")
 
         leaving = ev.LeavingMember(client.member_id, client.instance_id)
         self.world.coordinator.leave(GROUP, ev.Leave((leaving,), answered))
@@ -137,7 +137,7 @@ class Stage:
         what = OffsetCommit("t", 0, CommittedOffset(int(offset), 1, "", self.world.coordinator.now_ms))
 
         def answered(error: ErrorCode) -> None:
-            self._tell(client, f"is told {error.name}" if error else f"has committed {offset}")
+            self._print(client, f"gets {error.name}" if error else f"has committed {offset}")
 
         self.world.coordinator.commit_offsets(who, [what], answered)
 
@@ -164,10 +164,10 @@ class Stage:
         for partition in (0, 1):
             self.world.lead(partition, 2)
 
-    # What is told
+    # Output
 
-    def _tell(self, client: Client, what: str) -> None:
-        self.told.append(f"{client.name} {what}")
+    def _print(self, client: Client, what: str) -> None:
+        self.output.append(f"{client.name} {what}")
 
     def _knowledge(self) -> str:
         error, line = self.world.coordinator.describe(GROUP, self._line)
@@ -192,7 +192,7 @@ class Stage:
 
     def _offset(self) -> int:
         shard = self.world.coordinator._shards[self.world.coordinator.partition_for(GROUP)]
-        (topic,) = shard.offsets.fetch(GROUP, [TopicWanted(NO_ID, "t", [0])], require_stable=False)
+        (topic,) = shard.offsets.fetch(GROUP, [TopicQuery(NO_ID, "t", [0])], require_stable=False)
         return topic.partitions[0].offset
 
 
@@ -201,7 +201,7 @@ def _shown(assignment: bytes) -> str:
 
 
 def lines_of(written: str, play: Callable[[str], list[str]]) -> Iterator[str]:
-    """The transcript as it happens: events and comments as they are written, after each event what is told."""
+    """The transcript as it happens: events and comments as in the file, and the output after each event."""
     for line in written.splitlines():
         if line.startswith("    "):
             continue
@@ -211,7 +211,7 @@ def lines_of(written: str, play: Callable[[str], list[str]]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("transcript", STORIES, ids=lambda path: path.stem)
-def test_the_story_is_told_as_it_happens(transcript: Path) -> None:
+def test_the_story_matches_its_transcript(transcript: Path) -> None:
     written = transcript.read_text()
     stage = Stage()
     happened = "\n".join(lines_of(written, stage.play)) + "\n"

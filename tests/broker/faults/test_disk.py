@@ -1,3 +1,5 @@
+"""Slow, broken and full disks."""
+
 from __future__ import annotations
 
 import errno
@@ -8,7 +10,7 @@ import pytest
 from barnabas.broker.faults.armed import Armed
 from barnabas.broker.faults.disk import OPERATIONS_OF, FaultableFileSystem
 from barnabas.common.clock import FakeClock
-from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.faults.definition import Fault
 
 
@@ -28,7 +30,7 @@ def suffer(disk: FaultableFileSystem, clock: FakeClock | None = None, **fault: A
 
 
 def attempt(disk: FaultableFileSystem, operation: str, path: str = "/d/t-0/log") -> str | None:
-    """Do something to the disk; the name of the error, if there is one."""
+    """Run an operation on the disk; return the name of its error, if there is one."""
     deeds = {
         "read": lambda: disk.open(path).pread(4, 0),
         "slice": lambda: disk.open(path).slice(0, 4).read(),
@@ -69,19 +71,19 @@ def test_errors_by_operation(disk: FaultableFileSystem, operations: list[str] | 
     assert {operation for operation in every if attempt(disk, operation)} == set()
 
 
-def test_every_step_of_the_file_layer_has_its_operation(disk: FaultableFileSystem) -> None:
+def test_every_operation_of_the_file_layer_is_mapped(disk: FaultableFileSystem) -> None:
     steps = ("create", "write", "fsync", "set_mtime", "mkdir", "rename", "unlink", "remove_tree", "fsync_dir")
     assert {*steps, "truncate", "preallocate", "read"} == OPERATIONS_OF.keys()
 
 
-def test_a_fault_meets_the_paths_of_its_pattern(disk: FaultableFileSystem) -> None:
+def test_a_fault_matches_the_paths_of_its_pattern(disk: FaultableFileSystem) -> None:
     disk.write_bytes("/d/t-1/log", b"", sync=False)
     suffer(disk, disk_error="EROFS", path="*/t-0/*")
     assert attempt(disk, "write") == "EROFS"
     assert attempt(disk, "write", "/d/t-1/log") is None
 
 
-def test_a_full_disk_takes_nothing_and_gives_room_back(disk: FaultableFileSystem) -> None:
+def test_a_full_disk_accepts_nothing_but_deletions(disk: FaultableFileSystem) -> None:
     total, usable = disk.usage("/d")
     armed = suffer(disk, disk_full=True)
     assert {deed: attempt(disk, deed) for deed in ("write", "create", "preallocate", "atomic_write")} == dict.fromkeys(
@@ -101,7 +103,7 @@ def test_a_failing_write_leaves_a_part(disk: FaultableFileSystem) -> None:
     assert disk.read_bytes("/d/t-0/log")[:2] == b"a1"
 
 
-def test_a_slow_disk_is_slow_until_the_fault_is_gone(disk: FaultableFileSystem) -> None:
+def test_a_slow_disk_is_slow_until_the_fault_is_removed(disk: FaultableFileSystem) -> None:
     armed = suffer(disk, disk_delay_ms=1, operations=["fsync"], times=2)
     for _ in range(3):
         assert attempt(disk, "fsync") is None

@@ -1,3 +1,8 @@
+"""The parts of a process with fault injection.
+
+Tests kit.py and engine.py of broker/faults.
+"""
+
 from __future__ import annotations
 
 import subprocess
@@ -7,11 +12,11 @@ import pytest
 
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.faults.kit import FaultKit
-from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.config import Config
 from barnabas.config.errors import ConfigError
 from barnabas.faults.definition import Fault
-from tests.support.broker_room import DATA
+from tests.support.broker.broker_rig import DATA
 
 
 def config(**settings: str) -> Config:
@@ -26,7 +31,7 @@ def config(**settings: str) -> Config:
     return Config.from_properties(properties, "broker")
 
 
-def test_a_process_without_faults_loads_nothing_of_them() -> None:
+def test_a_process_without_faults_does_not_load_them() -> None:
     servers = "barnabas.broker.main, barnabas.controller.main"
     script = f"import sys, {servers}; print([name for name in sys.modules if 'faults' in name])"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -38,7 +43,7 @@ def test_a_process_with_faults_needs_a_page() -> None:
         FaultKit(config(barnabas_metrics_port="-1"))
 
 
-def test_every_row_goes_through_the_faults_and_is_the_same_otherwise() -> None:
+def test_every_row_goes_through_the_faults_and_is_otherwise_equal() -> None:
     kit = FaultKit(config(), MemoryFileSystem())
     wrapped = kit.wrap(TABLE)
     assert wrapped.keys() == TABLE.keys()
@@ -54,7 +59,7 @@ def test_requests_may_be_recorded_from_the_start() -> None:
     assert not FaultKit(config(), MemoryFileSystem()).engine.recorder.is_on
 
 
-def test_the_end_of_the_process_is_the_end_of_its_faults() -> None:
+def test_closing_a_process_removes_its_faults() -> None:
     kit = FaultKit(config(), MemoryFileSystem())
     armed = kit.engine.add(Fault(disk_full=True))
     kit.close()

@@ -1,3 +1,5 @@
+"""Cut links between nodes."""
+
 from __future__ import annotations
 
 import socket
@@ -10,16 +12,16 @@ import pytest
 from barnabas.broker.faults.armed import Armed
 from barnabas.broker.faults.links import Links
 from barnabas.broker.faults.matching import sending_node
-from barnabas.broker.request_channel import Request, RequestContext
+from barnabas.broker.requests.request import Request, RequestContext
 from barnabas.client.connection import NodeConnectionError
 from barnabas.common.clock import FakeClock, SystemClock
 from barnabas.faults.definition import Fault
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from tests.broker.faults.fault_room import CLOSED, PENDING, FaultRoom
-from tests.support.broker_room import fetch, state
-from tests.support.network import Network
+from tests.broker.faults.fault_rig import CLOSED, PENDING, FaultRig
+from tests.support.broker.broker_rig import fetch, state
+from tests.support.broker.network import Network
 
 HOST = "127.0.0.1"
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", HOST, 1, "c")
@@ -27,7 +29,7 @@ CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", HOST, 1, "c")
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """Where a node answers."""
+    """Return the port of a node that answers."""
     with Network() as network:
         yield network.server.port("PLAINTEXT")
 
@@ -60,7 +62,7 @@ def test_requests_over_a_cut_link_fail_until_it_is_healed(port: int, direction: 
 
 
 @pytest.mark.parametrize("fault", [{"cut": 8}, {"cut": 7, "direction": "from"}])
-def test_other_links_go_on(port: int, fault: dict[str, Any]) -> None:
+def test_other_links_work(port: int, fault: dict[str, Any]) -> None:
     links = links_to(port, 7)
     cut(links, mode="refuse", **fault)
     with links.connect(HOST, port) as connection:
@@ -74,7 +76,7 @@ def test_the_controller_has_a_name(port: int) -> None:
         connection.connect()
 
 
-def test_who_meets_a_black_hole_waits_for_its_time(port: int) -> None:
+def test_a_sender_in_a_black_hole_waits_for_its_timeout(port: int) -> None:
     links = links_to(port, 7)
     cut(links, cut=7)
     clock = SystemClock()
@@ -85,7 +87,7 @@ def test_who_meets_a_black_hole_waits_for_its_time(port: int) -> None:
 
 
 @pytest.mark.parametrize("end", ["heal", "abort"])
-def test_who_waits_in_a_black_hole_is_freed(port: int, end: str) -> None:
+def test_a_sender_in_a_black_hole_is_released(port: int, end: str) -> None:
     links = links_to(port, 7)
     armed = cut(links, cut=7)
     connection = links.connect(HOST, port, timeout_ms=60_000)
@@ -109,7 +111,7 @@ def test_who_waits_in_a_black_hole_is_freed(port: int, end: str) -> None:
     connection.close()
 
 
-def test_an_answer_that_comes_over_a_link_cut_meanwhile_is_lost() -> None:
+def test_a_response_over_a_link_cut_meanwhile_is_lost() -> None:
     with socket.create_server((HOST, 0)) as server:
         links = links_to(server.getsockname()[1], 7)
 
@@ -127,29 +129,29 @@ def test_an_answer_that_comes_over_a_link_cut_meanwhile_is_lost() -> None:
         thread.join(30)
 
 
-def test_what_a_node_hears_over_a_cut_link() -> None:
-    room = FaultRoom()
-    room.push({"t": [state(1, (1, 2))]})
+def test_requests_received_over_a_cut_link() -> None:
+    rig = FaultRig()
+    rig.push({"t": [state(1, (1, 2))]})
     try:
         asked: dict[str, Any] = {"client_id": "broker-2-fetcher-0"}
         request = fetch(0, replica_id=2)
-        armed = room.add(cut=2, direction="from", mode="refuse")
-        assert room.ask(request, 12, **asked) == CLOSED
-        assert room.ask(request, 12, client_id="broker-3-fetcher-0") != CLOSED
-        assert room.ask(fetch(0), 12).responses[0].partitions[0].error_code == 0, "clients go on"
+        armed = rig.add(cut=2, direction="from", mode="refuse")
+        assert rig.ask(request, 12, **asked) == CLOSED
+        assert rig.ask(request, 12, client_id="broker-3-fetcher-0") != CLOSED
+        assert rig.ask(fetch(0), 12).responses[0].partitions[0].error_code == 0, "clients go on"
         assert armed.trigger.fired == 1
-        room.engine.remove(armed.id)
-        assert room.ask(request, 12, **asked).error_code == 0
-        armed = room.add(cut=2)
-        sent = room.send(request, 12, **asked)
+        rig.engine.remove(armed.id)
+        assert rig.ask(request, 12, **asked).error_code == 0
+        armed = rig.add(cut=2)
+        sent = rig.send(request, 12, **asked)
         assert sent.answer() == PENDING
-        room.engine.remove(armed.id)
+        rig.engine.remove(armed.id)
         assert sent.answer() == CLOSED
-        room.add(cut=2, direction="to")
-        assert room.ask(request, 12, **asked).error_code == 0
+        rig.add(cut=2, direction="to")
+        assert rig.ask(request, 12, **asked).error_code == 0
     finally:
-        room.engine.remove_all()
-        room.close()
+        rig.engine.remove_all()
+        rig.close()
 
 
 def test_a_cut_has_its_time() -> None:
@@ -174,7 +176,7 @@ def test_a_cut_has_its_time() -> None:
         (None, fetch(0), 12, None),
     ],
 )
-def test_nodes_are_known_by_how_they_call_themselves(
+def test_nodes_are_known_by_their_client_ids(
     client_id: str | None, message: Any, version: int, sender: int | None
 ) -> None:
     header = RequestHeader(message.API_KEY, version, 1, client_id)

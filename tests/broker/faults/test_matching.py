@@ -1,3 +1,5 @@
+"""The requests that a fault matches; more in actions/test_wire.py."""
+
 from __future__ import annotations
 
 from typing import Any

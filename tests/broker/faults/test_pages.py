@@ -1,4 +1,8 @@
-"""/faults and /recorder by HTTP, and what Python makes of them, on a broker without sockets for clients."""
+"""/faults and /recorder over HTTP and from Python, on a broker without sockets for clients.
+
+Tests pages.py, and barnabas/faults/client.py, barnabas/faults/handle.py, barnabas/faults/nodes.py,
+barnabas/faults/pages.py, barnabas/faults/recording.py and barnabas/faults/waiting.py.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ import pytest
 from barnabas.broker.faults.pages import add_pages
 from barnabas.faults import Fault, FaultError, Faults, FaultsUnavailableError, FaultTimeoutError
 from barnabas.metrics.http import MetricsServer
-from tests.broker.faults.fault_room import FaultRoom, errors_of
-from tests.support.broker_room import batch, produce, state
+from tests.broker.faults.fault_rig import FaultRig, errors_of
+from tests.support.broker.broker_rig import batch, produce, state
 
 
-class Served(FaultRoom):
-    """A FaultRoom with its pages."""
+class Served(FaultRig):
+    """A FaultRig with its pages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +45,7 @@ class Served(FaultRoom):
 
 
 @pytest.fixture
-def room() -> Iterator[Served]:
+def rig() -> Iterator[Served]:
     made = Served()
     yield made
     made.page.stop()
@@ -50,36 +54,36 @@ def room() -> Iterator[Served]:
 
 
 @pytest.fixture
-def faults(room: Served) -> Faults:
-    return Faults(f"127.0.0.1:{room.page.port}")
+def faults(rig: Served) -> Faults:
+    return Faults(f"127.0.0.1:{rig.page.port}")
 
 
-def test_a_faults_life(room: Served) -> None:
-    assert room.http("GET", "/faults") == (200, {"node": 1, "role": "broker", "faults": []})
+def test_a_faults_life(rig: Served) -> None:
+    assert rig.http("GET", "/faults") == (200, {"node": 1, "role": "broker", "faults": []})
     wanted = {"api": ["Produce"], "topic": "t", "error": "INVALID_RECORD", "times": 2}
-    status, added = room.http("POST", "/faults", wanted)
+    status, added = rig.http("POST", "/faults", wanted)
     assert status == 201
     (state_,) = added["faults"]
     assert (state_["id"], state_["fault"], state_["state"], state_["fired"]) == ("f1", wanted, "armed", 0)
-    assert room.produce() == 87
-    status, state_ = room.http("GET", "/faults/f1")
+    assert rig.produce() == 87
+    status, state_ = rig.http("GET", "/faults/f1")
     assert (status, state_["fired"], state_["calls"], state_["events"][0]["api"]) == (200, 1, 1, "Produce")
-    room.produce()
-    assert room.http("GET", "/faults")[1]["faults"][0]["state"] == "spent"
-    status, state_ = room.http("DELETE", "/faults/f1")
+    rig.produce()
+    assert rig.http("GET", "/faults")[1]["faults"][0]["state"] == "spent"
+    status, state_ = rig.http("DELETE", "/faults/f1")
     assert (status, state_["state"], state_["fired"]) == (200, "removed", 2)
-    assert room.http("GET", "/faults/f1")[0] == room.http("DELETE", "/faults/f1")[0] == 404
-    assert room.produce() == 0
+    assert rig.http("GET", "/faults/f1")[0] == rig.http("DELETE", "/faults/f1")[0] == 404
+    assert rig.produce() == 0
 
 
-def test_several_at_once(room: Served) -> None:
-    status, added = room.http("POST", "/faults", [{"blackhole": True}, {"throttle_ms": 5}])
+def test_several_at_once(rig: Served) -> None:
+    status, added = rig.http("POST", "/faults", [{"blackhole": True}, {"throttle_ms": 5}])
     assert (status, [one["id"] for one in added["faults"]]) == (201, ["f1", "f2"])
-    status, removed = room.http("DELETE", "/faults")
+    status, removed = rig.http("DELETE", "/faults")
     assert (status, [one["state"] for one in removed["faults"]]) == (200, ["removed", "removed"])
-    assert room.http("GET", "/faults")[1]["faults"] == []
-    status, answer = room.http("POST", "/faults", [{"blackhole": True}, {"error": "NO_SUCH"}])
-    assert (status, room.http("GET", "/faults")[1]["faults"]) == (400, [])
+    assert rig.http("GET", "/faults")[1]["faults"] == []
+    status, answer = rig.http("POST", "/faults", [{"blackhole": True}, {"error": "NO_SUCH"}])
+    assert (status, rig.http("GET", "/faults")[1]["faults"]) == (400, [])
     assert "NO_SUCH" in answer["error"]
 
 
@@ -88,43 +92,43 @@ def test_several_at_once(room: Served) -> None:
     [
         ("POST", "/faults", "{", 400, "the body is not JSON"),
         ("POST", "/faults", {"colour": 1}, 400, "unknown key 'colour'"),
-        ("POST", "/faults", {"node": 9, "blackhole": True}, 400, "this is node 1, and the fault is for node 9"),
-        ("POST", "/faults/f1", {"blackhole": True}, 405, "a fault is not changed"),
+        ("POST", "/faults", {"node": 9, "blackhole": True}, 400, "this is node 1, but the fault is for node 9"),
+        ("POST", "/faults/f1", {"blackhole": True}, 405, "a fault cannot be changed"),
         ("GET", "/faults/f9", None, 404, "there is no fault 'f9'"),
         ("GET", "/recorder?colour=red", None, 400, "unknown filter 'colour'"),
         ("GET", "/recorder?after=x", None, 400, "after must be a sequence number"),
         ("GET", "/recorder/1", None, 404, "there is nothing below /recorder"),
-        ("POST", "/recorder", {"recording": "yes"}, 400, "is expected"),
+        ("POST", "/recorder", {"recording": "yes"}, 400, "the body must be"),
         ("POST", "/recorder", {"recording": True, "capacity": 0}, 400, "capacity must be between 1 and"),
         ("POST", "/recorder", {"recording": True, "colour": 1}, 400, "unknown key 'colour'"),
     ],
 )
-def test_mistakes_are_told_in_one_line(
-    room: Served, method: str, path: str, body: Any, status: int, complaint: str
+def test_invalid_requests_are_answered_in_one_line(
+    rig: Served, method: str, path: str, body: Any, status: int, complaint: str
 ) -> None:
-    answered, answer = room.http(method, path, body)
+    answered, answer = rig.http(method, path, body)
     assert answered == status
     assert complaint in answer["error"]
     assert "\n" not in answer["error"]
 
 
-def test_the_recorder(room: Served) -> None:
-    assert room.http("POST", "/recorder", {"recording": True, "capacity": 3})[1]["recording"]
+def test_the_recorder(rig: Served) -> None:
+    assert rig.http("POST", "/recorder", {"recording": True, "capacity": 3})[1]["recording"]
     for _ in range(4):
-        room.produce()
-    _, answer = room.http("GET", "/recorder?api=Produce&topic=t")
+        rig.produce()
+    _, answer = rig.http("GET", "/recorder?api=Produce&topic=t")
     assert (answer["capacity"], [one["sequence"] for one in answer["requests"]]) == (3, [2, 3, 4])
-    assert room.http("DELETE", "/recorder")[1]["requests"] == []
-    assert room.http("GET", "/recorder")[1]["requests"] == []
-    assert not room.http("POST", "/recorder", {"recording": False})[1]["recording"]
+    assert rig.http("DELETE", "/recorder")[1]["requests"] == []
+    assert rig.http("GET", "/recorder")[1]["requests"] == []
+    assert not rig.http("POST", "/recorder", {"recording": False})[1]["recording"]
 
 
 # From Python
 
 
-def test_a_handle_tells_what_fired(room: Served, faults: Faults) -> None:
+def test_a_handle_shows_what_fired(rig: Served, faults: Faults) -> None:
     with faults.add(Fault(api="Produce", error="INVALID_RECORD", on_call=2)) as handle:
-        assert [room.produce(), room.produce(), room.produce()] == [0, 87, 0]
+        assert [rig.produce(), rig.produce(), rig.produce()] == [0, 87, 0]
         assert (handle.wait_fired(), handle.fired, handle.calls, handle.held) == (1, 1, 2, 0)
         assert [(event["api"], event["client_id"]) for event in handle.events] == [("Produce", "tester")]
         assert faults.list()[0]["node"] == 1
@@ -135,14 +139,14 @@ def test_a_handle_tells_what_fired(room: Served, faults: Faults) -> None:
     handle.remove()
 
 
-def test_a_mistake_is_the_same_error_as_here(faults: Faults) -> None:
-    with pytest.raises(FaultError, match="this is node 1, and the fault is for node 5"):
+def test_a_refused_fault_raises_the_same_error(faults: Faults) -> None:
+    with pytest.raises(FaultError, match="this is node 1, but the fault is for node 5"):
         faults._target.pages()[1].ask("POST", "/faults", {"node": 5, "blackhole": True})
-    with pytest.raises(FaultsUnavailableError, match="node 5 does not run; those that do: 1"):
+    with pytest.raises(FaultsUnavailableError, match="node 5 is not running; running nodes: 1"):
         faults.add(Fault(node=5, blackhole=True))
-    with pytest.raises(FaultError, match="say which with node="):
+    with pytest.raises(FaultError, match="name it with node="):
         faults.add(Fault(disk_full=True))
-    with pytest.raises(FaultError, match="say which with node="):
+    with pytest.raises(FaultError, match="name it with node="):
         faults.add(Fault(cut=2))
     with pytest.raises(FaultError, match="no link to itself"):
         faults.add(Fault(node=1, cut=1))
@@ -159,24 +163,24 @@ def test_several_are_added_or_none(faults: Faults) -> None:
     assert faults.remove_all() == 1
 
 
-def test_a_context_takes_all_its_faults_away(room: Served, faults: Faults) -> None:
+def test_a_context_removes_all_its_faults(rig: Served, faults: Faults) -> None:
     with faults:
         faults.add(Fault(error="INVALID_RECORD"))
-        assert room.produce() == 87
-    assert room.produce() == 0
+        assert rig.produce() == 87
+    assert rig.produce() == 0
 
 
-def test_requests_are_recorded_and_saved(room: Served, faults: Faults, tmp_path: Path) -> None:
+def test_requests_are_recorded_and_saved(rig: Served, faults: Faults, tmp_path: Path) -> None:
     with faults.recorder as recorder:
-        room.produce()
-        room.produce(client_id="other")
+        rig.produce()
+        rig.produce(client_id="other")
         (request,) = recorder.wait(1, client_id="other")
-    room.produce()
+    rig.produce()
     assert (request.api, request.topics, request.errors, request.outcome) == ("Produce", ["t"], [], "answered")
     assert [one.client_id for one in recorder.requests(api="Produce", topic="t", partition=0)] == ["tester", "other"]
     assert recorder.requests(error="*") == recorder.requests(node=2) == []
     assert len(recorder.wait(1, where=lambda one: one.client_id == "other")) == 1
-    with pytest.raises(FaultTimeoutError, match="2 requests fit"):
+    with pytest.raises(FaultTimeoutError, match="2 requests match"):
         recorder.wait(3, timeout_s=0.05)
     assert recorder.save(tmp_path / "requests.jsonl", api="Produce") == 2
     lines = [json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
@@ -185,19 +189,19 @@ def test_requests_are_recorded_and_saved(room: Served, faults: Faults, tmp_path:
     assert recorder.requests() == []
 
 
-def test_who_cannot_be_asked(tmp_path: Path) -> None:
+def test_targets_that_do_not_answer(tmp_path: Path) -> None:
     with pytest.raises(FaultsUnavailableError, match=r"does not answer at 127\.0\.0\.1:1"):
         Faults("127.0.0.1:1").list()
     with pytest.raises(FaultsUnavailableError, match="no cluster runs in"):
         Faults(tmp_path).list()
-    with pytest.raises(FaultError, match="is no HOST:PORT"):
+    with pytest.raises(FaultError, match="is not the HOST:PORT"):
         Faults("nonsense").list()
-    with pytest.raises(FaultError, match="is no cluster"):
+    with pytest.raises(FaultError, match="is not a cluster"):
         Faults(7)
 
 
-def test_a_process_without_faults_says_how_to_get_them(room: Served) -> None:
-    plain = MetricsServer(room.registry)
+def test_a_process_without_faults_names_the_setting(rig: Served) -> None:
+    plain = MetricsServer(rig.registry)
     plain.start()
     try:
         with pytest.raises(FaultsUnavailableError, match=r"barnabas\.faults\.enable=true"):
@@ -211,10 +215,10 @@ def test_a_process_without_faults_says_how_to_get_them(room: Served) -> None:
     "headers",
     [{"Origin": "http://evil.example"}, {"Host": "evil.example:9404"}, {"Host": "broker-0", "Origin": "null"}],
 )
-def test_a_page_in_a_browser_breaks_nothing_and_reads_nothing(room: Served, path: str, headers: dict[str, str]) -> None:
+def test_a_foreign_page_can_neither_add_nor_read_faults(rig: Served, path: str, headers: dict[str, str]) -> None:
     for method in ("GET", "POST", "DELETE"):
-        connection = http.client.HTTPConnection("127.0.0.1", room.page.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", rig.page.port, timeout=30)
         connection.request(method, path, '{"api": "Produce", "error": "INVALID_RECORD"}', headers)
         assert connection.getresponse().status == 403
         connection.close()
-    assert room.engine.faults() == []
+    assert rig.engine.faults() == []

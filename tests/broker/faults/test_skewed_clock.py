@@ -1,3 +1,5 @@
+"""The clock with skews."""
+
 from __future__ import annotations
 
 from barnabas.broker.faults.armed import Armed
@@ -9,7 +11,7 @@ HOUR_MS = 3_600_000
 NEAR_MS = 60_000
 
 
-def test_only_the_time_of_day_goes_wrong_and_only_while_the_fault_lasts() -> None:
+def test_only_the_time_of_day_is_shifted_and_only_during_the_fault() -> None:
     clock, real = SkewedClock(), SystemClock()
     back, forth = (Armed("f", Fault(clock_skew_ms=ms), FakeClock()) for ms in (-HOUR_MS, 3 * HOUR_MS))
     assert abs(clock.wall_ms() - real.wall_ms()) < NEAR_MS

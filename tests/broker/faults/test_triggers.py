@@ -1,3 +1,5 @@
+"""The calls for which a fault fires."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,7 +11,7 @@ from barnabas.faults.definition import Fault
 
 
 def fires(calls: int = 8, **when: Any) -> list[int]:
-    """For which of so many calls it fires; the first is 1."""
+    """Return the numbers of the calls for which it fires; the first is 1."""
     trigger = Trigger(Fault(blackhole=True, **when), 0)
     return [number for number in range(1, calls + 1) if trigger.call(0)]
 
@@ -31,7 +33,7 @@ def test_when_it_fires(when: dict[str, Any], fired: list[int]) -> None:
     assert fires(**when) == fired
 
 
-def test_chance_comes_from_the_seed() -> None:
+def test_random_numbers_come_from_the_seed() -> None:
     first = fires(1000, probability=0.3, seed=42)
     assert first == fires(1000, probability=0.3, seed=42)
     assert first != fires(1000, probability=0.3, seed=43)

@@ -1,4 +1,4 @@
-"""What requests wait for that are parked with a coordinator."""
+"""The reasons why requests wait for a coordinator."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from barnabas.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from barnabas.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest
-from tests.broker.coordinators.group_room import Room
+from tests.broker.coordinators.group_rig import GroupShardRig
 
 COMMITTED = "for its records in __consumer_offsets-7 to be on all in-sync replicas"
 IN_STATE = "for its records in __transaction_state-9 to be on all in-sync replicas"
 
 
 @pytest.fixture
-def room() -> Room:
-    return Room().make_stable("m1", "m2")
+def rig() -> GroupShardRig:
+    return GroupShardRig().make_stable("m1", "m2")
 
 
 @pytest.fixture
-def coordinators(room: Room) -> Elsewhere:
+def coordinators(rig: GroupShardRig) -> Elsewhere:
     def look_at(group_id: str) -> tuple[Any, int, int]:
-        return (room.group if group_id == "g" else None), room.now_ms, 3000
+        return (rig.group if group_id == "g" else None), rig.now_ms, 3000
 
     groups: Any = SimpleNamespace(partition_for=lambda _id: 7, look_at=look_at)
     transactions: Any = SimpleNamespace(partition_for=lambda _id: 9)
@@ -41,7 +41,7 @@ def coordinators(room: Room) -> Elsewhere:
 
 
 @pytest.mark.parametrize(
-    ("api", "message", "said"),
+    ("api", "message", "expected"),
     [
         ("OffsetCommit", OffsetCommitRequest(group_id="g"), COMMITTED),
         ("JoinGroup", JoinGroupRequest(group_id="of a consumer group"), COMMITTED),
@@ -61,22 +61,22 @@ def coordinators(room: Room) -> Elsewhere:
         ("WriteTxnMarkers", WriteTxnMarkersRequest(), "for the markers of a transaction to be on all in-sync replicas"),
     ],
 )
-def test_each_api_knows_what_it_waits_for(coordinators: Elsewhere, api: str, message: Any, said: str) -> None:
-    assert [reason["text"] for reason in coordinators.explain(api, message)] == [said]
+def test_each_api_has_its_reason(coordinators: Elsewhere, api: str, message: Any, expected: str) -> None:
+    assert [reason["text"] for reason in coordinators.explain(api, message)] == [expected]
 
 
-def test_members_wait_for_their_group(coordinators: Elsewhere, room: Room) -> None:
-    room.join("again", "m1")
+def test_members_wait_for_their_group(coordinators: Elsewhere, rig: GroupShardRig) -> None:
+    rig.join("again", "m1")
     (reason,) = coordinators.explain("JoinGroup", JoinGroupRequest(group_id="g"))
     assert (reason["kind"], reason["members"]) == ("members", ["m2"])
-    room.join("too", "m2")
+    rig.join("too", "m2")
     (reason,) = coordinators.explain("SyncGroup", SyncGroupRequest(group_id="g"))
     assert reason["kind"] == "assignment"
 
 
-def test_every_name_is_an_apis() -> None:
+def test_every_name_is_that_of_an_api() -> None:
     assert elsewhere._BY_API.keys() <= {api.name for api in TABLE.values()}
 
 
-def test_nothing_is_made_up_for_others(coordinators: Elsewhere) -> None:
+def test_other_apis_have_no_reason(coordinators: Elsewhere) -> None:
     assert coordinators.explain("Heartbeat", None) == []

@@ -1,4 +1,7 @@
-"""What the query of /live.json asks for, and where other pages are."""
+"""The query of /live.json, and the addresses of other pages.
+
+Tests look.py and peers.py of broker/live, and barnabas/common/pages/page_addresses.py.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 
 import pytest
 
-from barnabas.broker.live.look import Look, json_page, told
+from barnabas.broker.live.look import Look, collect, json_page
 from barnabas.broker.live.peers import peers
 from barnabas.common.clock import FakeClock
 from barnabas.config.config import BROKER, Config
@@ -23,13 +26,13 @@ def test_limits(text: str, limit: int) -> None:
     assert look.some(range(2000))["total"] == 2000
 
 
-def test_only_what_is_asked_for_is_looked_at() -> None:
+def test_only_requested_sections_are_computed() -> None:
     asked: list[str] = []
     sections = {name: lambda _look, name=name: asked.append(name) for name in ("node", "groups", "partitions")}
-    told(sections, Look.of({"section": "groups,unknown"}, FakeClock()))
+    collect(sections, Look.of({"section": "groups,unknown"}, FakeClock()))
     assert asked == ["node", "groups"]
     asked.clear()
-    told(sections, Look.of({}, FakeClock()))
+    collect(sections, Look.of({}, FakeClock()))
     assert asked == ["node", "groups", "partitions"]
 
 
@@ -46,7 +49,7 @@ def test_ages() -> None:
     assert Look.of({}, clock).ms_since(begun_ns + 10**9) == 0.0
 
 
-def test_the_page_is_json_that_nobody_keeps() -> None:
+def test_the_page_is_json_without_caching() -> None:
     page = json_page({"a": "<b>"})
     assert json.loads(page.body) == {"a": "<b>"}
     assert page.content_type.startswith("application/json")
@@ -63,7 +66,7 @@ def test_peers() -> None:
 
 
 @pytest.mark.parametrize("text", ["0=h:1", "broker-x=h:1", "broker-0=h", "broker-0=http://h:1", "broker-0=h:1 x"])
-def test_addresses_that_are_none_are_refused_at_start(text: str) -> None:
+def test_invalid_addresses_are_refused_at_start(text: str) -> None:
     properties = {
         "node.id": "0",
         "controller.quorum.bootstrap.servers": "c:1",

@@ -1,4 +1,4 @@
-"""Partitions as the live page is told of them."""
+"""Partitions on the live page."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ import pytest
 
 from barnabas.broker.live.look import Look
 from barnabas.broker.live.partitions import partitions
-from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state
 
 
 @pytest.fixture
-def room() -> Iterator[BrokerRoom]:
-    made = BrokerRoom(replica_lag_time_max_ms="1000")
+def rig() -> Iterator[BrokerRig]:
+    made = BrokerRig(replica_lag_time_max_ms="1000")
     yield made
     made.close()
 
 
-def told(room: BrokerRoom, lags: dict[Any, int] | None = None, **query: str) -> Any:
+def shown(rig: BrokerRig, lags: dict[Any, int] | None = None, **query: str) -> Any:
     fetchers: Any = SimpleNamespace(fetchers=lambda: [SimpleNamespace(lags=lags or {})])
-    return partitions(room.manager, fetchers, Look.of(query, room.clock))
+    return partitions(rig.manager, fetchers, Look.of(query, rig.clock))
 
 
-def follower_fetch(room: BrokerRoom, offset: int, replica: int) -> None:
+def follower_fetch(rig: BrokerRig, offset: int, replica: int) -> None:
     request = fetch(offset, item={"log_start_offset": 0})
     request.replica_state.replica_id = replica
-    room.answer(request, 17)
+    rig.answer(request, 17)
 
 
-def test_a_leader_tells_of_its_replicas(room: BrokerRoom) -> None:
-    room.push({"t": [state(1, (1, 2, 3))]}, brokers=(1, 2))
-    room.answer(produce(batch(b"a", b"b")), 9)
-    follower_fetch(room, 1, replica=2)
-    room.clock.advance_ms(70)
-    listing = told(room)
+def test_a_leader_shows_its_replicas(rig: BrokerRig) -> None:
+    rig.push({"t": [state(1, (1, 2, 3))]}, brokers=(1, 2))
+    rig.answer(produce(batch(b"a", b"b")), 9)
+    follower_fetch(rig, 1, replica=2)
+    rig.clock.advance_ms(70)
+    listing = shown(rig)
     assert listing["total"] == 1
     (item,) = listing["items"]
     assert (item["topic"], item["partition"], item["role"], item["leader"]) == ("t", 0, "leader", 1)
@@ -60,25 +60,25 @@ def test_a_leader_tells_of_its_replicas(room: BrokerRoom) -> None:
     assert (behind["is_alive"], unheard["is_alive"]) == (True, False)
 
 
-def test_a_follower_tells_of_itself(room: BrokerRoom) -> None:
-    room.push({"t": [state(2, (1, 2), isr=(2,))]})
-    (partition,) = room.manager.partitions()
-    (item,) = told(room, {partition.tp: 17})["items"]
+def test_a_follower_shows_itself(rig: BrokerRig) -> None:
+    rig.push({"t": [state(2, (1, 2), isr=(2,))]})
+    (partition,) = rig.manager.partitions()
+    (item,) = shown(rig, {partition.tp: 17})["items"]
     assert (item["role"], item["leader"], item["replicas"], item["fetch_lag"]) == ("follower", 2, [], 17)
-    assert item["isr"] == [2], "as the controller told"
+    assert item["isr"] == [2], "as the controller pushed"
 
 
-def test_those_in_trouble_come_first_and_internal_ones_last(room: BrokerRoom) -> None:
-    room.push(
+def test_under_replicated_ones_come_first_and_internal_ones_last(rig: BrokerRig) -> None:
+    rig.push(
         {
             "__consumer_offsets": [state(1)],
             "a": [state(1, (1, 2)), state(1, (1, 2))],
             "z": [state(1, (1, 2), isr=(1,))],
         }
     )
-    names = [(item["topic"], item["partition"]) for item in told(room)["items"]]
+    names = [(item["topic"], item["partition"]) for item in shown(rig)["items"]]
     assert names == [("z", 0), ("a", 0), ("a", 1), ("__consumer_offsets", 0)]
-    assert [item["topic"] for item in told(room, limit="2")["items"]] == ["z", "a"]
-    assert told(room, limit="2")["total"] == 4
-    of_topic = told(room, topic="a")
+    assert [item["topic"] for item in shown(rig, limit="2")["items"]] == ["z", "a"]
+    assert shown(rig, limit="2")["total"] == 4
+    of_topic = shown(rig, topic="a")
     assert (of_topic["total"], [item["partition"] for item in of_topic["items"]]) == (2, [0, 1])

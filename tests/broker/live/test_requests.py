@@ -1,4 +1,4 @@
-"""Requests as the live page is told of them: those on their way, and the slowest that are done."""
+"""Requests on the live page: those in progress, and the slowest that are done."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.live.look import Look
 from barnabas.broker.live.requests import REMEMBERED, RequestViews, follower_of, subject, words_of
-from barnabas.broker.request_channel import Request, RequestContext
-from barnabas.broker.request_log import FailedRequest, RequestLog
+from barnabas.broker.requests.request import Request, RequestContext
+from barnabas.broker.requests.request_log import FailedRequest, RequestLog
 from barnabas.common.clock import FakeClock
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
@@ -55,21 +55,21 @@ def test_a_request_that_no_handler_took_is_read_from_its_frame(clock: FakeClock,
     frame = encode_request(header, HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))[4:]
     request = arrived(clock, bytes(frame))
     clock.advance_ms(3)
-    told = views.on_its_way(request, Look.of({}, clock))
-    assert (told["api"], told["version"], told["correlation_id"], told["client_id"]) == (
+    shown = views.in_progress(request, Look.of({}, clock))
+    assert (shown["api"], shown["version"], shown["correlation_id"], shown["client_id"]) == (
         "Heartbeat",
         4,
         99,
         "client <b>",
     )
-    assert (told["place"], told["times_ms"], told["age_ms"]) == ("request_queue", {"request_queue": 3.0}, 3.0)
-    assert told["size_bytes"] == len(frame)
+    assert (shown["place"], shown["times_ms"], shown["age_ms"]) == ("request_queue", {"request_queue": 3.0}, 3.0)
+    assert shown["size_bytes"] == len(frame)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x00", b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"])
-def test_what_cannot_be_understood_is_no_one(clock: FakeClock, views: RequestViews, frame: bytes) -> None:
-    told = views.on_its_way(arrived(clock, frame), Look.of({}, clock))
-    assert (told["api"], told["client_id"], told["correlation_id"]) == (None, None, -1)
+def test_an_unreadable_header_has_no_client(clock: FakeClock, views: RequestViews, frame: bytes) -> None:
+    shown = views.in_progress(arrived(clock, frame), Look.of({}, clock))
+    assert (shown["api"], shown["client_id"], shown["correlation_id"]) == (None, None, -1)
 
 
 def test_a_request_goes_from_place_to_place(clock: FakeClock, views: RequestViews) -> None:
@@ -77,22 +77,22 @@ def test_a_request_goes_from_place_to_place(clock: FakeClock, views: RequestView
     places = []
     for field in ("dequeued_ns", "api_local_done_ns", "api_remote_done_ns", "response_dequeued_ns", "sent_ns"):
         clock.advance_ms(2)
-        told = views.on_its_way(request, Look.of({}, clock))
-        places.append(told["place"])
-        assert sum(told["times_ms"].values()) == told["total_ms"] == told["own_ms"]
+        shown = views.in_progress(request, Look.of({}, clock))
+        places.append(shown["place"])
+        assert sum(shown["times_ms"].values()) == shown["total_ms"] == shown["own_ms"]
         setattr(request, field, clock.monotonic_ns())
     assert places == ["request_queue", "handler", "parked", "response_queue", "sending"]
     clock.advance_ms(100)
-    told = views.on_its_way(request, Look.of({}, clock))
-    assert (told["place"], told["times_ms"]["send"]) == ("sending", 2.0)
+    shown = views.in_progress(request, Look.of({}, clock))
+    assert (shown["place"], shown["times_ms"]["send"]) == ("sending", 2.0)
 
 
-def test_a_fetch_waits_on_purpose(clock: FakeClock, views: RequestViews) -> None:
+def test_the_wait_of_a_fetch_is_intended(clock: FakeClock, views: RequestViews) -> None:
     request = decoded(clock, FetchRequest(), 12)
     request.dequeued_ns = request.api_local_done_ns = clock.monotonic_ns()
     clock.advance_ms(400)
-    told = views.on_its_way(request, Look.of({}, clock))
-    assert (told["total_ms"], told["own_ms"]) == (400.0, 0.0)
+    shown = views.in_progress(request, Look.of({}, clock))
+    assert (shown["total_ms"], shown["own_ms"]) == (400.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_fetch_waits_on_purpose(clock: FakeClock, views: RequestViews) -> None
         (FetchRequest(replica_state=ReplicaState(replica_id=4, replica_epoch=1)), 17, 4),
     ],
 )
-def test_a_followers_fetch_says_whose_it_is(clock: FakeClock, message: Any, version: int, replica: int) -> None:
+def test_a_followers_fetch_names_its_broker(clock: FakeClock, message: Any, version: int, replica: int) -> None:
     request = decoded(clock, message, version)
     assert follower_of(request) is None
     request.is_follower = True
@@ -113,8 +113,8 @@ def test_a_followers_fetch_says_whose_it_is(clock: FakeClock, message: Any, vers
 
 def test_subjects(clock: FakeClock, views: RequestViews) -> None:
     look = Look.of({}, clock)
-    assert subject(views.on_its_way(decoded(clock, HeartbeatRequest(), 4), look)) == "heartbeat of client A"
-    nameless = views.on_its_way(decoded(clock, HeartbeatRequest(), 4, None), look)
+    assert subject(views.in_progress(decoded(clock, HeartbeatRequest(), 4), look)) == "heartbeat of client A"
+    nameless = views.in_progress(decoded(clock, HeartbeatRequest(), 4, None), look)
     assert subject(nameless) == "heartbeat of a client without a name"
     assert subject({**nameless, "api": "Fetch", "follower_id": 2}) == "fetch of replica 2"
     assert words_of("AddPartitionsToTxn") == "add partitions to txn"
@@ -130,21 +130,25 @@ def finish(log: RequestLog, clock: FakeClock, ms: int, correlation_id: int) -> N
     log.completed(request, log.metrics.recorder())
 
 
-def test_the_slowest_are_remembered_though_the_ring_starts_anew(
+def test_the_slowest_are_kept_when_the_ring_starts_empty(
     clock: FakeClock, log: RequestLog, views: RequestViews
 ) -> None:
     finish(log, clock, 900, 1)
     views.done(Look.of({}, clock))
     for number in range(2, 200):
         finish(log, clock, number, number)
-    told = views.done(Look.of({"limit": "1000"}, clock))
-    assert told["finished"] == {"Heartbeat": 199}
-    assert (len(told["slow"]), told["slow"][0]["correlation_id"], told["slow"][0]["total_ms"]) == (REMEMBERED, 1, 900.0)
-    assert [request["total_ms"] for request in told["slow"]] == sorted(
-        (request["total_ms"] for request in told["slow"]), reverse=True
+    shown = views.done(Look.of({"limit": "1000"}, clock))
+    assert shown["finished"] == {"Heartbeat": 199}
+    assert (len(shown["slow"]), shown["slow"][0]["correlation_id"], shown["slow"][0]["total_ms"]) == (
+        REMEMBERED,
+        1,
+        900.0,
     )
-    assert told["recent"][0]["correlation_id"] == 199
-    assert told["slow"][0]["times_ms"] == {
+    assert [request["total_ms"] for request in shown["slow"]] == sorted(
+        (request["total_ms"] for request in shown["slow"]), reverse=True
+    )
+    assert shown["recent"][0]["correlation_id"] == 199
+    assert shown["slow"][0]["times_ms"] == {
         "request_queue": 0.0, "local": 900.0, "remote": 0.0, "throttle": 0.0, "response_queue": 0.0, "send": 0.0
     }  # fmt: skip
     clock.advance_ms(5 * 60_000)
@@ -154,6 +158,6 @@ def test_the_slowest_are_remembered_though_the_ring_starts_anew(
 def test_errors_newest_first_and_limits(clock: FakeClock, log: RequestLog, views: RequestViews) -> None:
     for number in range(3):
         log.errors.append(FailedRequest("Produce", 9, number, "A", "a-b-0-1", ("NOT_LEADER_OR_FOLLOWER",)))
-    told = views.done(Look.of({"limit": "2"}, clock))
-    assert [failed["correlation_id"] for failed in told["errors"]] == [2, 1]
-    assert told["errors"][0]["errors"] == ["NOT_LEADER_OR_FOLLOWER"]
+    shown = views.done(Look.of({"limit": "2"}, clock))
+    assert [failed["correlation_id"] for failed in shown["errors"]] == [2, 1]
+    assert shown["errors"][0]["errors"] == ["NOT_LEADER_OR_FOLLOWER"]

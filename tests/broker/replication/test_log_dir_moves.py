@@ -1,4 +1,4 @@
-"""Moves between the log directories of a broker, step by step: what AlterReplicaLogDirs begins."""
+"""Moves between log directories, step by step: `replication/log_dir_moves.py`, `apis/k34_alter_replica_log_dirs.py`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.dynamic_config import ResourceType
 from barnabas.broker.replication import log_dir_moves
 from barnabas.broker.replication.log_dir_moves import COPY_RATE, IDLE_MS
-from barnabas.broker.storage.log import Log
+from barnabas.broker.settings.dynamic_config import ResourceType
+from barnabas.broker.storage.log.log import Log
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import k34_alter_replica_log_dirs as wire
 from barnabas.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
-from tests.support.broker_room import BrokerRoom, batch, fetch, produce, state, topic_id
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state, topic_id
 
 TP = TopicPartition("t", 0)
 
 
-class Room(BrokerRoom):
-    """A broker with two log directories that leads one partition, which lies in /d1."""
+class TwoDirectories(BrokerRig):
+    """A broker with two log directories that leads one partition, whose log is in /d1."""
 
     def __init__(self, fs: Any = None, **settings: str) -> None:
         super().__init__(fs, log_dirs="/d1,/d2", **settings)
 
-    def lead(self) -> Room:
+    def lead(self) -> TwoDirectories:
         self.push({"t": [state(1, is_new=True)]})
         return self
 
@@ -62,224 +62,226 @@ class Room(BrokerRoom):
 
 
 @pytest.fixture
-def room() -> Room:
-    return Room().lead()
+def rig() -> TwoDirectories:
+    return TwoDirectories().lead()
 
 
-def test_a_log_moves_while_it_is_written_to(room: Room) -> None:
-    d1, d2 = (directory.directory_id for directory in room.log_manager.directories)
-    assert room.assignments.told == {(topic_id("t"), 0): d1}
-    room.write(b"a", b"b")
-    assert room.move() is ErrorCode.NONE
-    assert room.described() == {"/d1": [(0, False)], "/d2": [(2, True)]}
-    room.write(b"c")
-    before = room.values()
-    assert room.log_dir_moves.turn() == 0
-    assert room.log.directory == "/d2/t-0"
-    assert room.described() == {"/d1": [], "/d2": [(0, False)]}
-    assert room.values() == before
-    assert room.assignments.told == {(topic_id("t"), 0): d2}
-    assert room.log_dir_moves.turn() is None
-    room.write(b"d")
-    assert room.log.high_watermark == room.log.log_end_offset == 4
-    room.advance_ms(room.log.config.file_delete_delay_ms)
-    assert [entry.name for entry in room.fs.listdir("/d1") if entry.is_dir] == []
+def test_a_log_moves_while_records_are_appended(rig: TwoDirectories) -> None:
+    d1, d2 = (directory.directory_id for directory in rig.log_manager.directories)
+    assert rig.assignments.told == {(topic_id("t"), 0): d1}
+    rig.write(b"a", b"b")
+    assert rig.move() is ErrorCode.NONE
+    assert rig.described() == {"/d1": [(0, False)], "/d2": [(2, True)]}
+    rig.write(b"c")
+    before = rig.values()
+    assert rig.log_dir_moves.turn() == 0
+    assert rig.log.directory == "/d2/t-0"
+    assert rig.described() == {"/d1": [], "/d2": [(0, False)]}
+    assert rig.values() == before
+    assert rig.assignments.told == {(topic_id("t"), 0): d2}
+    assert rig.log_dir_moves.turn() is None
+    rig.write(b"d")
+    assert rig.log.high_watermark == rig.log.log_end_offset == 4
+    rig.advance_ms(rig.log.config.file_delete_delay_ms)
+    assert [entry.name for entry in rig.fs.listdir("/d1") if entry.is_dir] == []
 
 
-def test_a_large_log_takes_several_turns(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_log_takes_several_turns(rig: TwoDirectories, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_dir_moves, "READ_BYTES", 500)
     for _ in range(20):
-        room.write(b"x" * 200)
-    room.move()
+        rig.write(b"x" * 200)
+    rig.move()
     turns = 1
-    while room.log_dir_moves.turn() is not None:
+    while rig.log_dir_moves.turn() is not None:
         turns += 1
     assert turns >= 10
-    assert room.log.directory == "/d2/t-0"
+    assert rig.log.directory == "/d2/t-0"
 
 
-def test_the_rate_is_kept() -> None:
-    room = Room().lead()
-    room.set_rate("1000")
+def test_copying_keeps_to_the_rate() -> None:
+    rig = TwoDirectories().lead()
+    rig.set_rate("1000")
     for _ in range(5):
-        room.write(b"x" * 500)
-    room.move()
-    room.clock.advance_ms(300)
-    pause_ms = room.log_dir_moves.turn()
+        rig.write(b"x" * 500)
+    rig.move()
+    rig.clock.advance_ms(300)
+    pause_ms = rig.log_dir_moves.turn()
     assert pause_ms is not None
     assert 2000 < pause_ms < 3500
-    room.set_rate("1000000000")
-    room.move("/d1")
-    room.clock.advance_ms(300)
-    assert room.log_dir_moves.turn() == 0
+    rig.set_rate("1000000000")
+    rig.move("/d1")
+    rig.clock.advance_ms(300)
+    assert rig.log_dir_moves.turn() == 0
 
 
-def test_a_move_is_given_up_for_another(room: Room) -> None:
-    room.write(b"a")
-    room.move()
-    assert room.move("/d1") is ErrorCode.NONE
-    assert room.described() == {"/d1": [(0, False)], "/d2": []}
-    assert room.log_dir_moves.turn() is None
-    assert room.log.directory == "/d1/t-0"
+def test_a_move_back_cancels_the_first_move(rig: TwoDirectories) -> None:
+    rig.write(b"a")
+    rig.move()
+    assert rig.move("/d1") is ErrorCode.NONE
+    assert rig.described() == {"/d1": [(0, False)], "/d2": []}
+    assert rig.log_dir_moves.turn() is None
+    assert rig.log.directory == "/d1/t-0"
 
 
-def test_the_controller_knows_of_a_move_before_it_happens(room: Room) -> None:
-    d2 = room.log_manager.directories[1].directory_id
-    room.assignments.is_slow = True
-    room.write(b"a")
-    room.move()
+def test_a_move_waits_for_the_controller(rig: TwoDirectories) -> None:
+    d2 = rig.log_manager.directories[1].directory_id
+    rig.assignments.is_slow = True
+    rig.write(b"a")
+    rig.move()
     for _ in range(3):
-        assert room.log_dir_moves.turn() is not None
-    assert room.assignments.told == {(topic_id("t"), 0): d2}
-    assert len(room.assignments.waiting) == 1, "it is told once"
-    assert room.log.directory == "/d1/t-0", "and waits for the answer"
-    room.write(b"b")
-    room.push({"t": [state(1, partition_epoch=1)]})
-    assert room.assignments.told == {(topic_id("t"), 0): d2}, "a push meanwhile does not tell of the old place"
-    room.assignments.waiting[0](True)
-    room.log_dir_moves.turn()
-    assert room.log.directory == "/d2/t-0"
-    assert room.log.log_end_offset == 2
-    assert room.log_dir_moves.turn() is None
+        assert rig.log_dir_moves.turn() is not None
+    assert rig.assignments.told == {(topic_id("t"), 0): d2}
+    assert len(rig.assignments.waiting) == 1, "reported once"
+    assert rig.log.directory == "/d1/t-0", "waits for the answer"
+    rig.write(b"b")
+    rig.push({"t": [state(1, partition_epoch=1)]})
+    assert rig.assignments.told == {(topic_id("t"), 0): d2}, "a push meanwhile does not report the old directory"
+    rig.assignments.waiting[0](True)
+    rig.log_dir_moves.turn()
+    assert rig.log.directory == "/d2/t-0"
+    assert rig.log.log_end_offset == 2
+    assert rig.log_dir_moves.turn() is None
 
 
-def test_a_move_that_the_controller_refuses_is_told_again(room: Room) -> None:
-    room.assignments.is_slow = True
-    room.move()
-    room.log_dir_moves.turn()
-    room.assignments.waiting.pop()(False)
-    room.log_dir_moves.turn()
-    assert len(room.assignments.waiting) == 1
-    room.assignments.waiting.pop()(True)
-    room.log_dir_moves.turn()
-    assert room.log.directory == "/d2/t-0"
+def test_a_refused_move_is_reported_again(rig: TwoDirectories) -> None:
+    rig.assignments.is_slow = True
+    rig.move()
+    rig.log_dir_moves.turn()
+    rig.assignments.waiting.pop()(False)
+    rig.log_dir_moves.turn()
+    assert len(rig.assignments.waiting) == 1
+    rig.assignments.waiting.pop()(True)
+    rig.log_dir_moves.turn()
+    assert rig.log.directory == "/d2/t-0"
 
 
 @pytest.mark.parametrize("is_accepted", [None, True, False])
-@pytest.mark.parametrize("end", ["given up", "disk"])
-def test_a_move_that_ends_after_it_was_told_is_taken_back(room: Room, end: str, is_accepted: bool | None) -> None:
-    d1, d2 = room.log_manager.directories
-    room.assignments.is_slow = True
-    room.move()
-    room.log_dir_moves.turn()
-    assert room.assignments.told == {(topic_id("t"), 0): d2.directory_id}
+@pytest.mark.parametrize("end", ["cancelled", "disk"])
+def test_a_cancelled_move_reports_the_old_directory_again(
+    rig: TwoDirectories, end: str, is_accepted: bool | None
+) -> None:
+    d1, d2 = rig.log_manager.directories
+    rig.assignments.is_slow = True
+    rig.move()
+    rig.log_dir_moves.turn()
+    assert rig.assignments.told == {(topic_id("t"), 0): d2.directory_id}
     if end == "disk":
-        room.log_manager.fail_directory(d2, OSError("gone"))
-        room.log_manager.forget_directory(d2)
+        rig.log_manager.fail_directory(d2, OSError("gone"))
+        rig.log_manager.forget_directory(d2)
     else:
-        room.move("/d1")
+        rig.move("/d1")
     if is_accepted is not None:
-        room.assignments.waiting[0](is_accepted)
-    assert room.log_dir_moves.turn() is None
+        rig.assignments.waiting[0](is_accepted)
+    assert rig.log_dir_moves.turn() is None
     if is_accepted is not False:
-        assert room.assignments.told == {(topic_id("t"), 0): d1.directory_id}
-    assert room.log.directory == "/d1/t-0"
+        assert rig.assignments.told == {(topic_id("t"), 0): d1.directory_id}
+    assert rig.log.directory == "/d1/t-0"
 
 
-def test_a_move_to_a_third_directory_takes_the_first_one_back_or_overtakes_it() -> None:
-    room = Room().lead()
-    room.assignments.is_slow = True
-    room.move()
-    room.log_dir_moves.turn()
-    room.move("/d1")
-    room.move("/d2")
-    room.log_dir_moves.turn()
-    for on_done in room.assignments.waiting:
+def test_a_second_move_replaces_a_reported_one() -> None:
+    rig = TwoDirectories().lead()
+    rig.assignments.is_slow = True
+    rig.move()
+    rig.log_dir_moves.turn()
+    rig.move("/d1")
+    rig.move("/d2")
+    rig.log_dir_moves.turn()
+    for on_done in rig.assignments.waiting:
         on_done(True)
-    room.log_dir_moves.turn()
-    assert room.log.directory == "/d2/t-0"
-    assert room.assignments.told == {(topic_id("t"), 0): room.log_manager.directories[1].directory_id}
+    rig.log_dir_moves.turn()
+    assert rig.log.directory == "/d2/t-0"
+    assert rig.assignments.told == {(topic_id("t"), 0): rig.log_manager.directories[1].directory_id}
 
 
-def test_a_partition_that_is_deleted_while_its_move_is_told(room: Room) -> None:
-    room.assignments.is_slow = True
-    room.move()
-    room.log_dir_moves.turn()
-    room.stop_replica(TP, leader_epoch=-2, delete=True)
-    room.assignments.waiting[0](True)
-    assert room.log_dir_moves.turn() is None
-    assert room.assignments.told == {}
+def test_a_partition_deleted_after_its_move_was_reported(rig: TwoDirectories) -> None:
+    rig.assignments.is_slow = True
+    rig.move()
+    rig.log_dir_moves.turn()
+    rig.stop_replica(TP, leader_epoch=-2, delete=True)
+    rig.assignments.waiting[0](True)
+    assert rig.log_dir_moves.turn() is None
+    assert rig.assignments.told == {}
 
 
-def test_refusals(room: Room) -> None:
-    assert room.move("/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
-    assert room.move(tp=TopicPartition("x" * 230, 0)) is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert room.move(tp=TopicPartition("unknown", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    room.push({"elsewhere": [state(2, (2, 3))]})
-    assert room.move(tp=TopicPartition("elsewhere", 0)) is ErrorCode.REPLICA_NOT_AVAILABLE
-    room.push({"elsewhere": [state(2, (1, 2, 3), partition_epoch=1, is_new=True)]})
-    coming = room.log_manager.get_log(TopicPartition("elsewhere", 0))
+def test_errors(rig: TwoDirectories) -> None:
+    assert rig.move("/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
+    assert rig.move(tp=TopicPartition("x" * 230, 0)) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert rig.move(tp=TopicPartition("unknown", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rig.push({"elsewhere": [state(2, (2, 3))]})
+    assert rig.move(tp=TopicPartition("elsewhere", 0)) is ErrorCode.REPLICA_NOT_AVAILABLE
+    rig.push({"elsewhere": [state(2, (1, 2, 3), partition_epoch=1, is_new=True)]})
+    coming = rig.log_manager.get_log(TopicPartition("elsewhere", 0))
     assert coming is not None
-    assert coming.directory.startswith("/d2/"), "it was asked for before it came"
-    room.log_manager.fail_directory(room.log_manager.directories[1], OSError("gone"))
-    assert room.move("/d2") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert coming.directory.startswith("/d2/"), "requested before the partition was assigned"
+    rig.log_manager.fail_directory(rig.log_manager.directories[1], OSError("gone"))
+    assert rig.move("/d2") is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_nothing_moves_into_a_cordoned_directory(room: Room) -> None:
+def test_nothing_moves_into_a_cordoned_directory(rig: TwoDirectories) -> None:
     record = SimpleNamespace(
         resource_type=ResourceType.BROKER, resource_name="1", name="cordoned.log.dirs", value="/d2"
     )
-    room.dynamic_config.apply_records([record], is_full=False)
-    assert room.move() is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    results = room.answer(DescribeLogDirsRequest(topics=None), 5).results
+    rig.dynamic_config.apply_records([record], is_full=False)
+    assert rig.move() is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    results = rig.answer(DescribeLogDirsRequest(topics=None), 5).results
     assert [(found.log_dir, found.is_cordoned) for found in results] == [("/d1", False), ("/d2", True)]
     for number in range(3):
-        room.push({f"new-{number}": [state(1, is_new=True)]})
-        made = room.log_manager.get_log(TopicPartition(f"new-{number}", 0))
+        rig.push({f"new-{number}": [state(1, is_new=True)]})
+        made = rig.log_manager.get_log(TopicPartition(f"new-{number}", 0))
         assert made is not None
         assert made.directory.startswith("/d1/")
     record.value = None
-    room.dynamic_config.apply_records([record], is_full=False)
-    assert room.move() is ErrorCode.NONE
+    rig.dynamic_config.apply_records([record], is_full=False)
+    assert rig.move() is ErrorCode.NONE
 
 
-def test_a_deleted_partition_moves_no_more(room: Room) -> None:
-    room.write(b"a")
-    room.move()
-    room.stop_replica(TP, leader_epoch=-2, delete=True)
-    assert room.log_dir_moves.turn() is None
-    assert room.assignments.told == {}
-    room.advance_ms(60_000)
-    assert [entry.name for path in ("/d1", "/d2") for entry in room.fs.listdir(path) if entry.is_dir] == []
+def test_deleting_a_partition_ends_its_move(rig: TwoDirectories) -> None:
+    rig.write(b"a")
+    rig.move()
+    rig.stop_replica(TP, leader_epoch=-2, delete=True)
+    assert rig.log_dir_moves.turn() is None
+    assert rig.assignments.told == {}
+    rig.advance_ms(60_000)
+    assert [entry.name for path in ("/d1", "/d2") for entry in rig.fs.listdir(path) if entry.is_dir] == []
 
 
-def test_a_move_goes_on_after_a_restart(room: Room) -> None:
-    room.write(b"a")
-    room.move()
-    room.close()
-    again = Room(room.fs)
-    assert again.log_dir_moves.turn() == IDLE_MS, "not pushed to us yet"
+def test_a_move_continues_after_a_restart(rig: TwoDirectories) -> None:
+    rig.write(b"a")
+    rig.move()
+    rig.close()
+    again = TwoDirectories(rig.fs)
+    assert again.log_dir_moves.turn() == IDLE_MS, "the partition is not pushed yet"
     again.push({"t": [state(1)]})
     again.log_dir_moves.turn()
     assert again.log.directory == "/d2/t-0"
 
 
-def test_the_copy_of_a_topic_that_is_gone_is_deleted(room: Room) -> None:
-    room.write(b"a")
-    room.move()
-    room.close()
-    again = Room(room.fs)
+def test_the_copy_of_a_deleted_topic_is_deleted(rig: TwoDirectories) -> None:
+    rig.write(b"a")
+    rig.move()
+    rig.close()
+    again = TwoDirectories(rig.fs)
     again.push({}, type_=2)
     assert again.log_manager.all_logs() == again.log_manager.future_logs() == []
 
 
-def test_a_disk_that_fails_under_the_copy_leaves_the_log_alone(room: Room) -> None:
-    room.write(b"a")
-    room.move()
-    room.log_manager.fail_directory(room.log_manager.directories[1], OSError("gone"))
-    assert room.log_dir_moves.turn() == IDLE_MS
-    assert room.log_manager.forget_directory(room.log_manager.directories[1]) == []
-    assert room.log_dir_moves.turn() is None
-    room.write(b"b")
-    assert room.log.directory == "/d1/t-0"
+def test_a_failed_target_disk_leaves_the_log_in_place(rig: TwoDirectories) -> None:
+    rig.write(b"a")
+    rig.move()
+    rig.log_manager.fail_directory(rig.log_manager.directories[1], OSError("gone"))
+    assert rig.log_dir_moves.turn() == IDLE_MS
+    assert rig.log_manager.forget_directory(rig.log_manager.directories[1]) == []
+    assert rig.log_dir_moves.turn() is None
+    rig.write(b"b")
+    assert rig.log.directory == "/d1/t-0"
 
 
-def test_the_threads_do_all_that(room: Room) -> None:
-    room.write(b"a")
-    room.log_dir_moves.start()
-    room.move()
-    room.log_dir_moves.wake()
-    while room.log_manager.future_logs():
-        room.log_dir_moves.wake()
-    room.log_dir_moves.shutdown()
-    assert room.log.directory == "/d2/t-0"
+def test_the_threads_move_a_log(rig: TwoDirectories) -> None:
+    rig.write(b"a")
+    rig.log_dir_moves.start()
+    rig.move()
+    rig.log_dir_moves.wake()
+    while rig.log_manager.future_logs():
+        rig.log_dir_moves.wake()
+    rig.log_dir_moves.shutdown()
+    assert rig.log.directory == "/d2/t-0"

@@ -1,18 +1,18 @@
-"""The story of LEO, HW and ISR, as ARCHITECTURE.md tells it: a transcript that a person can read.
+"""The story of LEO, HW and ISR in docs/internals/replication.md, as a readable transcript.
 
-`leo_hw_isr.txt` holds what happens to broker 1's replica of a partition, and after each event what the replica then
-knows. Events are carried out by a real broker without sockets and threads; what it knows is written from the
-`Partition`. `WRITE_TRANSCRIPTS=1 pytest ...` writes the file anew; a change is reviewed as a diff.
+`leo_hw_isr.txt` lists events of broker 1's replica of a partition, and after each event the state of that replica. A
+real broker without sockets and threads carries out the events; the state is written from its `Partition`.
+`WRITE_TRANSCRIPTS=1 pytest ...` writes the file again; a change is reviewed as a diff.
 
 Events
     lead EPOCH isr IDS               the controller's push: this broker leads
     follow ID EPOCH                  the push: broker ID leads
     produce VALUES                   a request with acks=all
-    fetch ID OFFSET                  follower ID asks for what comes from OFFSET on
+    fetch ID OFFSET                  follower ID fetches from OFFSET on
     wait MS                          time passes, and the ISR timer runs
     accepted | refused ERROR         the controller's answer to the oldest proposal
-    copy EPOCH VALUES hw OFFSET      what the leader sent to this follower
-    diverges EPOCH END               the leader's epoch ended there: this follower cuts its log
+    copy EPOCH VALUES hw OFFSET      the leader sends VALUES to this follower
+    diverges EPOCH END               the leader's epoch ended there: this follower truncates its log
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.replication.fetch_state import truncation_offset
+from barnabas.broker.replication.fetching.fetch_state import truncation_offset
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.role import EpochEnd, IsrOutcome
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from tests.support.broker_room import BrokerRoom, Waiting, batch, fetch, produce, state
+from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state
+from tests.support.broker.parked import Waiting
 
 TRANSCRIPT = Path(__file__).with_name("leo_hw_isr.txt")
 TP = TopicPartition("t", 0)
@@ -38,22 +39,22 @@ PRODUCE_VERSION = 9
 
 
 class Stage:
-    """Carries out one event after another."""
+    """Carries out events in order."""
 
     def __init__(self) -> None:
-        self.room = BrokerRoom(min_insync_replicas="2", replica_lag_time_max_ms="1000")
+        self.rig = BrokerRig(min_insync_replicas="2", replica_lag_time_max_ms="1000")
         self._partition_epoch = -1
         self._waiting: dict[str, Waiting] = {}
 
     def play(self, event: str) -> list[str]:
-        """What is to be told after the event."""
+        """The lines to write after the event."""
         name, *arguments = event.split()
-        told = list(getattr(self, f"_{name}")(*arguments))
-        return [*told, *self._answers(), self._knowledge()]
+        lines = list(getattr(self, f"_{name}")(*arguments))
+        return [*lines, *self._answers(), self._state()]
 
     @property
     def _held(self) -> Partition:
-        return self.room.manager.partition(TP)
+        return self.rig.manager.partition(TP)
 
     def _lead(self, epoch: str, _isr: str, ids: str) -> Iterator[str]:
         self._partition_epoch += 1
@@ -67,43 +68,43 @@ class Stage:
         yield from ()
 
     def _push(self, leader: int, epoch: int, isr: tuple[int, ...]) -> None:
-        told = state(leader, REPLICAS, isr, leader_epoch=epoch, partition_epoch=self._partition_epoch)
-        self.room.push({"t": [told]})
+        pushed = state(leader, REPLICAS, isr, leader_epoch=epoch, partition_epoch=self._partition_epoch)
+        self.rig.push({"t": [pushed]})
 
     def _produce(self, *values: str) -> Iterator[str]:
-        answer = self.room.answer(produce(batch(*map(str.encode, values)), acks=-1, timeout_ms=60_000), PRODUCE_VERSION)
+        answer = self.rig.answer(produce(batch(*map(str.encode, values)), acks=-1, timeout_ms=60_000), PRODUCE_VERSION)
         if isinstance(answer, Waiting):
             self._waiting[" ".join(values)] = answer
         else:
-            yield f"producer of {' '.join(values)} is told {produced(answer)}"
+            yield f"producer of {' '.join(values)} gets {produced(answer)}"
 
     def _fetch(self, follower: str, offset: str) -> Iterator[str]:
         request = fetch(int(offset), item={"log_start_offset": 0})
         request.replica_state.replica_id = int(follower)
         request.replica_state.replica_epoch = 7
-        before = len(self.room.isr_changes.submitted)
-        data = self.room.answer(request, FETCH_VERSION).responses[0].partitions[0]
+        before = len(self.rig.isr_changes.submitted)
+        data = self.rig.answer(request, FETCH_VERSION).responses[0].partitions[0]
         if data.error_code:
-            yield f"{follower} is told {ErrorCode(data.error_code).name}"
+            yield f"{follower} gets {ErrorCode(data.error_code).name}"
         else:
-            yield f"{follower} is given {data.records.size if data.records else 0} bytes, HW {data.high_watermark}"
+            yield f"{follower} gets {data.records.size if data.records else 0} bytes, HW {data.high_watermark}"
         yield from self._proposals(before)
 
     def _wait(self, ms: str) -> Iterator[str]:
-        before = len(self.room.isr_changes.submitted)
-        self.room.advance_ms(int(ms))
-        self.room.manager.maybe_shrink_isrs()
+        before = len(self.rig.isr_changes.submitted)
+        self.rig.advance_ms(int(ms))
+        self.rig.manager.maybe_shrink_isrs()
         yield from self._proposals(before)
 
     def _accepted(self) -> Iterator[str]:
         self._partition_epoch += 1
-        _, proposal, on_done = self.room.isr_changes.submitted.pop(0)
+        _, proposal, on_done = self.rig.isr_changes.submitted.pop(0)
         isr = tuple(broker for broker, _ in proposal.isr)
         on_done(IsrOutcome(ErrorCode.NONE, 1, proposal.leader_epoch, isr, self._partition_epoch))
         yield from ()
 
     def _refused(self, error: str) -> Iterator[str]:
-        _, _, on_done = self.room.isr_changes.submitted.pop(0)
+        _, _, on_done = self.rig.isr_changes.submitted.pop(0)
         on_done(IsrOutcome(ErrorCode[error]))
         yield from ()
 
@@ -125,19 +126,19 @@ class Stage:
             leader, own=own, log_end_offset=log.log_end_offset, high_watermark=log.high_watermark
         )
         self._held.truncate_to(offset, leader_epoch=self._held.leader_epoch)
-        yield f"cut at {offset}"
+        yield f"truncated to {offset}"
 
     def _proposals(self, before: int) -> Iterator[str]:
-        for _, proposal, _ in self.room.isr_changes.submitted[before:]:
+        for _, proposal, _ in self.rig.isr_changes.submitted[before:]:
             yield f"to the controller: ISR {','.join(str(broker) for broker, _ in proposal.isr)}"
 
     def _answers(self) -> Iterator[str]:
         for values, waiting in list(self._waiting.items()):
             if waiting.response is not None:
                 del self._waiting[values]
-                yield f"producer of {values} is told {produced(waiting.response)}"
+                yield f"producer of {values} gets {produced(waiting.response)}"
 
-    def _knowledge(self) -> str:
+    def _state(self) -> str:
         held, role = self._held, self._held.role
         log = held.log
         assert log is not None
@@ -169,10 +170,10 @@ def produced(response: object) -> str:
 def stage() -> Iterator[Stage]:
     made = Stage()
     yield made
-    made.room.close()
+    made.rig.close()
 
 
-def test_the_story_is_told_as_it_happens(stage: Stage) -> None:
+def test_the_transcript_is_what_happens(stage: Stage) -> None:
     written = TRANSCRIPT.read_text()
     lines: list[str] = []
     for line in written.splitlines():
@@ -180,7 +181,7 @@ def test_the_story_is_told_as_it_happens(stage: Stage) -> None:
             continue
         lines.append(line)
         if line and not line.startswith("#"):
-            lines += [f"    {told}" for told in stage.play(line)]
+            lines += [f"    {shown}" for shown in stage.play(line)]
     happened = "\n".join(lines) + "\n"
     if "WRITE_TRANSCRIPTS" in os.environ:
         TRANSCRIPT.write_text(happened)

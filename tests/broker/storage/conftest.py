@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.storage_bench import Bench
+from tests.support.broker.storage_bench import Bench
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""Every bit of every file of a log directory flips, one by one; the broker starts on it.
+"""Flips every bit of every file of a log directory, one at a time, and starts a broker on it.
 
-Then it refuses the directory in one clear line, or what it knows is what it knew: records, aborted transactions,
-leader epochs, the log's start, whose partition it is. A watermark may be lower and a cleaning be done again.
+The broker must refuse the directory in one clear line, or still know the same: records, aborted transactions, leader
+epochs, the log's start, its topic. Its high watermark may be lower, and logs may be cleaned again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import pytest
 
 from barnabas.broker.replication.high_watermarks import HighWatermarks
-from barnabas.broker.storage.checkpoints import OffsetCheckpoint, format_partition_metadata
-from barnabas.broker.storage.cleaner_manager import LogCleanerManager
-from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.cleaner.cleaner_manager import LogCleanerManager
+from barnabas.broker.storage.directories.checkpoints import OffsetCheckpoint, format_partition_metadata
+from barnabas.broker.storage.directories.names import HIGH_WATERMARK_FILE
+from barnabas.broker.storage.log.log import AppendOrigin, FetchIsolation, Log
 from barnabas.broker.storage.log_manager import LogDirectoryError
-from barnabas.broker.storage.names import HIGH_WATERMARK_FILE
-from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import (
@@ -30,7 +30,7 @@ from barnabas.protocol.records.batch import (
     iter_headers,
 )
 from tests.broker.storage.test_log_manager import TOPIC_ID, Node
-from tests.support.storage_bench import Settings, consumed
+from tests.support.broker.storage_bench import Settings, consumed
 
 TP = TopicPartition("flights", 0)
 OTHER_TOPIC_ID = b"\x06" * 16
@@ -71,7 +71,7 @@ def new_node(fs: MemoryFileSystem | None = None) -> Node:
 
 
 def written() -> MemoryFileSystem:
-    """A log of several segments: transactions that reach from one into the next, one of them still open at the end."""
+    """A log of several segments with transactions across segments, one of them still open at the end."""
     node = new_node().start()
     target = node.manager.get_or_create_log(TP, TOPIC_ID, SETTINGS, True)
     writer = Writer(node, target)
@@ -108,7 +108,7 @@ PATHS = [
 
 @dataclass(frozen=True)
 class Known:
-    """What a broker knows of the log."""
+    """The facts that a broker knows about the log."""
 
     start: int
     end: int
@@ -134,7 +134,7 @@ def known(target: Log) -> Known:
 
 
 def started(fs: MemoryFileSystem) -> Node:
-    """A broker on the directory. Raises LogDirectoryError."""
+    """Start a broker on the directory; raises LogDirectoryError."""
     return new_node(fs).start()
 
 
@@ -195,7 +195,7 @@ def one_bit_a_byte(path: str) -> Iterator[bytes]:
 
 
 def torn_and_zeroed(path: str) -> Iterator[bytes]:
-    """The beginning of a file, then nothing or zeros; zeros, then its end."""
+    """Yield a file's beginning, then nothing or zeros; and zeros, then its end."""
     whole = FS.read_bytes(path)
     for kept in range(len(whole)):
         yield whole[:kept]
@@ -208,7 +208,7 @@ Damages = Callable[[str], Iterator[bytes]]
 
 
 def on(path: str, content: bytes, stop: Callable[[MemoryFileSystem], MemoryFileSystem] = MemoryFileSystem.kill) -> Node:
-    """A broker that finds this content in a file. Raises LogDirectoryError."""
+    """Start a broker with this content in a file; raises LogDirectoryError."""
     fs = stop(FS)
     fs.write_bytes(path, content, sync=True)
     return started(fs)
@@ -223,7 +223,7 @@ def path_of(name: str) -> str:
 @pytest.mark.parametrize(
     "name", ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"]
 )
-def test_what_is_told_elsewhere_too(
+def test_damaged_files_whose_content_is_also_stored_elsewhere(
     name: str, stop: Callable[[MemoryFileSystem], MemoryFileSystem], damages: Damages
 ) -> None:
     path = path_of(name)
@@ -233,20 +233,20 @@ def test_what_is_told_elsewhere_too(
 
 @DAMAGES
 @pytest.mark.parametrize("name", ["log-start-offset-checkpoint.copy", ".kafka_cleanshutdown", "txn-index-checkpoint"])
-def test_what_is_asked_for_nothing(name: str, damages: Damages) -> None:
+def test_damaged_files_that_no_result_depends_on(name: str, damages: Damages) -> None:
     path = path_of(name)
     for content in damages(path):
         assert known(on(path, content).log(TP)) == GOLDEN, content
 
 
-def test_a_damaged_log_start_offset_is_mended_by_the_next_checkpoint() -> None:
+def test_the_next_checkpoint_repairs_a_damaged_log_start_offset() -> None:
     path = path_of("log-start-offset-checkpoint")
     node = on(path, b"damaged")
     node.manager.checkpoint_log_start_offsets()
     assert node.fs.read_bytes(path) == FS.read_bytes(path)
 
 
-def test_damaged_leader_epochs_are_written_anew() -> None:
+def test_damaged_leader_epochs_are_written_again() -> None:
     path = path_of("leader-epoch-checkpoint")
     node = on(path, flipped(path, 4, 0))
     node.manager.shutdown()
@@ -254,7 +254,7 @@ def test_damaged_leader_epochs_are_written_anew() -> None:
 
 
 @DAMAGES
-def test_high_watermarks_are_as_they_were_or_learnt_anew(damages: Damages) -> None:
+def test_high_watermarks_are_unchanged_or_unknown(damages: Damages) -> None:
     for content in damages(HIGH_WATERMARKS):
         node = on(HIGH_WATERMARKS, content)
         marks = HighWatermarks(node.manager, node.fs)
@@ -262,7 +262,7 @@ def test_high_watermarks_are_as_they_were_or_learnt_anew(damages: Damages) -> No
 
 
 @DAMAGES
-def test_what_was_cleaned_is_known_or_cleaned_again(damages: Damages) -> None:
+def test_cleaned_offsets_are_unchanged_or_unknown(damages: Damages) -> None:
     for content in damages(CLEANER_OFFSETS):
         node = on(CLEANER_OFFSETS, content)
         cleaner = LogCleanerManager(node.fs, ["/a"], node.manager.all_logs, node.clock)
@@ -270,8 +270,8 @@ def test_what_was_cleaned_is_known_or_cleaned_again(damages: Damages) -> None:
 
 
 @DAMAGES
-def test_a_log_is_never_taken_for_another_topics(damages: Damages) -> None:
-    """Nor deleted as a stray: a topic id that cannot be read is none, and what the controller tells is compared."""
+def test_a_log_is_never_attributed_to_another_topic(damages: Damages) -> None:
+    """Nor deleted as a stray: an unreadable topic id counts as none; the controller's id is compared with the rest."""
     path = path_of("partition.metadata")
     for content in damages(path):
         node = on(path, content)
@@ -283,7 +283,7 @@ def test_a_log_is_never_taken_for_another_topics(damages: Damages) -> None:
             assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
         try:
             node.log(TP, TOPIC_ID)
-        except ApiError:  # of a file whose beginning is lost nothing may be left that tells
+        except ApiError:  # the remains of a file without its beginning may not show the topic
             assert content.startswith(b"\0"), content
         else:
             assert known(target) == GOLDEN
@@ -306,25 +306,25 @@ def test_a_directory_whose_owner_cannot_be_read_is_refused(damages: Damages) -> 
         assert (directory.cluster_id, directory.directory_id) == ("cluster-a", identity), content
         accepted += 1
     assert all(re.fullmatch(r"no log directory can be used: /a: /a/meta\.properties .*", line) for line in refused)
-    assert accepted <= 8 * len("#crc32c="), "the seal went, the content is whole"
+    assert accepted <= 8 * len("#crc32c="), "the checksum is gone, the content is whole"
 
 
 @DAMAGES
 @pytest.mark.parametrize("path", [path for path in PATHS if path.endswith((".index", ".timeindex"))])
-def test_indexes_are_proved_by_the_log(path: str, damages: Damages) -> None:
+def test_indexes_are_verified_against_the_log(path: str, damages: Damages) -> None:
     for content in damages(path):
         assert known(on(path, content).log(TP)) == GOLDEN, content
 
 
 @pytest.mark.parametrize("damages", [one_bit_a_byte, torn_and_zeroed])
 @pytest.mark.parametrize("path", [path for path in PATHS if path.endswith(".snapshot")])
-def test_producers_are_learnt_from_the_log(path: str, damages: Damages) -> None:
+def test_producers_are_rebuilt_from_the_log(path: str, damages: Damages) -> None:
     for content in damages(path):
         assert known(on(path, content).log(TP)) == GOLDEN, content
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path.endswith(".txnindex")])
-def test_aborted_transactions_are_proved(path: str) -> None:
+def test_aborted_transactions_are_verified(path: str) -> None:
     for content in all_bits(path):
         assert known(on(path, content).log(TP)) == GOLDEN, content
     for content in torn_and_zeroed(path):
@@ -333,7 +333,7 @@ def test_aborted_transactions_are_proved(path: str) -> None:
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path.endswith(".log")])
 def test_damaged_batches_are_cut_off_or_refused(path: str) -> None:
-    """After a crash recovery cuts them off; after a clean stop whoever reads them finds their CRC wrong.
+    """After a crash recovery cuts them off; after a clean stop readers find their CRC wrong.
 
     What the CRC leaves out, base offset and leader epoch, is not looked at here.
     """
@@ -344,25 +344,25 @@ def test_damaged_batches_are_cut_off_or_refused(path: str) -> None:
         content = flipped(path, index, index % 8)
         after_a_crash = known(on(path, content, crashed).log(TP))
         assert is_beginning(after_a_crash, GOLDEN), (index, after_a_crash)
-        target = on(path, content).log(TP)  # whatever the damage, the broker starts
+        target = on(path, content).log(TP)  # the broker starts with any damage
         try:
             found = known(target)
         except (MalformedMessageError, ApiError):
             continue
-        # Nobody reads it, or the end of the last segment could not even be walked over and was cut, as after a crash.
+        # It is never read, or the end of the last segment could not be scanned and was cut, as after a crash.
         assert found == GOLDEN if index < first_read else is_beginning(found, GOLDEN), (index, found)
         assert index < first_read or found.end < GOLDEN.end, (index, found)
 
 
 def crashed(fs: MemoryFileSystem) -> MemoryFileSystem:
-    """Before anything was flushed: all is recovered."""
+    """Start before anything was flushed: everything is recovered."""
     after = unclean(fs.kill())
     after.unlink(path_of("recovery-point-offset-checkpoint"))
     return after
 
 
 def is_beginning(found: Known, whole: Known) -> bool:
-    """Tell whether nothing but the end is missing; transactions that ended there are open again."""
+    """Return whether only the end is missing; transactions that ended there are open again."""
     return (
         found.start == min(whole.start, found.end)
         and found.records == whole.records[: len(found.records)]

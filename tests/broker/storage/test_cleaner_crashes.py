@@ -1,8 +1,8 @@
 """The cleaner on a disk that fails, loses power, or is left by a killed process at any step: `cleaner.py`,
 `Log.replace_segments` and `recovery.py` together.
 
-What must hold after any of it: the log starts; each key's latest acknowledged record is there; whatever else is there
-is a record that was written, at its offset; nothing is there twice; and a later round finds everything in order.
+Afterwards the log must start and hold each key's latest acknowledged record. Every other record was written at its
+offset, no record is there twice, and a later round succeeds.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.broker.storage.cleaner import CleaningAbortedError
-from barnabas.broker.storage.log import AppendOrigin, Log
-from barnabas.broker.storage.retention import delete_old_segments
-from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
-from barnabas.common.files import FileSystem
+from barnabas.broker.storage.cleaner.cleaner import CleaningAbortedError
+from barnabas.broker.storage.log.log import AppendOrigin, Log
+from barnabas.broker.storage.log.retention import delete_old_segments
+from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.disk.files import FileSystem
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
-from tests.support.compaction import append_keyed, compact, keyed_contents
-from tests.support.storage_bench import Bench
+from tests.support.broker.compaction import append_keyed, compact, keyed_contents
+from tests.support.broker.storage_bench import Bench
 
 SETTINGS = {
     "compact": True,
@@ -34,7 +34,7 @@ Record = tuple[int, str | None, str | None]
 
 
 class Story:
-    """Appends, rolls and rounds of cleaning; what it was promised is in `acknowledged`.
+    """Appends, rolls and rounds of cleaning; `acknowledged` holds the acknowledged records.
 
     Faults come while segments are rolled, cleaned, swapped and deleted; those of plain appends are in test_recovery.
     """
@@ -48,11 +48,11 @@ class Story:
     def matches(self, _operation: str, _path: str) -> bool:
         return self.is_upkeep
 
-    def tell(self) -> None:
+    def run(self) -> None:
         self.bench = Bench(self.disk)
         target = self.bench.open(**SETTINGS)
         for number in range(30):
-            # Some keys come once: segments that are joined have something to lose.
+            # Some keys occur once, so that joined segments have records to lose.
             self.append(target, (f"k{number % 4}", f"v{number}"), (f"j{number if number % 3 else number % 7}", "w"))
             if number == 10:
                 self.abort_transaction(target)
@@ -90,7 +90,7 @@ class Story:
 
 
 def disks_after(disk: MemoryFileSystem, seed: int) -> Iterator[tuple[str, MemoryFileSystem]]:
-    """What a dead process leaves, and one of several kinds of power cuts, by turns."""
+    """Yield the disk after a killed process, and after several kinds of power cuts in turn."""
     yield "killed", disk.kill()
     if seed % 3 == 0:
         yield "power cut", disk.crash()
@@ -113,7 +113,7 @@ def check(fs: MemoryFileSystem, story: Story) -> None:
     target.roll()
     compact(target, bench)  # from the beginning, as without a checkpoint
     check_contents(target, story)
-    append_keyed(target, bench, ("k0", "goes on"))
+    append_keyed(target, bench, ("k0", "later"))
     target.flush()
     target.close()
     check_contents(bench.open(clean=True, **SETTINGS), story)
@@ -138,14 +138,14 @@ def check_contents(target: Log, story: Story) -> None:
 
 def operations() -> int:
     story = Story(MemoryFileSystem())
-    story.tell()
+    story.run()
     return story.disk.operations
 
 
 def test_the_story_cleans_what_it_should() -> None:
     fs = MemoryFileSystem()
     story = Story(fs)
-    story.tell()
+    story.run()
     found = keyed_contents(Bench(fs).open(clean=True, log_start_offset=6, **SETTINGS))
     latest = {key: offset for offset, key, _ in story.acknowledged}
     assert [offset for offset, _, _ in found] == sorted(offset for offset in latest.values() if offset >= 6)
@@ -157,7 +157,7 @@ def test_every_operation_fails_once(fail_at: int) -> None:
     inner = MemoryFileSystem()
     story = Story(inner, fail_at=fail_at)
     with pytest.raises((ApiError, OSError, CleaningAbortedError)):
-        story.tell()
+        story.run()
     for kind, after in disks_after(inner, fail_at):
         try:
             check(after, story)
@@ -166,8 +166,8 @@ def test_every_operation_fails_once(fail_at: int) -> None:
             raise
 
 
-class PluggedStory(Story):
-    """One whose disk is looked at before each change of upkeep, while all goes well."""
+class SnapshotStory(Story):
+    """A story without faults that copies the disk before each change by background work."""
 
     def __init__(self, fs: MemoryFileSystem) -> None:
         super().__init__(fs)
@@ -180,16 +180,16 @@ class PluggedStory(Story):
         return self.is_upkeep
 
 
-def test_the_plug_is_pulled_before_any_operation() -> None:
-    plugged = PluggedStory(MemoryFileSystem())
-    plugged.tell()
-    assert len(plugged.snapshots) == operations()
-    for number, (what, disk, acknowledged) in enumerate(plugged.snapshots):
-        told = Story(disk)
-        told.acknowledged = acknowledged
+def test_power_is_cut_before_each_operation() -> None:
+    story = SnapshotStory(MemoryFileSystem())
+    story.run()
+    assert len(story.snapshots) == operations()
+    for number, (what, disk, acknowledged) in enumerate(story.snapshots):
+        copied = Story(disk)
+        copied.acknowledged = acknowledged
         for kind, after in disks_after(disk, number):
             try:
-                check(after, told)
+                check(after, copied)
             except BaseException as error:
                 error.add_note(f"{kind} {what}")
                 raise

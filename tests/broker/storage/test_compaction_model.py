@@ -1,8 +1,8 @@
 """The cleaner against a plain model: random keyed appends, aborted transactions, tombstones, truncations, rolls,
 retention, rounds of cleaning with maps of all sizes, restarts, kills and power cuts, by seed.
 
-The model says exactly which records there are after every step. A failure names its seed: `SEED=n pytest
-tests/broker/storage/test_compaction_model.py` runs that one alone, `SEEDS=n` the first n.
+The model has exactly the records that must be there after each step. A failure names its seed: `SEED=n pytest
+tests/broker/storage/test_compaction_model.py` runs only that one, `SEEDS=n` the first n.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from barnabas.broker.storage.cleaner_manager import cleanable_offsets, log_to_clean
-from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
-from barnabas.broker.storage.retention import delete_old_segments
-from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.broker.storage.cleaner.cleaner_manager import cleanable_offsets, log_to_clean
+from barnabas.broker.storage.log.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.log.retention import delete_old_segments
+from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
 from barnabas.protocol.records.compression import CompressionType
-from tests.support.compaction import append_keyed, cleaner, keyed_contents
-from tests.support.storage_bench import Bench
+from tests.support.broker.compaction import append_keyed, cleaner, keyed_contents
+from tests.support.broker.storage_bench import Bench
 
 SEEDS = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(int(os.environ.get("SEEDS", "60"))))
 STEPS = 60
@@ -38,7 +38,7 @@ Found = tuple[int, str | None, str | None]
 
 @dataclass
 class Batch:
-    """What the model knows of a batch."""
+    """A batch in the model."""
 
     base: int
     last: int
@@ -48,7 +48,7 @@ class Batch:
 
 
 class Model:
-    """The same operations on a log and on a list of batches."""
+    """Applies the same operations to a log and to a list of batches."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -79,7 +79,7 @@ class Model:
         self.batches.append(Batch(first, self.end - 1, records, aborted))
 
     def transaction(self) -> None:
-        """A producer of its own each time: what is kept for the sake of a producer's sequence has other tests."""
+        """Uses a new producer each time: the batches kept for a producer's sequence have other tests."""
         self.serial += 1
         producer, aborted = 1000 + self.serial, self.chance.random() < 0.6
         options = {"producer_id": producer, "producer_epoch": 0, "is_transactional": True}
@@ -102,7 +102,7 @@ class Model:
     def truncate(self) -> None:
         target = self.chance.randint(max(self.log.log_start_offset, self.end - 12), self.end)
         if any(batch.base < target <= batch.last for batch in self.batches):
-            return  # a batch goes whole, as test_log_model has it
+            return  # a batch is dropped whole, as in test_log_model
         self.log.truncate_to(target)
         self.batches = [batch for batch in self.batches if batch.last < target]
         self.end = target
@@ -132,7 +132,7 @@ class Model:
         self.clean_model(dirty, self.clean, min(reached, work.first_uncleanable_offset), now_ms)
 
     def clean_model(self, dirty: int, end: int, reached: int, now_ms: int) -> None:
-        """Do to the batches what a round does that maps [dirty, end) and writes all segments below `reached` anew."""
+        """Change the batches like a round that maps [dirty, end) and copies all segments below `reached`."""
         latest: dict[str | None, int] = {}
         for batch in self.batches:
             if batch.last >= dirty and batch.base < end and not batch.aborted:
@@ -192,7 +192,7 @@ class Model:
         self.log = self.bench.open(recovery_point=point, log_start_offset=start, clean=clean, **SETTINGS)
         self.log.update_high_watermark(high_watermark)
         if self.was_truncated and self.log.log_end_offset < self.end:
-            # What stood right before the cut was compacted away: its offset is remembered nowhere, as in Kafka.
+            # The batch right before the cut was compacted away, so its offset is lost, as in Kafka.
             self.end = self.log.log_end_offset
             assert not [batch for batch in self.batches if batch.last >= self.end and batch.records]
             self.batches = [batch for batch in self.batches if batch.last < self.end]
@@ -201,13 +201,13 @@ class Model:
 
     def check(self) -> None:
         self.log.invariants()
-        start = self.log.log_start_offset  # what lies below may be gone or not
+        start = self.log.log_start_offset  # batches below it may be gone or not
         expected = [record for batch in self.batches for record in batch.records if record[0] >= start]
         assert [record for record in keyed_contents(self.log) if record[0] >= start] == expected
         self.check_reads()
 
     def check_reads(self) -> None:
-        """Read from some offset, as a consumer would, and look a timestamp up."""
+        """Read from some offset, as a consumer does, and look up a timestamp."""
         start = self.chance.randint(self.log.log_start_offset, self.end)
         following = [offset for batch in self.batches for offset, _, _ in batch.records if offset >= start]
         data = self.log.read(start, 10_000, isolation=FetchIsolation.TXN_COMMITTED, min_one_message=True)
@@ -216,12 +216,12 @@ class Model:
         if data.slice is not None:
             assert len(data.slice.read()) == data.size
         newest = self.log.fetch_offset_by_timestamp(-3)
-        # None where the newest batch is one that was emptied, as in Kafka.
+        # None if the newest batch was emptied, as in Kafka.
         assert newest is None or newest.offset < self.end
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_cleaner_does_what_the_model_does(seed: int) -> None:
+def test_the_cleaner_agrees_with_the_model(seed: int) -> None:
     model = Model(seed)
     operations = [model.append] * 10 + [model.compact] * 3 + [model.transaction] * 2
     operations += [

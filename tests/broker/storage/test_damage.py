@@ -1,5 +1,6 @@
-"""Bits that flip, pages that are torn or zeroed, in every kind of file: found by a CRC, rebuilt, or of no effect; what
-is read is always what was written.
+"""Flipped bits and torn or zeroed pages in every kind of file: found by a CRC, repaired, or without effect.
+
+Readers always get the records that were written.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.broker.storage.checkpoints import CorruptCheckpointError, OffsetCheckpoint
-from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
-from barnabas.broker.storage.producer_state import CorruptSnapshotError, read_snapshot
-from barnabas.broker.storage.retention import delete_old_segments
-from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.broker.storage.directories.checkpoints import CorruptCheckpointError, OffsetCheckpoint
+from barnabas.broker.storage.log.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.log.retention import delete_old_segments
+from barnabas.broker.storage.producers.snapshots import CorruptSnapshotError, read_snapshot
+from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.protocol.errors import ApiError, MalformedMessageError
 from barnabas.protocol.records.batch import ControlType, end_txn_marker, iter_headers, verify_crc
-from tests.support.storage_bench import TP, Bench, contents
+from tests.support.broker.storage_bench import TP, Bench, contents
 
 SETTINGS = {"segment_bytes": 3000, "index_interval_bytes": 150}
 COUNT = 90
@@ -63,7 +64,7 @@ def opened(fs: MemoryFileSystem, *, clean: bool = True, recovery_point: int = 0)
 
 
 def answers(target: Log) -> list[object]:
-    """What readers ask of a log: from any offset on, by time, the aborted transactions, the age of its segments."""
+    """Read a log in every way: from any offset, by time, its aborted transactions, the age of its segments."""
     found: list[object] = [segment.largest_timestamp for segment in target.segments]
     for offset in range(0, target.log_end_offset, 3):
         data = target.read(offset, 200, isolation=FetchIsolation.TXN_COMMITTED, min_one_message=True)
@@ -94,7 +95,7 @@ def flips(size: int, step: int = 1) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", names_with(".index") + names_with(".timeindex"))
-def test_a_flipped_bit_in_an_index_changes_no_answer_and_is_repaired(name: str) -> None:
+def test_a_flipped_bit_in_an_index_changes_no_result_and_is_repaired(name: str) -> None:
     path = f"{BENCH.directory}/{name}"
     whole = FS.read_bytes(path)
     repaired = 0
@@ -137,7 +138,7 @@ def test_torn_and_zeroed_indexes(name: str, damage: Callable[[bytes], bytes]) ->
 
 @pytest.mark.parametrize("name", names_with(".log"))
 def test_a_flipped_bit_in_the_log_is_found_by_a_checksum(name: str) -> None:
-    """After a crash recovery cuts it off; after a clean stop whoever reads the batch sees that its CRC is wrong.
+    """After a crash recovery cuts it off; after a clean stop readers find the CRC of the batch wrong.
 
     Base offset and leader epoch are not under the CRC: in Kafka's format, too, what is wrong in them is not found.
     """
@@ -160,7 +161,7 @@ def test_a_flipped_bit_in_the_log_is_found_by_a_checksum(name: str) -> None:
 
 
 def damage_is_refused(target: Log, index: int, name: str) -> bool:
-    """Whether a consumer that checks CRCs takes no batch that has the damaged byte."""
+    """Return whether a consumer that checks CRCs accepts no batch with the damaged byte."""
     segment = next(segment for segment in target.segments if segment.path.endswith(name))
     raw = segment.read_slice(0, segment.size).read()
     try:
@@ -211,7 +212,7 @@ def test_a_damaged_transaction_index_is_rebuilt(damage: Callable[[bytes], bytes]
     assert fs.read_bytes(path) == whole
 
 
-def test_a_flipped_bit_in_a_transaction_index_changes_no_answer() -> None:
+def test_a_flipped_bit_in_a_transaction_index_changes_no_result() -> None:
     (name,) = names_with(".txnindex")
     path = f"{BENCH.directory}/{name}"
     whole = FS.read_bytes(path)
@@ -232,7 +233,7 @@ def test_a_flipped_bit_in_a_transaction_index_changes_no_answer() -> None:
     [(".index", zeroed), (".index", torn), (".index", overwritten), (".timeindex", zeroed), (".timeindex", torn)],
 )
 def test_indexes_that_end_wrongly_are_rebuilt_at_start(suffix: str, damage: Callable[[bytes], bytes]) -> None:
-    """What a start can tell from an index and the batch that its last entry points at."""
+    """A start compares the index with the batch that its last entry points at."""
     for name in names_with(suffix):
         path = f"{BENCH.directory}/{name}"
         whole = FS.read_bytes(path)
@@ -255,7 +256,7 @@ def test_damaged_checkpoints_are_noticed(damage: Callable[[bytes], bytes]) -> No
 
 
 def test_batches_out_of_order_are_cut_off() -> None:
-    """What recovery can tell of base offsets: they ascend."""
+    """Recovery checks that base offsets ascend."""
     (name, *_) = names_with(".log")
     path = f"{BENCH.directory}/{name}"
     whole = FS.read_bytes(path)
@@ -267,8 +268,8 @@ def test_batches_out_of_order_are_cut_off() -> None:
     assert contents(opened(fs, clean=False)) == GOLDEN_CONTENTS[:5]
 
 
-def test_a_leader_epoch_that_flips_in_a_segment_whose_indexes_are_made_anew_is_not_believed() -> None:
-    """It is not under the CRC of its batch; the checkpoint, which has a checksum, knows better."""
+def test_a_flipped_leader_epoch_in_a_reindexed_segment_has_no_effect() -> None:
+    """It is not under the CRC of its batch; the checkpoint has a checksum and the right epoch."""
     (name, *_) = names_with(".log")
     fs = FS.kill()
     fs.unlink(f"{BENCH.directory}/{name.replace('.log', '.index')}")
@@ -283,7 +284,7 @@ def test_a_leader_epoch_that_flips_in_a_segment_whose_indexes_are_made_anew_is_n
 
 
 @pytest.mark.parametrize("name", names_with(".log"))
-def test_a_leader_epoch_that_the_next_batch_takes_back_is_not_believed(name: str) -> None:
+def test_a_flipped_leader_epoch_that_the_next_batch_contradicts_has_no_effect(name: str) -> None:
     path = f"{BENCH.directory}/{name}"
     epochs = opened(FS.kill(), clean=False).leader_epoch_cache.entries
     assert [epoch for epoch, _ in epochs] == [0, 1, 2]
@@ -292,6 +293,6 @@ def test_a_leader_epoch_that_the_next_batch_takes_back_is_not_believed(name: str
         fs = FS.kill()
         fs.open(path).pwrite(b"\x40", position + 12)
         target = opened(fs, clean=False)
-        late = [(epoch, start + (start == header.base_offset)) for epoch, start in epochs]  # learnt from the next batch
+        late = [(epoch, start + (start == header.base_offset)) for epoch, start in epochs]  # known from the next batch
         assert target.leader_epoch_cache.entries in (epochs, late)
         assert contents(target) == GOLDEN_CONTENTS

@@ -1,4 +1,4 @@
-"""Apache Kafka's own kafka-dump-log reads every kind of file that we write, deeply and without complaint."""
+"""Apache Kafka's kafka-dump-log reads every kind of file that we write, with deep iteration and without an error."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.storage.log import AppendOrigin
-from barnabas.common.files import OsFileSystem
+from barnabas.broker.storage.log.log import AppendOrigin
+from barnabas.common.disk.files import OsFileSystem
 from barnabas.protocol.records.batch import ControlType, end_txn_marker
 from barnabas.protocol.records.compression import CompressionType
-from tests.support.kafka_tools import KafkaTools
-from tests.support.storage_bench import Bench
+from tests.support.broker.storage_bench import Bench
+from tests.support.kafka.kafka_tools import KafkaTools
 
 BATCHES = 200
 
@@ -57,7 +57,7 @@ def dump(tools: KafkaTools, directory: Path, suffix: str) -> str:
     output = result.stdout + result.stderr
     for complaint in ("mismatch", "found timestamp", "corrupt", "isvalid: false", "exception"):
         assert complaint not in output.lower(), complaint
-    # Why -1: the tool itself expects every file to begin at offset 0 and reports all other segments this way.
+    # Why -1: the tool expects every file to begin at offset 0 and reports all other segments this way.
     gaps = [line for line in output.splitlines() if " is followed by " in line]
     assert [line for line in gaps if not line.strip().startswith("-1 ")] == []
     return result.stdout
@@ -71,7 +71,7 @@ def test_the_log(written: Path, tools: KafkaTools) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
-def test_what_goes_with_it(written: Path, tools: KafkaTools, suffix: str) -> None:
+def test_the_files_beside_the_log(written: Path, tools: KafkaTools, suffix: str) -> None:
     output = dump(tools, written, suffix)
     assert {
         ".index": "offset:",

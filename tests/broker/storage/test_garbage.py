@@ -1,5 +1,6 @@
-"""Whatever is found in place of a log directory's files (`log_loading.py`, `checkpoints.py` and all that read): a start
-ends no more than that directory, in a line that names the file.
+"""Garbage in place of a log directory's files: a start takes at most that directory offline, in a line with the file.
+
+Tests `storage/log_loading.py`, `storage/directories/checkpoints.py` and every reader of files.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.storage.directories.names import offset_of_file, parse_dir_name
+from barnabas.broker.storage.log.log_types import AppendOrigin
 from barnabas.broker.storage.log_manager import LogDirectoryError
-from barnabas.broker.storage.log_types import AppendOrigin
-from barnabas.broker.storage.names import offset_of_file, parse_dir_name
-from barnabas.common.files import OsFileSystem
+from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker
 from tests.broker.storage.test_log_manager import Node
-from tests.support.storage_bench import Settings, contents
+from tests.support.broker.storage_bench import Settings, contents
 
 TPS = [TopicPartition("flights", n) for n in range(2)]  # one in each directory
 SMALL = Settings(segment_bytes=400, index_interval_bytes=50)
@@ -101,7 +102,7 @@ def files_of(root: Path) -> list[str]:
 
 
 def is_refused(again: Node) -> bool:
-    """Start a node whose `meta.properties` is damaged: it may be refused, in one line that names the file."""
+    """Start a node whose `meta.properties` is damaged: it may be refused, in one line with the file's name."""
     try:
         again.start()
     except LogDirectoryError as error:
@@ -114,7 +115,7 @@ def is_refused(again: Node) -> bool:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_start_ends_no_more_than_the_directory(
+def test_a_start_takes_at_most_the_directory_offline(
     filled: Path, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = [name for name in files_of(filled) if not name.endswith(".lock")]
@@ -136,36 +137,36 @@ def test_a_start_ends_no_more_than_the_directory(
         assert len(logs) == 1
         assert [value for _, value in contents(next(iter(logs.values())))][-1] == "last"
         if first.is_offline:
-            told = "\n".join(record.getMessage() for record in caplog.records)
-            assert Path(name).name in told, f"{name}: {told}"
+            logged = "\n".join(record.getMessage() for record in caplog.records)
+            assert Path(name).name in logged, f"{name}: {logged}"
         stop_at_once(again)
         shutil.rmtree(root)
 
 
-def test_what_no_reader_foresaw_takes_only_its_directory_offline(
+def test_an_unexpected_exception_takes_only_its_directory_offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(tmp_path, is_clean=False)
     again = node(tmp_path)
-    opened = again.manager._open
+    opened = again.manager._opener.open
 
     def stumble(found: object, config: object) -> object:
         if found.directory.path.endswith("/a"):  # type: ignore[attr-defined]
             raise OverflowError("int too large to convert")
         return opened(found, config)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(again.manager, "_open", stumble)
+    monkeypatch.setattr(again.manager._opener, "open", stumble)
     again.start()
     assert [directory.is_offline for directory in again.manager.directories] == [True, False]
     assert "/a/flights-0: OverflowError: int too large to convert" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["9" * 19 + ".log", "9" * 200 + ".log", "٣.log", "x.log", ".log"])
-def test_a_file_name_that_is_no_offset(name: str) -> None:
+def test_a_file_name_that_is_not_an_offset(name: str) -> None:
     assert offset_of_file(name) is None
 
 
 @pytest.mark.parametrize("name", ["t-2147483648", "t-" + "9" * 200, "t-٣"])
-def test_a_directory_name_that_is_no_partition(name: str) -> None:
+def test_a_directory_name_that_is_not_a_partition(name: str) -> None:
     assert parse_dir_name(name) is None
     assert parse_dir_name("t-2147483647") == TopicPartition("t", 2147483647)

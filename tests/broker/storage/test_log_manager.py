@@ -1,5 +1,8 @@
-"""The log manager: identity and locks, creating, deleting, loading clean and unclean, checkpoints, failing
-directories.
+"""The log manager: identity, locks, creating, deleting, loading after clean and unclean stops, checkpoints, failures.
+
+Tests `storage/log_manager.py`, `storage/log_registry.py`, `storage/log_opener.py`, `storage/log_removal.py`,
+`storage/log_loading.py`, `storage/log_upkeep.py`, `storage/directories/log_directory.py`,
+`storage/directories/log_directories.py` and `storage/directories/names.py`.
 """
 
 from __future__ import annotations
@@ -11,16 +14,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from barnabas.broker.storage.log import FetchIsolation, Log
+from barnabas.broker.storage.log.log import FetchIsolation, Log
 from barnabas.broker.storage.log_manager import LogDirectoryError, LogManager
 from barnabas.broker.storage.scheduler import ManualScheduler
 from barnabas.common.clock import FakeClock
-from barnabas.common.faulty_files import FaultyFileSystem, MemoryFileSystem
-from barnabas.common.files import Buffer, Entry, FileHandle, FileSystem
+from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
+from barnabas.common.disk.files import Buffer, Entry, FileHandle, FileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
-from tests.support.storage_bench import LONG_MAX, Settings, contents
+from tests.support.broker.storage_bench import LONG_MAX, Settings, contents
 
 TPS = [TopicPartition("flights", n) for n in range(4)]
 TOPIC_ID = b"\x05" * 16
@@ -98,7 +101,7 @@ def test_a_killed_broker_loses_nothing() -> None:
     assert again.manager.directories[0].clean_shutdown_epoch is None
 
 
-def test_logs_go_where_there_are_fewest() -> None:
+def test_a_new_log_goes_to_the_directory_with_the_fewest() -> None:
     node = Node(dirs=("/a", "/b")).start()
     for tp in TPS:
         node.log(tp)
@@ -113,7 +116,7 @@ def test_cordoned_directories_get_no_logs_while_there_are_others() -> None:
         assert node.log(tp).directory.startswith("/b/")
     node.manager.fail_directory(node.manager.directories[1], OSError("gone"))
     made = node.manager.get_or_create_log(TPS[3], TOPIC_ID, Settings(), True)
-    assert made.directory.startswith("/a/"), "better there than nowhere: the controller asked for it"
+    assert made.directory.startswith("/a/"), "all directories are cordoned, and the controller requires the log"
     assert all(map(Node(cordoned_log_dirs=("*",)).manager.is_cordoned, node.manager.directories))
 
 
@@ -148,7 +151,7 @@ def test_another_topic_of_the_same_name() -> None:
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_deletion_is_at_once_for_users_and_late_for_files() -> None:
+def test_deleted_logs_are_forgotten_at_once_and_their_files_removed_later() -> None:
     node = Node().start()
     node.append(node.log(TPS[0]), "old")
     node.manager.delete_logs({TPS[0]: TOPIC_ID})
@@ -162,7 +165,7 @@ def test_deletion_is_at_once_for_users_and_late_for_files() -> None:
     assert [e.name for e in node.fs.listdir("/a") if e.is_dir] == ["flights-0"]
 
 
-def test_what_was_to_be_deleted_is_deleted_after_a_restart() -> None:
+def test_a_pending_deletion_is_finished_after_a_restart() -> None:
     node = Node().start()
     node.append(node.log(TPS[0]), "old")
     node.manager.delete_logs({TPS[0]: TOPIC_ID})
@@ -174,7 +177,7 @@ def test_what_was_to_be_deleted_is_deleted_after_a_restart() -> None:
     assert not [e for e in again.fs.listdir("/a") if e.is_dir]
 
 
-def test_foreign_directories_are_left_alone() -> None:
+def test_other_directories_are_ignored() -> None:
     node = Node()
     for name in ("lost+found", "__cluster_metadata-0", "no_number-x"):
         node.fs.mkdir(f"/a/{name}")
@@ -221,8 +224,8 @@ def test_a_failed_directory_goes_offline_alone() -> None:
     inner = MemoryFileSystem()
     disk = FaultyFileSystem(inner, matches=lambda _operation, path: path.startswith("/a/"))
     node = Node(disk, ("/a", "/b"))
-    told: list[str] = []
-    node.manager.on_directory_failure = lambda directory: told.append(directory.path)
+    failed: list[str] = []
+    node.manager.on_directory_failure = lambda directory: failed.append(directory.path)
     node.start()
     logs = [node.log(tp) for tp in TPS]
     disk.fail_at = disk.operations + 1
@@ -232,7 +235,7 @@ def test_a_failed_directory_goes_offline_alone() -> None:
         with pytest.raises(ApiError) as caught:
             node.append(found, "x")
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert told == ["/a"]
+    assert failed == ["/a"]
     for found in good:
         node.append(found, "x")
     new = TopicPartition("delays", 0)
@@ -263,7 +266,7 @@ def test_loading_that_fails_takes_the_directory_offline() -> None:
         alone.manager.load_logs()
 
 
-def test_no_directory_left() -> None:
+def test_a_start_without_a_usable_directory_is_refused() -> None:
     disk = FaultyFileSystem(
         MemoryFileSystem(), matches=lambda operation, path: operation == "mkdir" and "flights" in path
     )
@@ -275,7 +278,7 @@ def test_no_directory_left() -> None:
 
 
 def directories_of(node: Node, path: str) -> list[str]:
-    """The names of partitions' directories, without what was drawn at random."""
+    """Return the names of partitions' directories without their random parts."""
     return sorted(re.sub(r"\.\w+", "", entry.name) for entry in node.fs.listdir(path) if entry.is_dir)
 
 
@@ -292,7 +295,7 @@ def test_a_directory_that_is_broken_at_start_is_offline() -> None:
         Node(fs, ("/a", "/b")).start()
 
 
-def test_a_directory_is_named_once() -> None:
+def test_a_directory_must_not_be_named_twice() -> None:
     with pytest.raises(LogDirectoryError, match="named twice"):
         Node(dirs=("/a", "/b", "/b/")).start()
 
@@ -315,7 +318,7 @@ def test_the_logs_of_a_failed_directory_are_forgotten() -> None:
 
 
 def moving(node: Node) -> tuple[Log, Log]:
-    """A log in /a, and its copy on the way to /b, which has all but the last record."""
+    """Return a log in /a and its future log in /b, which has all but the last record."""
     current = node.log(TPS[0])
     there = node.manager.directories[1] if current.directory.startswith("/a") else node.manager.directories[0]
     for number in range(5):
@@ -355,7 +358,7 @@ def test_a_log_moves_to_another_directory() -> None:
     assert [value for _, value in contents(again.log(TPS[0]))] == [f"v{n}" for n in range(7)]
 
 
-def test_a_move_goes_on_after_a_restart() -> None:
+def test_a_move_continues_after_a_restart() -> None:
     node = Node(dirs=("/a", "/b")).start()
     moving(node)
     node.manager.shutdown()
@@ -369,7 +372,7 @@ def test_a_move_goes_on_after_a_restart() -> None:
     assert again.manager.future_log(TPS[0]) is None
 
 
-def test_a_deleted_partition_takes_its_copy_along() -> None:
+def test_a_deleted_partitions_future_log_is_deleted_too() -> None:
     node = Node(dirs=("/a", "/b")).start()
     moving(node)
     node.manager.delete_logs({TPS[0]: TOPIC_ID})
@@ -380,7 +383,7 @@ def test_two_current_logs_after_a_crash_within_the_swap() -> None:
     node = Node(dirs=("/a", "/b")).start()
     current, future = moving(node)
     copy(current, future)
-    future.rename("flights-0")  # the crash comes before the old one is marked for deletion
+    future.rename("flights-0")  # the crash happens before the old one is marked for deletion
     node.append(future, "v6")
     assert isinstance(node.fs, MemoryFileSystem)
     again = Node(node.fs.kill(), ("/a", "/b")).start()
@@ -388,18 +391,18 @@ def test_two_current_logs_after_a_crash_within_the_swap() -> None:
     assert directories_of(again, "/a") == ["flights-0-stray"]
 
 
-def test_a_log_is_made_where_it_was_asked_for() -> None:
+def test_a_log_is_created_in_its_preferred_directory() -> None:
     node = Node(dirs=("/a", "/b")).start()
     for tp in TPS[:3]:
         node.manager.prefer_directory(tp, node.manager.directories[1])
         assert node.log(tp).directory.startswith("/b/")
     node.manager.prefer_directory(TPS[0], node.manager.directories[1])
     node.manager.delete_logs({TPS[0]: TOPIC_ID})
-    assert node.log(TPS[0], b"\x09" * 16).directory.startswith("/a/"), "it lay there already: nothing was noted"
+    assert node.log(TPS[0], b"\x09" * 16).directory.startswith("/a/"), "it was there already, so no preference was kept"
 
 
-def test_wishes_for_partitions_to_come_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.broker.storage.log_manager.PREFERRED_MAX", 2)
+def test_preferred_directories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.broker.storage.log_registry.PREFERRED_MAX", 2)
     manager = Node(dirs=("/a", "/b")).start().manager
     for partition in (0, 1, 0, 1):
         manager.prefer_directory(TopicPartition("to-come", partition), manager.directories[1])
@@ -416,11 +419,11 @@ def test_a_failed_directory_ends_moves_into_it() -> None:
     assert node.manager.future_log(TPS[0]) is None
     with pytest.raises(ApiError) as caught:
         node.manager.create_future_log(TPS[0], node.manager.directories[2])
-    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR, "the copy might lie on the failed one"
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR, "the future log may lie in the failed directory"
 
 
 class CountingFileSystem(MemoryFileSystem):
-    """Counts looks at the disk."""
+    """Counts reads of the disk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -447,8 +450,8 @@ class CountingFileSystem(MemoryFileSystem):
         super().fsync_dir(path)
 
 
-def test_making_and_deleting_many_logs_waits_for_no_fsync_of_each() -> None:
-    """What makes a topic of a thousand partitions a matter of a second, however slow the disk's fsync is."""
+def test_creating_and_deleting_many_logs_needs_no_fsync_for_each() -> None:
+    """So a topic of a thousand partitions takes a second, even if the disk's fsync is slow."""
     fs = FaultyFileSystem(MemoryFileSystem(), matches=lambda operation, _path: operation.startswith("fsync"))
     node = Node(fs).start()
     tps = [TopicPartition("many", index) for index in range(100)]
@@ -464,8 +467,8 @@ def test_making_and_deleting_many_logs_waits_for_no_fsync_of_each() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_a_power_cut_leaves_of_a_new_log(seed: int) -> None:
-    """Nothing was flushed of one log, a record of the other: the first may have lost its topic id, the second not."""
+def test_a_new_log_after_a_power_cut(seed: int) -> None:
+    """One log was never flushed and may have lost its topic id; the other has a flushed record and must not."""
     fs = MemoryFileSystem()
     node = Node(fs).start()
     node.log(TPS[0])
@@ -486,7 +489,7 @@ def test_what_a_power_cut_leaves_of_a_new_log(seed: int) -> None:
     assert [found.topic_id for found in Node(after).start().manager.all_logs()] == [TOPIC_ID] * 2
 
 
-def test_a_log_that_is_deleted_while_it_is_flushed_fails_nothing() -> None:
+def test_a_deletion_during_a_flush_is_no_disk_failure() -> None:
     node = Node().start()
     log = node.log(TPS[0])
     node.append(log, "v")
@@ -497,7 +500,7 @@ def test_a_log_that_is_deleted_while_it_is_flushed_fails_nothing() -> None:
 
 
 def test_a_clean_start_costs_a_log_a_few_small_reads() -> None:
-    """What makes thousands of partitions start in seconds: so many looks for each, whatever it holds, no writes."""
+    """So thousands of partitions start in seconds: a fixed number of reads for each, and no writes."""
     fs = CountingFileSystem()
     node = Node(fs).start()
     tps = [TopicPartition("many", index) for index in range(50)]
@@ -514,11 +517,11 @@ def test_a_clean_start_costs_a_log_a_few_small_reads() -> None:
         "open": 3,  # both indexes' last entries, the end of the segment
         "read_bytes": 3,  # leader epochs, topic id, producers
     }
-    assert all(segment._file is None for log in again.manager.all_logs() for segment in log.segments)
+    assert all(not segment.is_open for log in again.manager.all_logs() for segment in log.segments)
 
 
 def test_retention_waits_until_the_topics_settings_are_known() -> None:
-    """A broker that starts without its controller must not take a compacted topic for one that is deleted."""
+    """A broker that starts without its controller must not apply retention to a compacted topic."""
     node = Node().start()
     for number in range(3):
         node.append(node.log(TPS[0]), f"v{number}")
@@ -529,7 +532,7 @@ def test_retention_waits_until_the_topics_settings_are_known() -> None:
     for target in again.manager.all_logs():
         target.update_high_watermark(3)
     assert again.manager.delete_old_segments() == 0
-    found = again.log(TPS[0])  # the controller's push: the settings are known
+    found = again.log(TPS[0])  # the controller's push brings the settings
     assert len(contents(found)) == 3
     found.update_config(Settings(retention_ms=1000))
     assert again.manager.delete_old_segments() == 3

@@ -1,6 +1,6 @@
-"""The log against a list: random appends, reads, truncations, rolls, retention, restarts and crashes, by seed.
+"""The log compared with a list: random appends, reads, truncations, rolls, retention, restarts and crashes, by seed.
 
-A failure names its seed: `SEED=n pytest tests/broker/storage/test_log_model.py` runs that one alone,
+A failure names its seed: `SEED=n pytest tests/broker/storage/test_log_model.py` runs only that one,
 `SEEDS=n` the first n.
 """
 
@@ -11,10 +11,10 @@ import random
 
 import pytest
 
-from barnabas.broker.storage.log import FetchIsolation, Log
-from barnabas.broker.storage.retention import delete_old_segments
-from barnabas.common.faulty_files import MemoryFileSystem
-from tests.support.storage_bench import Bench, contents
+from barnabas.broker.storage.log.log import FetchIsolation, Log
+from barnabas.broker.storage.log.retention import delete_old_segments
+from barnabas.common.disk.faulty_files import MemoryFileSystem
+from tests.support.broker.storage_bench import Bench, contents
 
 SEEDS = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(int(os.environ.get("SEEDS", "60"))))
 STEPS = 60
@@ -22,7 +22,7 @@ SETTINGS = {"segment_bytes": 700, "index_interval_bytes": 90, "retention_ms": 40
 
 
 class Model:
-    """The same operations on a log and on a list of (offset, value)."""
+    """Applies the same operations to a log and to a list of (offset, value)."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -61,7 +61,7 @@ class Model:
         target = self.chance.randint(max(0, self.log.log_start_offset), self.end)
         self.log.truncate_to(target)
         if target < self.end:
-            # A batch that reaches the target goes whole, so ask the log which records of it are left.
+            # A batch that reaches the target is dropped whole, so the log shows which records are left.
             kept = {offset for offset, _ in contents(self.log)}
             whole = [record for record in self.records if record[0] < target]
             assert kept <= {offset for offset, _ in whole}
@@ -111,7 +111,7 @@ class Model:
         self.bench.scheduler.shutdown()
         self.log = self.bench.open(recovery_point=point, log_start_offset=start, clean=clean, **SETTINGS)
         if self.log.log_end_offset < self.end:
-            # Offsets behind the last batch are remembered only if a segment was begun there.
+            # Offsets after the last batch are known only if a segment begins there.
             last = max((offset + 1 for offset, _ in self.records), default=0)
             assert self.log.log_end_offset in (start, last, self.log.active_segment.base_offset)
             assert self.log.log_end_offset >= last
@@ -123,7 +123,7 @@ class Model:
         self.sequence = 0 if state is None else state.last_sequence + 1
 
     def with_records(self, epochs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The epochs that wrote something, and their first records: that alone the log knows without the checkpoint.
+        """The epochs that wrote records, and their first records: the log knows no more without the checkpoint.
 
         An epoch may begin before its first record: a truncation into a batch, which goes whole, leaves a gap there.
         """

@@ -1,5 +1,7 @@
-"""Thousands of partitions in one log directory of a real disk (log_manager.py, log_loading.py): a start after a clean
-stop in seconds, descriptors and maps within their bounds. What a whole broker takes: `python -m benchmarks.partitions`.
+"""Thousands of partitions in one log directory of a real disk (`log_manager.py`, `log_loading.py`).
+
+A start after a clean stop takes seconds; descriptors and maps stay within their bounds. For the resources of a whole
+broker see `python -m benchmarks.partitions`.
 """
 
 from __future__ import annotations
@@ -9,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.storage.index import TAIL_ENTRIES_MAX
-from barnabas.broker.storage.log import Log
+from barnabas.broker.storage.log.log import Log
 from barnabas.broker.storage.log_manager import LogManager
 from barnabas.broker.storage.scheduler import ManualScheduler
+from barnabas.broker.storage.segments.index import TAIL_ENTRIES_MAX
 from barnabas.common.clock import SystemClock
-from barnabas.common.files import OsFileSystem
+from barnabas.common.disk.files import OsFileSystem
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from tests.broker.storage.test_log_manager import TOPIC_ID, BrokerSettings
-from tests.support.storage_bench import Settings, contents
+from tests.support.broker.storage_bench import Settings, contents
 
 COUNT = 2000
 START_S_MAX = 5
@@ -26,7 +28,7 @@ CONFIG = Settings(index_interval_bytes=0)
 
 
 class Disk:
-    """Storage on a real disk that may keep few files open."""
+    """Storage on a real disk with a low bound on open files."""
 
     def __init__(self, directory: Path, limit: int = 100) -> None:
         self.fs = OsFileSystem()
@@ -50,7 +52,7 @@ def append(log: Log, count: int = 1) -> None:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Many partitions with a record each, cleanly stopped."""
+    """Return a directory of many partitions with a record each, after a clean stop."""
     path = tmp_path_factory.mktemp("many")
     disk = Disk(path)
     for number in range(COUNT):
@@ -61,7 +63,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def descriptors(path: Path) -> int:
-    """How many files below `path` this process has open."""
+    """Return how many files below `path` this process has open."""
     found = 0
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -86,7 +88,7 @@ def test_a_clean_start_takes_seconds_and_keeps_nothing_open(directory: Path) -> 
 
 
 def test_files_and_maps_stay_within_their_bounds(tmp_path: Path) -> None:
-    """Indexes that are searched in their files, of more logs than there may be maps."""
+    """Search indexes in their files, of more logs than there may be maps."""
     disk = Disk(tmp_path, limit=10)
     logs = [disk.log(number) for number in range(30)]
     for log in logs:
@@ -100,7 +102,7 @@ def test_files_and_maps_stay_within_their_bounds(tmp_path: Path) -> None:
                 assert found.offset == offset
             assert len(disk.fs.open_maps) <= 10
             assert len(disk.fs.open_files) <= 10
-            assert descriptors(tmp_path) <= 10 + 2 * 10 + 1, "uncompiled, maps have descriptors too"
+            assert descriptors(tmp_path) <= 10 + 2 * 10 + 1, "uncompiled, maps have descriptors, too"
     disk.manager.shutdown()
     assert len(disk.fs.open_maps) == 0
     assert descriptors(tmp_path) == 0

@@ -1,8 +1,8 @@
-"""Damage to what was aborted: transaction indexes that are wrong, cut short or gone, beside whole and damaged batches.
+"""Damaged transaction indexes (wrong, cut short or missing) beside whole and damaged batches.
 
-Logs are random: interleaved transactions over several segments, some of them compacted, some without their beginning.
-A reader of what is committed is never told more, whatever became of an index; where only the index was damaged, it is
-afterwards, byte for byte, what it was.
+Logs are random: interleaved transactions over several segments, some of them compacted, some without their beginning. A
+read_committed reader never gets an aborted record. If only an index was damaged, it is afterwards what it was, byte for
+byte. Tests `storage/segments/txn_checksums.py`, `storage/segments/txn_index.py` and `storage/log/recovery.py`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from functools import cache
 
 import pytest
 
-from barnabas.broker.storage.log import AppendOrigin, FetchIsolation, Log
-from barnabas.broker.storage.names import TXN_INDEX_FILE
-from barnabas.broker.storage.txn_index import ENTRY_SIZE, AbortedTxn, TransactionIndex
-from barnabas.common.faulty_files import MemoryFileSystem
+from barnabas.broker.storage.directories.names import TXN_INDEX_FILE
+from barnabas.broker.storage.log.log import AppendOrigin, FetchIsolation, Log
+from barnabas.broker.storage.segments.txn_index import ENTRY_SIZE, AbortedTxn, TransactionIndex
+from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker, iter_headers
-from tests.support.compaction import compact, keyed_contents
-from tests.support.storage_bench import Bench, consumed
+from tests.support.broker.compaction import compact, keyed_contents
+from tests.support.broker.storage_bench import Bench, consumed
 
 SETTINGS = {"segment_bytes": 900, "index_interval_bytes": 150, "compact": True, "delete": False}
 SEEDS = pytest.mark.parametrize("seed", range(4))
@@ -33,7 +33,7 @@ Records = list[tuple[int, str]]
 
 
 class Writer:
-    """Four producers at random, of which each has a transaction open or not."""
+    """Writes at random as four producers, each of which may have an open transaction."""
 
     def __init__(self, bench: Bench, target: Log, seed: int, first_producer: int = 1) -> None:
         self._bench = bench
@@ -84,7 +84,7 @@ def append_marker(bench: Bench, target: Log, producer: int, kind: ControlType) -
 
 
 class Stopped:
-    """A disk after a clean stop, and what is known of its log."""
+    """A disk after a clean stop, and the facts about its log."""
 
     def __init__(self, bench: Bench, target: Log) -> None:
         self.start, self.end, self.last_base = (
@@ -104,9 +104,9 @@ class Stopped:
         self.indexes = {path: content for path, content in self.indexes.items() if content}
         self.logs = [path for path in paths if path.endswith(".log") and self.fs.size(path)]
 
-    def disk(self, *, is_sealed: bool = True) -> MemoryFileSystem:
+    def disk(self, *, has_checksums: bool = True) -> MemoryFileSystem:
         copy = self.fs.kill()
-        if not is_sealed:
+        if not has_checksums:
             copy.unlink(f"{self._directory}/{TXN_INDEX_FILE}")
         return copy
 
@@ -116,7 +116,7 @@ class Stopped:
         return bench
 
     def opened(self, fs: MemoryFileSystem, *, clean: bool = True) -> Log:
-        """The log; after a crash all but the last segment need no recovery."""
+        """Open the log; after a crash only the last segment needs recovery."""
         bench, recovery_point = self.bench(fs), self.end if clean else self.last_base
         target = bench.open(clean=clean, recovery_point=recovery_point, log_start_offset=self.start, **SETTINGS)
         target.update_high_watermark(target.log_end_offset)
@@ -127,7 +127,7 @@ Made = Callable[[int], Stopped]
 
 
 def views(target: Log) -> list[Records]:
-    """What readers of what is committed are given who begin at any third offset."""
+    """Return the records of read_committed readers that begin at every third offset."""
     starts = range(target.log_start_offset, target.log_end_offset, 3)
     return [list(consumed(target, COMMITTED, start)) for start in starts]
 
@@ -154,7 +154,7 @@ def plain(seed: int) -> Stopped:
 
 @cache
 def compacted(seed: int) -> Stopped:
-    """Compacted once or twice, then written on: markers, entries and first batches are gone of some transactions."""
+    """Compact once or twice, then write more: some transactions have lost markers, entries and first batches."""
     bench, target, writer = written(seed)
     end = compact(target, bench)
     if seed % 2:
@@ -167,7 +167,7 @@ def compacted(seed: int) -> Stopped:
 
 @cache
 def without_beginning(seed: int) -> Stopped:
-    """Retention took the first segment, DeleteRecords half of the next."""
+    """Delete the first segment by retention, and half of the next by DeleteRecords."""
     bench, target, _ = written(seed)
     target.delete_segments([target.segments.first], "retention")
     target.maybe_increment_log_start_offset(target.segments.first.base_offset + 4, "DeleteRecords")
@@ -184,7 +184,7 @@ def batches_of_producers(stopped: Stopped) -> dict[int, list[int]]:
 
 
 def damages(stopped: Stopped, path: str) -> Iterator[bytes]:
-    """Entries lost at either end, first offsets of other batches of the producer, bits that flipped."""
+    """Yield damaged contents: entries lost at either end, first offsets of the producer's other batches, bit flips."""
     whole = stopped.indexes[path]
     for end in range(0, len(whole), ENTRY_SIZE):
         yield whole[:end]
@@ -202,21 +202,21 @@ def damages(stopped: Stopped, path: str) -> Iterator[bytes]:
         yield bytes(flipped)
 
 
-def each_damage(stopped: Stopped, *, is_sealed: bool) -> Iterator[tuple[MemoryFileSystem, str]]:
+def each_damage(stopped: Stopped, *, has_checksums: bool) -> Iterator[tuple[MemoryFileSystem, str]]:
     for path in stopped.indexes:
         for content in damages(stopped, path):
-            if content or is_sealed:  # else a whole index is lost that Apache Kafka wrote: nothing tells
-                fs = stopped.disk(is_sealed=is_sealed)
+            if content or has_checksums:  # otherwise: an index of Apache Kafka is lost whole, which goes unnoticed
+                fs = stopped.disk(has_checksums=has_checksums)
                 fs.write_bytes(path, content, sync=True)
                 yield fs, path
 
 
 @SEEDS
-@pytest.mark.parametrize("is_sealed", [True, False])
+@pytest.mark.parametrize("has_checksums", [True, False])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_damaged_index_is_made_anew(seed: int, is_sealed: bool, clean: bool) -> None:
+def test_a_damaged_index_is_rebuilt(seed: int, has_checksums: bool, clean: bool) -> None:
     stopped = plain(seed)
-    found = list(each_damage(stopped, is_sealed=is_sealed))
+    found = list(each_damage(stopped, has_checksums=has_checksums))
     for fs, path in random.Random(seed).sample(found, min(len(found), 40)):
         target = stopped.opened(fs, clean=clean)
         assert fs.read_bytes(path) == stopped.indexes[path]
@@ -225,23 +225,23 @@ def test_a_damaged_index_is_made_anew(seed: int, is_sealed: bool, clean: bool) -
 
 @SEEDS
 @pytest.mark.parametrize("made", [compacted, without_beginning])
-@pytest.mark.parametrize("is_sealed", [True, False])
-def test_readers_see_no_difference_where_batches_are_gone(seed: int, made: Made, is_sealed: bool) -> None:
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_readers_see_no_difference_if_batches_are_gone(seed: int, made: Made, has_checksums: bool) -> None:
     stopped = made(seed)
     assert stopped.indexes
-    found = list(each_damage(stopped, is_sealed=is_sealed))
+    found = list(each_damage(stopped, has_checksums=has_checksums))
     for fs, _ in random.Random(seed).sample(found, min(len(found), 8)):
         assert views(stopped.opened(fs)) == stopped.views
 
 
 @SEEDS
-@pytest.mark.parametrize("is_sealed", [True, False])
-def test_a_cleaner_sees_no_difference_either(seed: int, is_sealed: bool) -> None:
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_a_cleaner_sees_no_difference_either(seed: int, has_checksums: bool) -> None:
     stopped = compacted(seed)
     disk = stopped.disk()
     control = stopped.opened(disk)
     compact(control, stopped.bench(disk), first_dirty=0)
-    found = list(each_damage(stopped, is_sealed=is_sealed))
+    found = list(each_damage(stopped, has_checksums=has_checksums))
     for fs, _ in random.Random(seed).sample(found, 5):
         target = stopped.opened(fs)
         compact(target, stopped.bench(fs), first_dirty=0)
@@ -251,7 +251,7 @@ def test_a_cleaner_sees_no_difference_either(seed: int, is_sealed: bool) -> None
 
 @SEEDS
 @pytest.mark.parametrize("made", [plain, compacted, without_beginning])
-def test_what_is_whole_is_believed(seed: int, made: Made, caplog: pytest.LogCaptureFixture) -> None:
+def test_whole_indexes_are_accepted(seed: int, made: Made, caplog: pytest.LogCaptureFixture) -> None:
     stopped = made(seed)
     fs = stopped.disk()
     with caplog.at_level(logging.WARNING):
@@ -263,7 +263,7 @@ def test_what_is_whole_is_believed(seed: int, made: Made, caplog: pytest.LogCapt
 
 @SEEDS
 @pytest.mark.parametrize("made", [plain, compacted, without_beginning])
-def test_what_is_whole_stays_when_other_indexes_are_made_anew(seed: int, made: Made) -> None:
+def test_whole_indexes_are_kept_when_others_are_rebuilt(seed: int, made: Made) -> None:
     stopped = made(seed)
     fs = stopped.disk()
     for path in stopped.logs:
@@ -273,9 +273,9 @@ def test_what_is_whole_stays_when_other_indexes_are_made_anew(seed: int, made: M
 
 
 @SEEDS
-def test_what_was_read_once_need_not_be_read_again(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rebuilt_index_is_confirmed_at_the_next_start(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     stopped = plain(seed)
-    fs = stopped.disk(is_sealed=False)
+    fs = stopped.disk(has_checksums=False)
     stopped.opened(fs).close()
     assert len(caplog.records) == len(stopped.indexes)
     caplog.clear()
@@ -284,22 +284,22 @@ def test_what_was_read_once_need_not_be_read_again(seed: int, caplog: pytest.Log
 
 
 @SEEDS
-@pytest.mark.parametrize("is_sealed", [True, False])
-def test_damaged_batches_take_no_entry_with_them(seed: int, is_sealed: bool) -> None:
-    """A marker, say, whose producer id flipped: what its transaction aborted is not served for that."""
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_damaged_batches_remove_no_entry(seed: int, has_checksums: bool) -> None:
+    """For example a marker with a flipped producer id: its transaction's records must not be served."""
     stopped = plain(seed)
     chance = random.Random(seed)
     for path in stopped.logs:
         whole = stopped.fs.read_bytes(path)
         bare = {at + byte for at, _ in iter_headers(whole) for byte in (*range(8), *range(12, 16))}
         for index in chance.sample(sorted(set(range(len(whole))) - bare), 20):
-            fs = stopped.disk(is_sealed=is_sealed)
+            fs = stopped.disk(has_checksums=has_checksums)
             fs.open(path).pwrite(bytes([whole[index] ^ 1 << chance.randrange(8)]), index)
             assert_beginning(stopped.opened(fs), stopped.views[0])
 
 
 @SEEDS
-def test_an_index_that_cannot_be_made_anew_is_refused(seed: int) -> None:
+def test_an_index_that_cannot_be_rebuilt_is_refused(seed: int) -> None:
     stopped = plain(seed)
     chance = random.Random(seed)
     for path in stopped.indexes:
@@ -313,7 +313,7 @@ def test_an_index_that_cannot_be_made_anew_is_refused(seed: int) -> None:
 
 
 def assert_beginning(target: Log, whole: Records) -> None:
-    """Assert that a reader is given a beginning of what is committed, then perhaps refused."""
+    """Assert that a reader gets a prefix of the committed records, and is then perhaps refused."""
     given: Records = []
     with contextlib.suppress(ApiError, MalformedMessageError):
         for record in consumed(target, COMMITTED):
@@ -347,7 +347,7 @@ def test_an_index_that_changes_under_a_running_broker_is_refused(bench: Bench) -
     assert bench.fs.read_bytes(path) == whole
 
 
-def test_a_log_whose_index_changed_can_be_truncated_and_written_on(bench: Bench) -> None:
+def test_a_log_whose_index_changed_can_be_truncated_and_appended_to(bench: Bench) -> None:
     target = aborted_once(bench, segment_bytes=1 << 20)
     index = target.segments.active.txn_index
     (*_, last) = index.entries()
@@ -358,7 +358,7 @@ def test_a_log_whose_index_changed_can_be_truncated_and_written_on(bench: Bench)
     writer = Writer(bench, target, 1, first_producer=5)
     writer.write(12)
     writer.end_all()
-    with pytest.raises(ApiError, match="is not what was written"):
+    with pytest.raises(ApiError, match="does not have the content that was written"):
         views(target)
     target.close()
     assert list(consumed(reopened(bench, target), COMMITTED, last.first_offset)) == sorted(writer.committed)
@@ -371,8 +371,8 @@ def reopened(bench: Bench, target: Log) -> Log:
 
 
 @pytest.mark.parametrize("names_survive", [True, False])
-def test_a_recovery_point_at_a_segments_end_leaves_no_index_behind(bench: Bench, names_survive: bool) -> None:
-    """A power cut after a roll, before the segment is flushed once more: recovery begins behind it."""
+def test_a_recovery_point_at_a_segments_end_does_not_skip_its_index(bench: Bench, names_survive: bool) -> None:
+    """A power cut after a roll, before the segment is flushed again: recovery begins after it."""
     target = aborted_once(bench, segment_bytes=1 << 20)
     target.flush()
     expected, point = views(target), target.recovery_point
@@ -385,7 +385,7 @@ def test_a_recovery_point_at_a_segments_end_leaves_no_index_behind(bench: Bench,
     assert views(again) == expected
 
 
-def test_a_log_without_aborted_transactions_has_no_file_more(bench: Bench) -> None:
+def test_a_log_without_aborted_transactions_has_no_checksum_file(bench: Bench) -> None:
     target = bench.open(**SETTINGS)
     for number in range(30):
         bench.append(target, f"v{number}")
@@ -405,7 +405,7 @@ def test_segments_that_were_flushed_need_no_clean_stop(bench: Bench, caplog: pyt
 
 
 class Moving(MemoryFileSystem):
-    """Renames an index between a reader's look at its path and the reading."""
+    """Renames an index between a reader's look-up of its path and the read."""
 
     index: TransactionIndex | None = None
 

@@ -1,10 +1,10 @@
-"""What pages tell, made up: whole by default, with what a test is about put in its place."""
+"""Content of /live.json pages for tests: complete by default, with the keys that a test sets replaced."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from barnabas.common.live_shape import SCHEMA
+from barnabas.common.pages.live_shape import SCHEMA
 
 REPLICA = {
     "is_leader": False,
@@ -22,7 +22,7 @@ def replica(broker: int, end: int, leader_end: int = 0, **changes: Any) -> dict[
 
 
 def partition(topic: str = "orders", number: int = 3, **changes: Any) -> dict[str, Any]:
-    """Led by broker 1 and followed by 2 and 0, which have all of it."""
+    """A partition with leader 1; the followers 2 and 0 have all records."""
     end = changes.get("log_end_offset", 1042)
     made = {
         "topic": topic,
@@ -51,7 +51,7 @@ def partition(topic: str = "orders", number: int = 3, **changes: Any) -> dict[st
 
 
 def request(**changes: Any) -> dict[str, Any]:
-    """A produce that is done; its six times as a test says."""
+    """A finished produce request with the given times."""
     times = changes.pop("times_ms", {})
     total = round(sum(times.values()), 3)
     made = {
@@ -119,7 +119,7 @@ def handler(number: int = 0, request: Any = None) -> dict[str, Any]:
 
 
 def broker(number: int = 1, **changes: Any) -> dict[str, Any]:
-    """All that a broker's page tells."""
+    """The whole page of a broker."""
     made = {
         "schema": SCHEMA,
         "at_ms": 1_700_000_000_000,

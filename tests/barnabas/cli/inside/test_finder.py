@@ -1,4 +1,4 @@
-"""The pages of a cluster are found again while one watches."""
+"""`barnabas top` searches the pages of a cluster again while it runs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ ZERO, ONE, ONE_ELSEWHERE = Page("broker", 0, "h:0"), Page("broker", 1, "h:1"), P
 
 
 class Cluster:
-    """Answers what a test says, and counts how often it was asked."""
+    """Returns the pages that a test sets, and counts the searches."""
 
     def __init__(self, *pages: Page) -> None:
         self.pages: Sequence[Page] = pages
-        self.asked = 0
+        self.searches = 0
 
     def find(self) -> Sequence[Page]:
-        self.asked += 1
+        self.searches += 1
         if not self.pages:
             raise UserError("no cluster answers")
         return self.pages
 
 
-def test_who_is_added_and_who_moves_is_seen_and_who_goes_is_kept() -> None:
+def test_added_and_moved_pages_are_found_and_lost_ones_kept() -> None:
     cluster, clock = Cluster(ZERO, ONE), FakeClock()
     finder = PageFinder(cluster.find, clock)
     cluster.pages = (ONE_ELSEWHERE, Page("broker", 2, "h:2"))
@@ -39,29 +39,29 @@ def test_who_is_added_and_who_moves_is_seen_and_who_goes_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("is_one_silent", "wait_ms"), [(False, AGAIN_MS), (True, SOON_MS)])
-def test_when(*, is_one_silent: bool, wait_ms: int) -> None:
+def test_a_search_is_due_sooner_while_a_broker_does_not_answer(*, is_one_silent: bool, wait_ms: int) -> None:
     cluster, clock = Cluster(ZERO), FakeClock()
     finder = PageFinder(cluster.find, clock)
     for turn in (1, 2):
         clock.advance_ms(wait_ms - 1)
         finder.find_again(is_one_silent=is_one_silent)
-        assert cluster.asked == turn
+        assert cluster.searches == turn
         clock.advance_ms(1)
 
         def is_found(turn: int = turn) -> bool:
-            finder.find_again(is_one_silent=is_one_silent)  # the thread of the turn before may still be ending
-            return cluster.asked == turn + 1
+            finder.find_again(is_one_silent=is_one_silent)  # the previous thread may still be ending
+            return cluster.searches == turn + 1
 
-        eventually("it looks again", is_found)
+        eventually("it searches again", is_found)
 
 
-def test_while_nobody_answers_those_that_were_known_stay() -> None:
+def test_known_pages_are_kept_while_no_process_answers() -> None:
     cluster, clock = Cluster(ZERO), FakeClock()
     finder = PageFinder(cluster.find, clock)
     cluster.pages = ()
     clock.advance_ms(AGAIN_MS)
     finder.find_again(is_one_silent=True)
-    eventually("it has asked", lambda: cluster.asked == 2)
+    eventually("it has searched", lambda: cluster.searches == 2)
     assert finder.pages() == [ZERO]
     with pytest.raises(UserError):
         PageFinder(cluster.find, clock)

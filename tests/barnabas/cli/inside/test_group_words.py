@@ -1,4 +1,4 @@
-"""Groups in words."""
+"""The lines that `barnabas explain group` prints."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ def test_a_stable_group() -> None:
         "2 members:",
         "  m-1 (client reader, 10.0.0.7), the leader: it has joined; it owns orders-0",
         "  m-2 (client reader, 10.0.0.7, instance static): it has joined; it owns nothing",
-        "It is 2 records behind, over 1 partition; in 1 more it has committed nothing:",
+        "It is 2 records behind in 1 partition; in 1 more it has committed nothing:",
         "  orders-0: committed 40, its end is 42: 2 records behind, of m-1",
         "  orders-1: nothing committed, its end is 7, which no member owns",
     ]
 
 
-def test_who_is_late_in_a_rebalance() -> None:
+def test_late_members_of_a_rebalance_are_named() -> None:
     members = listed(member("m-1", state="joining"), member("m-2"), member("m-3", state="syncing"))
-    told = words(state="PreparingRebalance", members=members, sentence="gathers its members: waits for 1 of 2")
-    assert told[1] == "It gathers its members: waits for 1 of 2."
-    assert "it waits in JoinGroup for the others" in told[3]
-    assert "the group waits for it to join" in told[4]
-    assert "it waits in SyncGroup for the leader's assignment" in told[5]
+    text = words(state="PreparingRebalance", members=members, sentence="gathers its members: waits for 1 of 2")
+    assert text[1] == "It gathers its members: waits for 1 of 2."
+    assert "it waits in JoinGroup for the other members" in text[3]
+    assert "the group waits for it to join" in text[4]
+    assert "it waits in SyncGroup for the leader's assignment" in text[5]
 
 
-def test_while_a_classic_group_rebalances_nobody_is_said_to_own_nothing() -> None:
-    told = words(POSITIONS[1:], state="PreparingRebalance", members=listed(member("m-1"), member("m-2")))
-    assert not any("owns" in line for line in told)
-    assert told[-1] == "  orders-1: nothing committed, its end is 7"
+def test_while_a_classic_group_rebalances_no_ownership_is_shown() -> None:
+    text = words(POSITIONS[1:], state="PreparingRebalance", members=listed(member("m-1"), member("m-2")))
+    assert not any("owns" in line for line in text)
+    assert text[-1] == "  orders-1: nothing committed, its end is 7"
     assert words(state="CompletingRebalance")[-1] == "It has committed nothing."
 
 
-def test_members_of_a_consumer_group_are_at_epochs() -> None:
+def test_members_of_a_consumer_group_have_epochs() -> None:
     members = listed(member("m-1", epoch=5, state="unrevoked_partitions"), member("m-2", epoch=7, state="stable"))
-    told = words(type="consumer", protocol="", leader="", since_ms=-1, state="Reconciling", members=members)
-    assert told[0].startswith("billing is a consumer group (KIP-848), Reconciling, in group epoch 7. Broker 1")
-    assert "unrevoked_partitions, at epoch 5, 2 behind the group; it owns nothing" in told[3]
-    assert "stable, at epoch 7; it owns nothing" in told[4]
+    text = words(type="consumer", protocol="", leader="", since_ms=-1, state="Reconciling", members=members)
+    assert text[0].startswith("billing is a consumer group (KIP-848), Reconciling, in group epoch 7. Broker 1")
+    assert "unrevoked_partitions, at epoch 5, 2 behind the group; it owns nothing" in text[3]
+    assert "stable, at epoch 7; it owns nothing" in text[4]
 
 
 def test_an_empty_group() -> None:
-    told = words(state="Empty", leader="", sentence="has no members; it keeps offsets")
-    assert told[1:] == [
+    text = words(state="Empty", leader="", sentence="has no members; it keeps offsets")
+    assert text[1:] == [
         "It has no members; it keeps offsets.",
         "It has committed nothing and owns no partition.",
     ]
@@ -65,20 +65,20 @@ def test_an_empty_group() -> None:
 def test_long_lists_are_cut() -> None:
     positions = [Position(TopicPartition("orders", n), n, 100, None) for n in range(SHOWN + 5)]
     members = {"total": SHOWN + 2, "items": [member(f"m-{n}") for n in range(SHOWN + 2)]}
-    told = words(positions, members=members)
-    assert "  and 2 more" in told
-    assert told[-1] == "  and 5 more"
-    assert told[-SHOWN - 1].startswith("  orders-0: committed 0,"), "the one that is most behind comes first"
+    text = words(positions, members=members)
+    assert "  and 2 more" in text
+    assert text[-1] == "  and 5 more"
+    assert text[-SHOWN - 1].startswith("  orders-0: committed 0,"), "the partition with the largest lag comes first"
 
 
 def test_positions_that_are_not_known() -> None:
-    told = group_words(group(members=listed(member("m-1"))), 1, [], [], "no cluster answers at h:1")
-    assert told[3:] == [
+    text = group_words(group(members=listed(member("m-1"))), 1, [], [], "no cluster answers at h:1")
+    assert text[3:] == [
         "  m-1 (client reader, 10.0.0.7), the leader: it has joined",
-        "How far it is cannot be told: no cluster answers at h:1.",
+        "Its lag is unknown: no cluster answers at h:1.",
     ]
 
 
-def test_what_waits() -> None:
-    told = group_words(group(), 1, [], [waiting("join of client reader waits for 1 of 2 members")])
-    assert told[-2:] == ["What waits (1):", "  join of client reader waits for 1 of 2 members (for 4.1 s)"]
+def test_waiting_operations() -> None:
+    text = group_words(group(), 1, [], [waiting("join of client reader waits for 1 of 2 members")])
+    assert text[-2:] == ["Waiting operations (1):", "  join of client reader waits for 1 of 2 members (for 4.1 s)"]

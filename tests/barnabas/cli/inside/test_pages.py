@@ -1,4 +1,4 @@
-"""Where the pages are, and what becomes of those that do not answer."""
+"""Finding the pages of a cluster, and pages that do not answer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from barnabas.cli.errors import UserError
 from barnabas.cli.inside import pages
 from barnabas.cli.inside.pages import HOST_KEY, PEERS_KEY, PORT_KEY, Page, Unanswered, find_pages, read_page, read_pages
-from barnabas.common.ports import free_ports
+from barnabas.common.pages.page import Page as HttpPage
+from barnabas.common.processes.ports import free_ports
 from barnabas.metrics.http import MetricsServer
-from barnabas.metrics.http import Page as HttpPage
 from barnabas.metrics.registry import Registry
 from tests.barnabas.cli.inside.lives import broker
 from tests.support.cluster import BarnabasCluster
@@ -22,15 +22,15 @@ from tests.support.cluster import BarnabasCluster
 class Process:
     """A process that has a page and nothing else."""
 
-    def __init__(self, answer: bytes, status: str = "200 OK") -> None:
-        self.asked: list[Mapping[str, str]] = []
-        self._answer = HttpPage(answer, status=status)
+    def __init__(self, body: bytes, status: str = "200 OK") -> None:
+        self.queries: list[Mapping[str, str]] = []
+        self._page = HttpPage(body, status=status)
         self._server = MetricsServer(Registry())
         self._server.add_view(pages.PATH, self._view)
 
     def _view(self, query: Mapping[str, str]) -> HttpPage:
-        self.asked.append(query)
-        return self._answer
+        self.queries.append(query)
+        return self._page
 
     @property
     def address(self) -> str:
@@ -58,7 +58,7 @@ def dead() -> str:
 
 def test_a_page_is_read_with_its_query(process: Process) -> None:
     assert read_page(Page("broker", 1, process.address), {"section": "node,groups", "group": "a b"})["node"]["id"] == 1
-    assert process.asked == [{"section": "node,groups", "group": "a b"}]
+    assert process.queries == [{"section": "node,groups", "group": "a b"}]
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_a_page_is_read_with_its_query(process: Process) -> None:
         (b"{}", "200 OK", "is of another version of Barnabas"),
     ],
 )
-def test_a_page_that_is_something_else(answer: bytes, status: str, problem: str) -> None:
+def test_a_page_with_unexpected_content(answer: bytes, status: str, problem: str) -> None:
     with Process(answer, status) as process, pytest.raises(UserError) as failed:
         read_page(Page("broker", 1, process.address), {})
     assert str(failed.value) == f"its page at {process.address} {problem}"
 
 
-def test_who_does_not_answer_is_named_and_costs_the_others_nothing(process: Process, dead: str) -> None:
+def test_a_page_that_does_not_answer_is_named_and_the_others_are_read(process: Process, dead: str) -> None:
     one, two, none = Page("broker", 1, process.address), Page("broker", 2, dead), Page("broker", 3, "", "it has none")
     answers = read_pages([one, two, none], {})
     assert list(answers.brokers()) == [1]
@@ -84,17 +84,17 @@ def test_who_does_not_answer_is_named_and_costs_the_others_nothing(process: Proc
         Unanswered(two, f"its page at {dead} does not answer (Connection refused)"),
         Unanswered(none, "it has none"),
     ]
-    assert answers.silent_brokers().keys() == {2, 3}
+    assert answers.unreachable_brokers().keys() == {2, 3}
     assert answers.controller() is None
 
 
-def test_a_slow_page_is_given_up() -> None:
+def test_a_slow_page_times_out() -> None:
     with BusyProcess() as address, pytest.raises(UserError, match=r"does not answer \(no answer in time\)"):
         read_page(Page("broker", 1, address), {}, timeout_s=0.05)
 
 
 class BusyProcess:
-    """Accepts and says nothing."""
+    """Accepts connections and never answers."""
 
     def __enter__(self) -> str:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -104,9 +104,9 @@ class BusyProcess:
         self._listener.close()
 
 
-def test_a_page_of_somebody_else_does_not_count(process: Process) -> None:
-    """Behind published ports of containers one address may be meant for several, and be one's."""
-    with pytest.raises(UserError, match=f"^at {process.address} is the page of broker 1$"):
+def test_the_page_of_another_process_is_refused(process: Process) -> None:
+    """With published ports of containers, several processes may advertise one address that only one of them has."""
+    with pytest.raises(UserError, match=f"^{process.address} is the page of broker 1$"):
         read_page(Page("broker", 2, process.address), {})
     with pytest.raises(UserError, match="is the page of broker 1"):
         read_page(Page("controller", 1, process.address), {})
@@ -129,9 +129,9 @@ def test_one_page_leads_to_the_others(dead: str) -> None:
         find_pages("unused:1", dead)
 
 
-def test_of_several_addresses_the_first_where_it_answers(process: Process, dead: str) -> None:
+def test_of_several_addresses_the_first_that_answers_is_chosen(process: Process, dead: str) -> None:
     with Process(json.dumps(broker(0)).encode()) as zero:
-        told = [
+        candidates = [
             Page("broker", 0, "", "it did not say"),
             Page("broker", 0, process.address),  # broker 1's
             Page("broker", 0, zero.address),
@@ -141,7 +141,7 @@ def test_of_several_addresses_the_first_where_it_answers(process: Process, dead:
             Page("broker", 2, dead),
             Page("broker", 3, "", "it did not say"),
         ]
-        assert pages._those_that_answer(told) == [
+        assert pages._choose_reachable(candidates) == [
             Page("broker", 0, zero.address),
             Page("broker", 1, process.address),
             Page("broker", 2, dead),
@@ -149,7 +149,7 @@ def test_of_several_addresses_the_first_where_it_answers(process: Process, dead:
         ]
 
 
-def test_a_broker_tells_of_its_peers() -> None:
+def test_a_brokers_settings_list_its_peers() -> None:
     configs = {PORT_KEY: "9404", HOST_KEY: "0.0.0.0", PEERS_KEY: "controller-100=h:9704,broker-0=h:9404"}
     assert pages._peers_of(configs) == [Page("broker", 0, "h:9404"), Page("controller", 100, "h:9704")]
     assert pages._peers_of({PORT_KEY: "9404", PEERS_KEY: ""}) == []
@@ -160,19 +160,22 @@ def test_a_broker_tells_of_its_peers() -> None:
     ("configs", "page"),
     [
         ({PORT_KEY: "9404", HOST_KEY: "127.0.0.1"}, Page("broker", 7, "127.0.0.1:9404")),
-        ({PORT_KEY: "9404", HOST_KEY: "0.0.0.0"}, Page("broker", 7, "told:9404")),
-        ({PORT_KEY: "9404", HOST_KEY: None}, Page("broker", 7, "told:9404")),
+        ({PORT_KEY: "9404", HOST_KEY: "0.0.0.0"}, Page("broker", 7, "advertised:9404")),
+        ({PORT_KEY: "9404", HOST_KEY: None}, Page("broker", 7, "advertised:9404")),
         ({PORT_KEY: "9404", HOST_KEY: "fd00::1"}, Page("broker", 7, "[fd00::1]:9404")),
         ({PORT_KEY: "-1"}, Page("broker", 7, "", f"it has no page: set {PORT_KEY}")),
-        ({PORT_KEY: "0"}, Page("broker", 7, "", f"its page is on a port of its own choice ({PORT_KEY}=0): say --page")),
-        ({}, Page("broker", 7, "", "it is no Barnabas broker: nothing tells what is inside")),
+        (
+            {PORT_KEY: "0"},
+            Page("broker", 7, "", f"its page has a random port ({PORT_KEY}=0): give its address as --page"),
+        ),
+        ({}, Page("broker", 7, "", "it is not a Barnabas broker and has no such page")),
     ],
 )
-def test_what_a_brokers_settings_say(configs: dict[str, str | None], page: Page) -> None:
-    assert pages._page_of(7, "told", configs) == page
+def test_the_page_of_a_broker_by_its_settings(configs: dict[str, str | None], page: Page) -> None:
+    assert pages._page_of(7, "advertised", configs) == page
 
 
-def test_brokers_tell_where_their_pages_are(cluster: BarnabasCluster) -> None:
+def test_brokers_report_the_addresses_of_their_pages(cluster: BarnabasCluster) -> None:
     found = find_pages(cluster.bootstrap)
     addresses = {(page.role, page.id): page.address for page in found}
     node = cluster.nodes[0]

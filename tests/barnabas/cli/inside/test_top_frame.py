@@ -1,4 +1,4 @@
-"""What two looks at a cluster say of the time between them."""
+"""Frames computed from two samples of a cluster's pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.inside.top_frame import BrokerRow, ControllerRow, Frame, Sample, make_frame
-from barnabas.common.live_shape import STATIONS
+from barnabas.common.pages.live_shape import STATIONS
 from tests.barnabas.cli.inside.lives import broker, handler, listed, partition, processor, purgatory, request, waiting
 
 
@@ -30,7 +30,7 @@ def frame(before: dict[str, Any], now: dict[str, Any]) -> Frame:
     return make_frame(Sample({1: before}, {}), Sample({1: now}, {}))
 
 
-def test_rates_and_mean_times_are_those_between_the_looks() -> None:
+def test_rates_and_mean_times_cover_the_time_between_the_samples() -> None:
     before = at(1000, requests=done({"Produce": 10}, {"Produce": spent(local=100, remote=7)}))
     times = {"Produce": spent(local=160, remote=7, send=10), "Metadata": spent(request_queue=4)}
     now = at(3000, requests=done({"Produce": 30, "Metadata": 2}, times))
@@ -42,14 +42,14 @@ def test_rates_and_mean_times_are_those_between_the_looks() -> None:
     assert (metadata.api, metadata.per_second, metadata.times_ms) == ("Metadata", 1, spent(request_queue=2))
 
 
-def test_what_did_not_happen_meanwhile_is_not_shown() -> None:
+def test_apis_without_new_requests_are_not_shown() -> None:
     same = done({"Produce": 10}, {"Produce": spent(local=100)})
     made = frame(at(1000, requests=same), at(3000, requests=same))
     assert (made.requests, made.brokers[0].per_second) == ([], 0)
 
 
 @pytest.mark.parametrize("before", [None, 9000])
-def test_a_process_that_was_started_anew_has_no_rates_yet(before: int | None) -> None:
+def test_a_restarted_process_has_no_rates_yet(before: int | None) -> None:
     now = at(500, requests=done({"Produce": 5}, {"Produce": spent()}), partitions=listed(partition()))
     samples = {} if before is None else {1: at(before, requests=done({"Produce": 900}, {}))}
     made = make_frame(Sample(samples, {}), Sample({1: now}, {}))
@@ -74,7 +74,7 @@ def test_threads_and_queues() -> None:
     assert row == BrokerRow(1, "running", "", 7, 0.75, 5, 8, 2, 1, 0.25, 2, 4, 0.0)
 
 
-def test_brokers_that_do_not_answer_stand_among_the_others() -> None:
+def test_brokers_that_do_not_answer_are_listed_among_the_others() -> None:
     made = make_frame(Sample({}, {}), Sample({1: at(1)}, {0: "its page does not answer", 2: "it has none"}))
     assert [(row.broker, row.problem) for row in made.brokers] == [
         (0, "its page does not answer"),
@@ -85,7 +85,7 @@ def test_brokers_that_do_not_answer_stand_among_the_others() -> None:
     assert (nobody.cluster_id, len(nobody.brokers)) == ("", 1)
 
 
-def test_the_oldest_of_each_room_is_told_and_fetches_last() -> None:
+def test_the_oldest_of_each_purgatory_is_shown_and_fetches_last() -> None:
     lives = {
         1: at(1, purgatories=[purgatory("Produce", waiting("a", age_ms=5.0), waiting("b", age_ms=90.0))]),
         2: at(
@@ -103,7 +103,7 @@ def test_the_oldest_of_each_room_is_told_and_fetches_last() -> None:
     ]
 
 
-def test_partitions_in_trouble_come_first_then_the_busiest() -> None:
+def test_partitions_with_missing_replicas_come_first_then_the_busiest() -> None:
     def views(end: int) -> dict[str, Any]:
         return listed(
             partition("idle", 0, log_end_offset=5),

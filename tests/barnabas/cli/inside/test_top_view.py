@@ -1,4 +1,4 @@
-"""A frame as lines of a terminal."""
+"""Frames of `barnabas top` as lines of a terminal."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from barnabas.cli.inside.top_frame import BrokerRow, ControllerRow, Frame, PartitionRow, RequestRow, WaitRow
-from barnabas.cli.inside.top_view import BAD, ROWS_PLAIN, WORTH_A_LOOK, lines
-from barnabas.common.live_shape import STATIONS
+from barnabas.cli.inside.top_view import ATTENTION, BAD, ROWS_PLAIN, lines
+from barnabas.common.pages.live_shape import STATIONS
 
 SENTENCE = (
     "produce of client billing waits for offset 1042 of orders-3 on replica 3, whose fetcher is at 1017 and last "
@@ -40,7 +40,7 @@ def texts(shown: Frame, width: int = 80, height: int | None = None, hint: str = 
 
 @pytest.mark.parametrize("width", [20, 80, 200])
 @pytest.mark.parametrize("height", [1, 5, 10, 24, 60])
-def test_it_fits(width: int, height: int) -> None:
+def test_the_lines_fit_the_terminal(width: int, height: int) -> None:
     shown = texts(frame(), width, height)
     assert len(shown) <= height
     assert all(len(text) <= width for text in shown)
@@ -53,7 +53,7 @@ def test_nothing_is_cut_at_80_columns() -> None:
     assert "  3 of 3 brokers  every 2 s, q quits" in shown[0]
 
 
-def test_every_section_gets_room_at_24_lines() -> None:
+def test_every_section_is_shown_at_24_lines() -> None:
     shown = texts(frame(), 80, 24)
     assert len(shown) in (23, 24)
     for start in ("broker ", "0 ", "1 ", "2 ", "mean ms", "Request0", "what waits", "Produce of broker 0", "partition"):
@@ -77,7 +77,7 @@ def test_the_columns() -> None:
     ]
 
 
-def test_what_waits_is_wrapped_and_cut() -> None:
+def test_sentences_are_wrapped_and_cut() -> None:
     shown = texts(frame(0, 0, 1, 0))
     assert shown[3:] == [
         "Produce of broker 0: 3 wait, the oldest for 4.1 s:",
@@ -86,7 +86,7 @@ def test_what_waits_is_wrapped_and_cut() -> None:
     ]
 
 
-def test_long_lists_are_cut_where_there_is_no_screen() -> None:
+def test_long_lists_are_cut_without_a_terminal() -> None:
     shown = texts(frame(partitions=ROWS_PLAIN + 3))
     assert shown[-1] == "and 3 more"
     assert "orders-9 " in shown[-2]
@@ -97,13 +97,13 @@ def test_long_lists_are_cut_where_there_is_no_screen() -> None:
     [
         ({}, ""),
         ({"queued": 8}, BAD),
-        ({"handlers_idle": 0.1}, WORTH_A_LOOK),
-        ({"network_idle": 0.1}, WORTH_A_LOOK),
-        ({"state": "recovery"}, WORTH_A_LOOK),
+        ({"handlers_idle": 0.1}, ATTENTION),
+        ({"network_idle": 0.1}, ATTENTION),
+        ({"state": "recovery"}, ATTENTION),
         ({"problem": "its page at h:1 does not answer"}, BAD),
     ],
 )
-def test_trouble_has_a_colour(changes: dict[str, Any], style: str) -> None:
+def test_brokers_with_problems_have_a_colour(changes: dict[str, Any], style: str) -> None:
     made = frame(0)._replace(brokers=[broker(0, **changes)])
     line = lines(made, 80)[3]
     assert line.style == style
@@ -112,9 +112,9 @@ def test_trouble_has_a_colour(changes: dict[str, Any], style: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "style"), [({}, ""), ({"unreplicated": 3}, WORTH_A_LOOK), ({"isr": [1], "unreplicated": 3}, BAD)]
+    ("changes", "style"), [({}, ""), ({"unreplicated": 3}, ATTENTION), ({"isr": [1], "unreplicated": 3}, BAD)]
 )
-def test_partitions_in_trouble_have_one_too(changes: dict[str, Any], style: str) -> None:
+def test_partitions_with_problems_have_a_colour(changes: dict[str, Any], style: str) -> None:
     made = frame(0, 0, 0, 1)
     made = made._replace(partitions=[made.partitions[0]._replace(**changes)])
     assert lines(made, 80)[-1].style == style
@@ -125,6 +125,6 @@ def test_the_controller_is_in_the_title() -> None:
     assert "controller 100: 2 events queued, 1 broker fenced" in texts(made, 200)[0]
 
 
-def test_nobody_answers() -> None:
+def test_the_title_counts_brokers_that_answer() -> None:
     made = frame(0, 0, 0, 0)._replace(brokers=[broker(0, problem="gone")])
     assert "  0 of 1 broker" in texts(made)[0]

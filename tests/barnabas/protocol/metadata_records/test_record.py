@@ -1,3 +1,10 @@
+"""The frame of metadata records, and every record in it.
+
+Also covers `protocol/metadata_records/brokers.py`, `protocol/metadata_records/configs.py`,
+`protocol/metadata_records/log_control.py`, `protocol/metadata_records/security.py` and
+`protocol/metadata_records/topics.py`.
+"""
+
 from __future__ import annotations
 
 import pytest

@@ -18,12 +18,21 @@ from barnabas.protocol.records.batch import (
     SimpleRecord,
     TimestampType,
     build_batch,
+    corrupt_crc,
     end_txn_marker,
     iter_headers,
     iter_records,
     parse_control_type,
     parse_end_txn_marker,
+    peek_attributes,
+    peek_magic,
+    peek_producer,
+    peek_size,
     read_header,
+    set_attributes,
+    set_attributes_and_max_timestamp,
+    set_max_timestamp,
+    set_offset_and_epoch,
     verify_crc,
 )
 
@@ -105,6 +114,37 @@ def test_attributes() -> None:
     assert [record.timestamp for record in iter_records(stamped)] == [99]
 
 
+@pytest.mark.parametrize("position", [0, 5])
+def test_peeks_agree_with_the_header(position: int) -> None:
+    batch = build_batch(
+        [FLIGHT], compression=CompressionType.ZSTD, producer_id=2**40, producer_epoch=3, base_sequence=9,
+        is_transactional=True,
+    )  # fmt: skip
+    header = read_header(batch)
+    buffer = memoryview(bytes(position) + batch)
+    assert peek_size(buffer, position) == header.size_in_bytes == len(batch)
+    assert peek_magic(buffer, position) == header.magic
+    assert peek_attributes(buffer, position) == header.attributes
+    assert peek_producer(buffer, position) == (header.producer_id, header.producer_epoch, header.base_sequence)
+
+
+def test_a_field_set_in_place_changes_no_other() -> None:
+    batch = bytearray(build_batch([FLIGHT]))
+    header = read_header(batch)
+    set_offset_and_epoch(batch, 2**40, 8)
+    assert read_header(batch) == header._replace(base_offset=2**40, partition_leader_epoch=8)
+    set_max_timestamp(batch, 77)
+    assert read_header(batch)._replace(crc=0).max_timestamp == 77
+    set_attributes(batch, 8)
+    assert (read_header(batch).attributes, read_header(batch).max_timestamp) == (8, 77)
+    set_attributes_and_max_timestamp(batch, 0, header.max_timestamp)
+    verify_crc(batch, 0, read_header(batch))
+    assert read_header(batch) == header._replace(base_offset=2**40, partition_leader_epoch=8)
+    corrupt_crc(batch)
+    with pytest.raises(CorruptBatchError):
+        verify_crc(batch, 0, read_header(batch))
+
+
 def test_sequences_wrap() -> None:
     batch = build_batch([FLIGHT] * 3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
     assert read_header(batch).last_sequence == 0
@@ -122,7 +162,7 @@ def test_end_txn_marker() -> None:
     assert parse_end_txn_marker(record) == EndTxnMarker(ControlType.ABORT, 12)
 
 
-def test_control_types_of_the_future_are_skipped() -> None:
+def test_unknown_control_types_are_skipped() -> None:
     assert parse_control_type(b"\x00\x00\x00\x63") is None
     with pytest.raises(MalformedMessageError):
         parse_control_type(b"\x00")
@@ -137,7 +177,7 @@ def test_iter_headers_leaves_out_a_cut_batch() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_legacy_magic_is_named(magic: int) -> None:
+def test_legacy_formats_are_refused_by_name(magic: int) -> None:
     batch = bytearray(build_batch([FLIGHT]))
     batch[16] = magic
     with pytest.raises(LegacyMagicError):
@@ -161,7 +201,7 @@ def test_every_flipped_bit_under_the_crc_is_found() -> None:
             verify_crc(damaged, 0, read_header(damaged))
 
 
-def test_any_damage_to_records_raises_the_one_error() -> None:
+def test_any_damage_to_records_raises_malformed_message_error() -> None:
     batch = build_batch([FLIGHT, SimpleRecord(1, None, None), SimpleRecord(2, b"", b"x" * 200)])
     for index in range(HEADER_SIZE, len(batch)):
         for value in (0x00, 0x7F, 0x80, 0xFF):

@@ -1,4 +1,4 @@
-"""The four codecs: round trips, damage, bombs, frames of other clients."""
+"""The four codecs: round trips, damage, decompression bombs, frames of other clients."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_snappy_without_the_java_frame() -> None:
     assert bytes(decompress(CompressionType.SNAPPY, raw)) == b"N14228" * 500
 
 
-def test_snappy_opens_with_the_java_header() -> None:
+def test_snappy_begins_with_the_java_header() -> None:
     assert compress(CompressionType.SNAPPY, b"x")[:16] == bytes.fromhex("82534e41505059000000000100000001")
 
 

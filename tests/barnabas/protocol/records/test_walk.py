@@ -1,7 +1,7 @@
-"""The walk agrees with full iteration on good batches and finds what it promises on bad ones.
+"""The walk agrees with full iteration on good batches and refuses damaged ones.
 
-`RUNS`: this source, interpreted, and, where it was compiled, the extension too: both must behave alike. `SUMMARIES`:
-the twins, of which one is C.
+`RUNS`: this source, interpreted, and the mypyc extension if there is one; both must behave alike. `SUMMARIES`: the
+Python function and the C extension if there is one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from barnabas.protocol.records.varint import write_varint, write_varlong
 
 
 def interpreted() -> ModuleType:
-    """Load the module from its source, whether or not it was compiled."""
+    """Load the module from its source, even if it was compiled."""
     # Why not imported.__file__: mypyc names a directory that does not exist.
     source = Path(barnabas.__file__).with_name("protocol") / "records" / "walk.py"
     spec = importlib.util.spec_from_file_location("walk_interpreted", source)
@@ -45,7 +45,7 @@ def interpreted() -> ModuleType:
 
 
 def written_in_c() -> dict[str, Callable[..., tuple[int, int, bool, bool]]]:
-    """The twin in C, where there was a compiler."""
+    """Return the C extension; None if it was not built."""
     try:
         from barnabas.protocol.records._walk import summarize
     except ImportError:
@@ -61,7 +61,7 @@ SUMMARIES = {Path(str(run.__file__)).suffix: run.summarize for run in RUNS} | wr
 
 @pytest.fixture(params=SUMMARIES)
 def summarize(request: pytest.FixtureRequest) -> Callable[..., tuple[int, int, bool, bool]]:
-    """Each of the twins."""
+    """Each implementation of `summarize`."""
     return SUMMARIES[request.param]
 
 
@@ -106,8 +106,8 @@ def test_a_walk_is_a_summary() -> None:
     assert (summary.offsets_are_contiguous, summary.has_keyless) == (True, False)
 
 
-def told(job: Callable[[], object]) -> object:
-    """What a twin returns, or the words with which it refuses."""
+def outcome(job: Callable[[], object]) -> object:
+    """Return the result of `summarize`, or the text of its error."""
     try:
         return job()
     except MalformedMessageError as error:
@@ -126,7 +126,7 @@ def varlong(value: int) -> bytes:
 
 @st.composite
 def almost_records(draw: st.DrawFn) -> tuple[bytes, int]:
-    """Records of which something may be wrong: a field, a length, the count."""
+    """Draw records that may have a wrong field, length or count."""
     payload = bytearray()
     count = draw(st.integers(0, 4))
     for index in range(count):
@@ -145,14 +145,14 @@ def almost_records(draw: st.DrawFn) -> tuple[bytes, int]:
     return bytes(payload), draw(st.just(count) | st.integers(-2, 6))
 
 
-@pytest.mark.skipif(len(SUMMARIES) == 1, reason="nothing is compiled here: there is no twin")
+@pytest.mark.skipif(len(SUMMARIES) == 1, reason="the C extension is not built")
 @settings(max_examples=300, deadline=None)
 @given(almost_records() | st.tuples(st.binary(max_size=40), st.integers(-1, 4)))
 @example((b"", 0))
 @example((b"", 2**40))
-def test_the_twins_say_the_same(made_up: tuple[bytes, int]) -> None:
+def test_c_and_python_agree(made_up: tuple[bytes, int]) -> None:
     payload, count = made_up
-    first, *others = [told(lambda twin=twin: twin(payload, count)) for twin in SUMMARIES.values()]  # type: ignore[misc]
+    first, *others = [outcome(lambda each=each: each(payload, count)) for each in SUMMARIES.values()]  # type: ignore[misc]
     assert all(other == first for other in others), (first, others)
 
 
@@ -164,7 +164,7 @@ def test_large_payloads_are_walked_like_small_ones(summarize: Callable[..., obje
         summarize(memoryview(batch)[HEADER_SIZE:-1], 400)
 
 
-def test_spans_are_where_the_fields_lie(walk: ModuleType) -> None:
+def test_spans_are_the_positions_of_the_fields(walk: ModuleType) -> None:
     batch = made(100, seed=4)
     payload = batch[HEADER_SIZE:]
     spans = walk.record_spans(memoryview(payload), 100)
@@ -218,7 +218,7 @@ def refused(job) -> bool:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_damage(walk: ModuleType, seed: int) -> None:
-    """Several bytes at once, cut and doubled: whatever the walk lets pass, iteration can read, to the same effect."""
+    """Several bytes at once, cut and doubled: iteration reads each payload that the walk accepts, with equal result."""
     chance = random.Random(seed)
     for _ in range(200):
         count = chance.randint(1, 6)
@@ -267,7 +267,7 @@ def damage(chance: random.Random, payload: bytearray) -> None:
 
 
 def resized(batch: bytes, payload: bytes, count: int) -> bytes:
-    """The header of `batch` before other records; its CRC is left wrong."""
+    """Return the header of `batch` before other records, with a wrong CRC."""
     header = bytearray(batch[:HEADER_SIZE])
     struct.pack_into(">i", header, 8, HEADER_SIZE - 12 + len(payload))
     struct.pack_into(">i", header, 57, count)
@@ -294,7 +294,7 @@ def test_varints_beyond_their_type_are_refused(summarize: Callable[..., object],
         summarize(payload, 1)
 
 
-def test_gaps_in_offsets_are_seen(summarize: Callable[..., tuple[int, int, bool, bool]]) -> None:
+def test_gaps_in_offsets_are_found(summarize: Callable[..., tuple[int, int, bool, bool]]) -> None:
     batch = bytearray(build_batch([SimpleRecord(5, b"k", b"v")] * 2))
     second = HEADER_SIZE + (len(batch) - HEADER_SIZE) // 2
     batch[second + 3] = 2 << 1  # the second record's offset delta
@@ -307,7 +307,7 @@ def test_compressed_batches_are_walked(kind: CompressionType) -> None:
     assert imported.walk_records(records_payload(batch, 0, read_header(batch)), 40).offsets_are_contiguous
 
 
-def test_names_of_headers_that_are_no_text_are_replaced() -> None:
+def test_invalid_utf8_in_header_keys_is_replaced() -> None:
     batch = bytearray(build_batch([SimpleRecord(5, None, b"", (("h", b"x"),))]))
     batch[batch.rindex(b"h")] = 0xFF
     assert [record.headers for record in iter_records(batch)] == [(("\ufffd", b"x"),)]

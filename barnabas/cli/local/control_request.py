@@ -1,0 +1,48 @@
+"""HTTP for the control page: one request of one connection, by the standard library's server."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.common.pages.page_guard import PageGuard
+
+BODY_BYTES_MAX = 1 << 20
+
+Respond = Callable[[str, str, bytes], tuple[int, dict[str, Any]]]  # method, target, body -> status, JSON values
+
+
+def handle(connection: socket.socket, address: tuple[str, int], respond: Respond) -> None:
+    """Read a request and send its response; raises OSError if the client disconnects."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        """Calls `respond` for every method."""
+
+        def do_GET(self) -> None:
+            """Check the request and send the response."""
+            # A page in a user's browser must not be able to break a cluster.
+            hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
+            if PageGuard().refusal(hosts, origins, can_change=True) is not None:
+                self.send_error(403)
+                return
+            length = self.headers.get("Content-Length", "0")
+            if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+                self.send_error(413)
+                return
+            status, values = respond(self.command, self.path, self.rfile.read(int(length)))
+            body = json.dumps(values, ensure_ascii=False).encode() + b"\n"
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_DELETE = do_GET  # noqa: N815 - the library's names
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    Handler(connection, address, None)  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""The output of `barnabas up` when clients can use the cluster: one line for programs, or a summary for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from barnabas.cluster import LocalCluster
+
+WORD = "ready"
+
+
+class Ready(NamedTuple):
+    """A cluster that clients can use. `metrics` and `control` are "" if there are no such pages."""
+
+    bootstrap: str  # HOST:PORT,... of the brokers
+    metrics: str  # HOST:PORT,... of the pages, the controller's last
+    control: str = ""  # URL
+
+    def line(self) -> str:
+        """`ready bootstrap=... metrics=... [control=...]`: other programs parse it."""
+        control = f" control={self.control}" if self.control else ""
+        return f"{WORD} bootstrap={self.bootstrap} metrics={self.metrics}{control}"
+
+    @classmethod
+    def of(cls, cluster: LocalCluster) -> Ready:
+        """The addresses of a started cluster."""
+        return cls(cluster.bootstrap, cluster.metrics, cluster.control_url)
+
+    @classmethod
+    def parse(cls, line: str) -> Ready | None:
+        """Parse a ready line; None for any other line."""
+        fields = line.split()
+        if fields[:1] != [WORD]:
+            return None
+        values = dict(field.partition("=")[::2] for field in fields[1:])
+        return cls(values.get("bootstrap", ""), values.get("metrics", ""), values.get("control", ""))
+
+    def summary(self, directory: Path, *, is_temporary: bool, is_detached: bool) -> list[str]:
+        """The lines for people."""
+        count = len(self.bootstrap.split(","))
+        pages = self.metrics.split(",")[0]
+        kept = "removed at the end; --data-dir keeps it" if is_temporary else "kept"
+        rows = [
+            ("bootstrap", self.bootstrap),
+            ("live page", f"http://{pages}/live" if pages else "none (barnabas.metrics.port=-1)"),
+            *([("faults", self.control)] if self.control else []),
+            ("data", f"{directory} ({kept})"),
+            ("stop", "barnabas down" if is_detached else "Ctrl-C, or: barnabas down"),
+            ("try", "echo hello | barnabas produce greetings"),
+            ("", "barnabas consume greetings --from-beginning --until-end"),
+        ]
+        brokers = "1 broker" if count == 1 else f"{count} brokers"
+        return [f"Barnabas is ready: {brokers} and a controller.", *(f"  {name:<11}{text}" for name, text in rows)]

@@ -1,0 +1,93 @@
+"""Finds the running local clusters: each supervisor leaves a pointer to its directory in the user's runtime directory.
+
+The pointers are a convenience: without them, users must give `--data-dir` or `--bootstrap`. Errors about them are
+therefore ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from barnabas.cli.errors import UserError
+from barnabas.common.processes.cluster_file import is_supervisor, read_cluster_file
+
+T = TypeVar("T")
+DIRECTORY_VARIABLE = "BARNABAS_DATA_DIR"
+
+
+def _pointers() -> Path | None:
+    """The directory of the pointers, created if missing; None if it cannot be created or belongs to another user."""
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    directory = Path(base) / f"barnabas-clusters-{os.getuid()}"
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        is_ours = directory.stat().st_uid == os.getuid()
+    except OSError:
+        return None
+    return directory if is_ours else None
+
+
+@contextlib.contextmanager
+def announced(directory: Path) -> Iterator[None]:
+    """Leave a pointer to a cluster's directory while the block runs."""
+    pointers = _pointers()
+    if pointers is None:
+        yield
+        return
+    pointer = pointers / str(os.getpid())
+    with contextlib.suppress(OSError):
+        pointer.unlink(missing_ok=True)
+        pointer.symlink_to(directory)  # Why a link: it is created atomically
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            pointer.unlink(missing_ok=True)
+
+
+def running_directories() -> list[Path]:
+    """The directories of the running clusters. Removes the pointers of dead supervisors."""
+    pointers = _pointers()
+    if pointers is None:
+        return []
+    directories = []
+    for pointer in sorted(pointers.iterdir()):
+        with contextlib.suppress(OSError):
+            directory = pointer.readlink()
+            content = read_cluster_file(directory)
+            if content is not None and is_supervisor(content) and str(content["supervisor_pid"]) == pointer.name:
+                directories.append(directory)
+            else:
+                pointer.unlink()
+    return directories
+
+
+def chosen_directory(data_dir: Path | None) -> Path:
+    """The given directory, else $BARNABAS_DATA_DIR, else that of the one running cluster. Raises UserError."""
+    if data_dir is not None:
+        return data_dir.absolute()
+    if os.environ.get(DIRECTORY_VARIABLE):
+        return Path(os.environ[DIRECTORY_VARIABLE]).absolute()
+    match running_directories():
+        case []:
+            raise UserError("no running local cluster was found: give its directory as --data-dir")
+        case [directory]:
+            return directory
+        case several:
+            raise UserError(f"several clusters run here: choose with --data-dir {' or '.join(map(str, several))}")
+
+
+def directory_option(command: Callable[..., T]) -> Callable[..., T]:
+    """`--data-dir`, for each command that acts on a local cluster; pass its value to `chosen_directory`."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        help=f"The cluster's directory. Default: ${DIRECTORY_VARIABLE}, else that of the running cluster.",
+    )(command)

@@ -1,0 +1,149 @@
+"""`barnabas up`: a cluster on this machine until SIGINT, SIGTERM or `barnabas down`.
+
+When clients can use every broker, it prints a summary on a terminal, and otherwise one line for programs:
+`ready bootstrap=HOST:PORT,... metrics=HOST:PORT,...` (`barnabas.cli.local.ready`). A process that dies is reported and
+stays dead, so that users can watch failures; `barnabas node start ID` starts it again. `--detach` continues in the
+background (`barnabas.cli.local.detached`). Test runs use `--ephemeral` (`barnabas.cli.local.ephemeral`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from barnabas.cli.errors import UserError
+from barnabas.cli.local import detached
+from barnabas.cli.local.ephemeral import run_ephemeral
+from barnabas.cli.local.slow_motion import slow_motion_option, slow_motion_properties
+from barnabas.cli.local.supervisor import Supervisor
+from barnabas.cli.text import key_value
+from barnabas.cluster import LocalCluster, ProcessDiedError
+
+PORT = 9092
+PORT_MAX = 65535
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--brokers", type=click.IntRange(1, 99), default=3, show_default=True, help="Number of brokers.")
+@click.option("--controllers", type=click.IntRange(1), default=1, show_default=True, help="Number of controllers.")
+@click.option("--first-id", type=click.IntRange(0, 1000), default=0, show_default=True, help="Id of the first broker.")
+@click.option("--security", default="plaintext", show_default=True, help="Security protocol.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, PORT_MAX),
+    help=f"Port of the first broker (default {PORT}); the next brokers get the next ports. 0: free ports.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Kept and reused. Default: a temporary one.",
+)
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Any key of Kafka's server properties.")
+@click.option(
+    "--ephemeral",
+    is_flag=True,
+    help="For tests: end with the parent process or COMMAND and leave nothing behind. Free ports unless --port.",
+)
+@click.option("-d", "--detach", is_flag=True, help="Run in the background: see `barnabas status`, `barnabas down`.")
+@click.option("--temporary", is_flag=True, hidden=True, help="Remove --data-dir at the end.")
+@click.option("--print-env", is_flag=True, help="With --ephemeral: print NAME=VALUE lines when ready.")
+@slow_motion_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def up(
+    brokers: int,
+    controllers: int,
+    first_id: int,
+    security: str,
+    port: int | None,
+    data_dir: Path | None,
+    configs: tuple[str, ...],
+    ephemeral: bool,
+    detach: bool,
+    temporary: bool,
+    print_env: bool,
+    slow_motion: float | None,
+    command: tuple[str, ...],
+) -> int:
+    """Start a controller (id 100) and brokers (ids 0, 1, ...) on 127.0.0.1; run until Ctrl-C or `barnabas down`.
+
+    With --ephemeral and a COMMAND, run until it ends: `barnabas up --ephemeral -- pytest`.
+    """
+    _refuse_what_is_not_built(controllers, security)
+    if port is None:
+        port = 0 if ephemeral else PORT
+    if port + brokers - 1 > PORT_MAX:
+        raise UserError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
+    config = {**slow_motion_properties(slow_motion), **dict(map(key_value, configs))}
+    if ephemeral:
+        if data_dir is not None or detach:
+            raise UserError("--ephemeral excludes --data-dir and --detach: it leaves nothing and ends with its parent")
+        return run_ephemeral(
+            brokers, port, config, command=command, print_env=print_env, check=_check, first_id=first_id
+        )
+    if command or print_env:
+        raise UserError("a COMMAND and --print-env need --ephemeral")
+    is_temporary = temporary or data_dir is None
+    directory = Path(tempfile.mkdtemp(prefix="barnabas-")) if data_dir is None else data_dir.absolute()
+    if detach:
+        options = ["--brokers", str(brokers), "--port", str(port), "--first-id", str(first_id)]
+        options += [f"--config={key}={value}" for key, value in config.items()]
+        return detached.start(options, directory, is_temporary=is_temporary)
+    return _run(LocalCluster(directory, brokers, port, config, first_id=first_id), is_temporary=is_temporary)
+
+
+def _refuse_what_is_not_built(controllers: int, security: str) -> None:
+    if controllers > 1:
+        raise UserError(f"--controllers {controllers}: a quorum of controllers is not built yet; start one")
+    if security.lower() != "plaintext":
+        raise UserError(f"--security {security}: only plaintext is built yet")
+
+
+def _run(cluster: LocalCluster, *, is_temporary: bool) -> int:
+    """Run a cluster until it is over, then remove its directory if that is temporary."""
+    try:
+        return _supervise(cluster, is_temporary=is_temporary)
+    except ProcessDiedError:
+        is_temporary = False  # the message names a log in the directory
+        raise
+    finally:
+        if is_temporary:
+            shutil.rmtree(cluster.directory, ignore_errors=True)
+
+
+def _supervise(cluster: LocalCluster, *, is_temporary: bool) -> int:
+    cluster.plan()
+    if cluster.config:
+        _check(cluster)
+    left_out = cluster.left_out()
+    if left_out:
+        names = ", ".join(left_out)
+        print(
+            f"barnabas: warning: {cluster.directory} also has data of {names}, not started now (--brokers, "
+            "--first-id): their replicas are missing, and partitions without other replicas are offline",
+            file=sys.stderr,
+            flush=True,
+        )
+    return Supervisor(cluster, is_temporary=is_temporary).run()
+
+
+def _check(cluster: LocalCluster) -> None:
+    """Check the properties as the processes will, before any starts; warn of unknown keys.
+
+    Raises UserError, after releasing the cluster's directory and ports.
+    """
+    import logging
+
+    from barnabas.config.config import Config
+    from barnabas.config.errors import ConfigError
+
+    logging.basicConfig(format="barnabas: %(message)s", level=logging.WARNING)
+    try:
+        for node in (cluster.controller, cluster.brokers[0]):
+            Config.from_properties(cluster.properties(node), role=node.role)
+    except ConfigError as error:
+        cluster.stop()
+        raise UserError(str(error)) from error

@@ -1,0 +1,178 @@
+"""`LocalCluster`: starts, watches and stops the processes of one local cluster."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from barnabas.cluster.directory import ClusterDirectory
+from barnabas.cluster.node import Node
+from barnabas.cluster.plan import CONTROLLER_ID, Plan
+from barnabas.cluster.processes import ask_to_end, await_end, signal_process, start_process
+from barnabas.cluster.readiness import await_nodes, never
+from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.deadline import Deadline
+from barnabas.common.processes import interpreter
+from barnabas.common.processes.ports import HOST
+
+READY_TIMEOUT_MS: Final = 30_000
+STOP_TIMEOUT_MS: Final = 30_000
+FAILED_START_STOP_MS: Final = 3_000
+
+
+@dataclass(slots=True)
+class LocalCluster:
+    """Starts, watches and stops the processes of one local cluster.
+
+    `config` holds Kafka server properties for every process; `barnabas.cluster.plan.Plan` describes how each process
+    gets its own ports and directories. A subclass may override `host_of` and `command`.
+    """
+
+    directory: Path
+    broker_count: int = 3
+    first_port: int = 9092  # 0: any free ports
+    config: Mapping[str, str] = field(default_factory=dict)
+    clock: Clock = field(default_factory=SystemClock)
+    nodes: dict[int, Node] = field(default_factory=dict)  # by node id; filled by `plan`
+    is_cancelled: Callable[[], bool] = never  # called while waiting for processes to be ready
+    control_url: str = ""  # URL of the control page; the supervisor sets it before the start
+    first_id: int = 0  # of the brokers
+    _claim: ClusterDirectory = field(init=False)
+    _plan: Plan = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._claim = ClusterDirectory(self.directory)
+
+    def __enter__(self) -> LocalCluster:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def broker_ids(self) -> range:
+        """The ids of the brokers."""
+        return range(self.first_id, self.first_id + self.broker_count)
+
+    @property
+    def brokers(self) -> list[Node]:
+        """The brokers, by id."""
+        return [node for node in self.nodes.values() if node.role == "broker"]
+
+    @property
+    def controller(self) -> Node:
+        """The one controller."""
+        return self.nodes[CONTROLLER_ID]
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port,...` of all brokers, for a client's bootstrap.servers."""
+        return ",".join(f"{node.host}:{node.port}" for node in self.brokers)
+
+    @property
+    def metrics(self) -> str:
+        """`host:port,...` of every process's metrics page, the controller's last."""
+        nodes = [*self.brokers, self.controller]
+        return ",".join(f"{node.host}:{node.metrics_port}" for node in nodes if node.metrics_port > 0)
+
+    def left_out(self) -> list[str]:
+        """The brokers that have data in the directory but are not in this cluster: `broker-1`, by id."""
+        found = [path.parent.name for path in self.directory.glob("broker-*/server.properties")]
+        ids = sorted(int(number) for name in found if (number := name.removeprefix("broker-")).isdecimal())
+        return [f"broker-{broker_id}" for broker_id in ids if broker_id not in self.broker_ids]
+
+    def host_of(self, node_id: int) -> str:
+        """The address that a node listens on; a subclass may give each node its own."""
+        return HOST
+
+    def command(self, node: Node) -> list[str]:
+        """The command that runs a node; a subclass may wrap it in one that ends with exec (the pid must stay)."""
+        return [*interpreter.command(f"barnabas.{node.role}.main"), str(node.directory / "server.properties")]
+
+    def plan(self) -> None:
+        """Lock the directory and choose the ports; `start` does it if it has not been done. Raises ClusterError."""
+        plan = Plan(self.directory, self.broker_ids, self.first_port, self.config, self.host_of, self._claim.draw_port)
+        plan.check()
+        self._claim.take()
+        try:
+            self.nodes = plan.make_nodes()
+        except BaseException:
+            self._claim.release()
+            raise
+        self._plan = plan
+
+    def properties(self, node: Node) -> dict[str, str]:
+        """The server properties of a node; `plan` comes first."""
+        return self._plan.properties(node, self.nodes)
+
+    def start(self) -> None:
+        """Start all processes and return when clients can use every broker.
+
+        Raises ClusterError; no process is left running then.
+        """
+        if not self._claim.is_taken:
+            self.plan()
+        try:
+            for node in self.nodes.values():
+                self.start_node(node)
+            self.await_ready()
+        except BaseException:
+            self.stop(FAILED_START_STOP_MS)
+            raise
+
+    def start_node(self, node: Node) -> None:
+        """Start the process of a node that is not running, without waiting until it is ready. Raises ClusterError."""
+        start_process(node, self.properties(node), self.command(node))
+        self._claim.write_cluster_file(self.bootstrap, self.nodes.values(), self.control_url)
+
+    def await_ready(self, timeout_ms: int = READY_TIMEOUT_MS, nodes: Sequence[Node] | None = None) -> None:
+        """Wait until clients can use these nodes (default: all that were started).
+
+        A broker is ready when it lists all running brokers. Raises ProcessDiedError when one ends or time is up.
+        """
+        expected = {node.node_id for node in self.brokers if node.is_running and not node.paused}
+        chosen = self.nodes.values() if nodes is None else nodes
+        await_nodes(chosen, expected, timeout_ms, self.clock, self.is_cancelled)
+
+    def signal_node(self, node: Node, number: signal.Signals) -> None:
+        """Send a signal to a running process; after SIGSTOP, return when all its threads have stopped.
+
+        Raises ClusterError if it is not running.
+        """
+        signal_process(node, number, self.clock)
+
+    def stop_node(self, node: Node, number: signal.Signals = signal.SIGTERM, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
+        """End a process (SIGTERM: controlled shutdown; SIGKILL: at once) and wait until it has ended.
+
+        Raises ClusterError if it is not running.
+        """
+        if node.paused and number != signal.SIGKILL:
+            self.signal_node(node, signal.SIGCONT)
+        self.signal_node(node, number)
+        await_end(node, Deadline(self.clock, timeout_ms))
+
+    def kill(self) -> None:
+        """Kill every process without waiting. Safe in a signal handler; a wait for a process's end then returns."""
+        for node in self.nodes.values():
+            if node.child is not None:
+                node.child.kill()
+
+    def stop(self, timeout_ms: int = STOP_TIMEOUT_MS) -> None:
+        """Stop all processes: first the brokers, since a controlled shutdown needs the controller.
+
+        A process that does not end in time is killed.
+        """
+        for group in (self.brokers, [node for node in self.nodes.values() if node.role == "controller"]):
+            running = [node for node in group if node.is_running]
+            for node in running:
+                ask_to_end(node, self.clock)
+            deadline = Deadline(self.clock, timeout_ms)
+            for node in running:
+                await_end(node, deadline)
+        if self._claim.is_taken:
+            self._claim.remove_cluster_file()
+            self._claim.release()

@@ -1,0 +1,185 @@
+"""The plan of a local cluster: the addresses, ports and server properties of each node.
+
+Nothing here starts a process or writes a file.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from barnabas.cluster.errors import ClusterError
+from barnabas.cluster.node import Node
+from barnabas.common.processes.ports import HOST, refusal
+
+CONTROLLER_ID: Final = 100
+MAX_REPLICAS: Final = 3  # of internal topics, on one machine
+MAX_IN_SYNC: Final = 2
+
+#: `config` must not set these: the plan assigns them.
+RESERVED_KEYS: Final = frozenset(
+    {
+        "process.roles",
+        "node.id",
+        "broker.id",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "controller.listener.names",
+    }
+)
+BROKER_ONLY_KEYS: Final = frozenset(
+    {"listeners", "advertised.listeners", "inter.broker.listener.name", "security.inter.broker.protocol"}
+)
+#: Once one of these is set, the configuration decides where nodes reach each other; no INTERNAL listener is added.
+LISTENER_KEYS: Final = BROKER_ONLY_KEYS | {"listener.security.protocol.map"}
+INTERNAL: Final = "INTERNAL"  # the listener for nodes, beside the one for clients, PLAINTEXT
+DIRECTORY_KEYS: Final = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
+METRICS_PORT_KEY: Final = "barnabas.metrics.port"
+PEERS_KEY: Final = "barnabas.live.peers"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What each node of a local cluster gets.
+
+    `config` holds Kafka server properties for every process; they override the defaults for one machine. Where a value
+    can serve only one process, each process gets its own: the ports in `listeners` and `advertised.listeners` count up
+    from the first broker's, and so does `barnabas.metrics.port` (the controller's is the last). A log directory gets a
+    subdirectory for each process.
+    """
+
+    directory: Path
+    broker_ids: range
+    first_port: int  # of the brokers; 0: free ports
+    config: Mapping[str, str]
+    host_of: Callable[[int], str]  # node id -> the address it listens on
+    draw_port: Callable[[Collection[int]], int]  # a free port that is not among these
+
+    def check(self) -> None:
+        """Raise ClusterError if the configuration or the ids cannot work."""
+        reserved = sorted(RESERVED_KEYS & self.config.keys())
+        if reserved:
+            raise ClusterError(f"{reserved[0]} cannot be set here: the cluster assigns it to each process")
+        if CONTROLLER_ID in self.broker_ids:
+            raise ClusterError(f"{CONTROLLER_ID} is the controller's id: no broker can have it")
+
+    def make_nodes(self) -> dict[int, Node]:
+        """The nodes with their addresses, by node id, the controller first. Raises ClusterError."""
+        listeners = self.config.get("listeners")
+        if listeners is not None:
+            brokers = [_client_address(listeners, index) for index in range(len(self.broker_ids))]
+        else:
+            brokers = list(zip(map(self.host_of, self.broker_ids), self._broker_ports(), strict=True))
+        taken = {port for _, port in brokers}
+        metrics = self._metrics_ports([self.draw_port(taken) for _ in range(len(self.broker_ids) + 1)])
+        controller = (self.host_of(CONTROLLER_ID), self.draw_port(taken))
+        nodes = {CONTROLLER_ID: self._node("controller", CONTROLLER_ID, controller, metrics[-1])}
+        for broker_id, address, metrics_port in zip(self.broker_ids, brokers, metrics, strict=False):
+            nodes[broker_id] = self._node("broker", broker_id, address, metrics_port)
+            if not LISTENER_KEYS & self.config.keys():
+                nodes[broker_id].internal_port = self.draw_port(taken)
+        return nodes
+
+    def _broker_ports(self) -> Iterable[int]:
+        if self.first_port == 0:
+            return [self.draw_port(()) for _ in self.broker_ids]
+        ports = range(self.first_port, self.first_port + len(self.broker_ids))
+        for broker_id, port in zip(self.broker_ids, ports, strict=True):
+            error = refusal(port, self.host_of(broker_id))
+            if error is not None:
+                raise ClusterError(f"{_port_refusal(port, error)}: choose another with --port")
+        return ports
+
+    def _metrics_ports(self, spare: list[int]) -> list[int]:
+        """The ports of the brokers' metrics pages, then the controller's; `spare` unless the configuration has some."""
+        text = self.config.get(METRICS_PORT_KEY, "0")
+        try:
+            first = int(text)
+        except ValueError as error:
+            raise ClusterError(f"Invalid value {text} for configuration {METRICS_PORT_KEY}: not a number") from error
+        if first == 0:
+            return spare
+        return [first + index if first > 0 else first for index in range(len(spare))]
+
+    def _node(self, role: str, node_id: int, address: tuple[str, int], metrics_port: int) -> Node:
+        host, port = address
+        return Node(role, node_id, port, metrics_port, self.directory / f"{role}-{node_id}", host)
+
+    def properties(self, node: Node, nodes: Mapping[int, Node]) -> dict[str, str]:
+        """The server properties of one of these nodes."""
+        controller = nodes[CONTROLLER_ID]
+        replicas = str(min(MAX_REPLICAS, len(self.broker_ids)))
+        in_sync = str(min(MAX_IN_SYNC, len(self.broker_ids)))
+        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+        properties = {
+            "process.roles": node.role,
+            "node.id": str(node.node_id),
+            "controller.quorum.bootstrap.servers": f"{controller.host}:{controller.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listener}://{node.host}:{node.port}",
+            "log.dirs": str(node.directory / "data"),
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": in_sync,
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        if node.internal_port:
+            properties["listeners"] += f",{INTERNAL}://{node.host}:{node.internal_port}"
+            properties["inter.broker.listener.name"] = INTERNAL
+            properties["listener.security.protocol.map"] = ",".join(
+                f"{name}:PLAINTEXT" for name in ("CONTROLLER", "PLAINTEXT", INTERNAL)
+            )
+            properties[f"listener.name.{INTERNAL.lower()}.num.network.threads"] = "1"
+        for key, value in self.config.items():
+            if node.role == "broker" or key not in BROKER_ONLY_KEYS:
+                properties[key] = self._own_value(node, key, value)
+        properties[METRICS_PORT_KEY] = str(node.metrics_port)
+        properties.setdefault(PEERS_KEY, page_addresses(nodes.values()))
+        return properties
+
+    def _own_value(self, node: Node, key: str, value: str) -> str:
+        """The value that a setting of the whole cluster has for one process."""
+        if key in ("listeners", "advertised.listeners"):
+            return ports_up(value, node.node_id - self.broker_ids.start)
+        if key in DIRECTORY_KEYS:
+            return ",".join(str(self.directory / part.strip() / node.name) for part in value.split(","))
+        if key == "listener.security.protocol.map" and "CONTROLLER:" not in value:
+            return f"CONTROLLER:PLAINTEXT,{value}"
+        return value
+
+
+def page_addresses(nodes: Iterable[Node]) -> str:
+    """`NAME=HOST:PORT,...` of the nodes' pages: the live page offers them as a menu."""
+    return ",".join(f"{node.name}={node.host}:{node.metrics_port}" for node in nodes if node.metrics_port > 0)
+
+
+def ports_up(listeners: str, count: int) -> str:
+    """The listeners with each port raised by `count`; port 0, and text that is not a port, stay."""
+    shifted = []
+    for listener in listeners.split(","):
+        address, separator, port = listener.strip().rpartition(":")
+        if separator and port.isdecimal() and int(port):
+            shifted.append(f"{address}:{int(port) + count}")
+        else:
+            shifted.append(listener.strip())
+    return ",".join(shifted)
+
+
+def _client_address(listeners: str, index: int) -> tuple[str, int]:
+    """Where clients reach a broker with configured `listeners`: the first of them."""
+    host, _, port = ports_up(listeners, index).split(",")[0].partition("://")[2].rpartition(":")
+    if not port.isdecimal() or int(port) == 0:
+        raise ClusterError(f"listeners={listeners}: expected NAME://HOST:PORT with a fixed port")
+    return (HOST if host in ("", "0.0.0.0", "[::]") else host.strip("[]")), int(port)
+
+
+def _port_refusal(port: int, error: OSError) -> str:
+    """Why a listener cannot have a port."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is taken"
+    if error.errno == errno.EACCES:
+        return f"port {port} may not be opened by this user ({error.strerror}; ports below 1024 are usually for root)"
+    return f"port {port} cannot be opened ({error.strerror})"

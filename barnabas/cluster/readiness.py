@@ -1,0 +1,84 @@
+"""Waits until clients can use the nodes of a local cluster."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from barnabas.cluster.errors import CancelledError, ProcessDiedError
+from barnabas.cluster.node import Node
+from barnabas.common.clock import Clock
+from barnabas.common.deadline import Deadline
+from barnabas.common.processes.ports import HOST
+
+METADATA_VERSION: Final = 12
+PROBE_TIMEOUT_MS: Final = 5_000  # for one response: in slow motion it takes seconds
+POLL_MS_MIN: Final = 8
+POLL_MS_MAX: Final = 100
+POLL_SHARE: Final = 20  # a pause is at most this fraction (1/20) of the time waited so far
+
+
+def never() -> bool:
+    """Default `is_cancelled`: never."""
+    return False
+
+
+def await_nodes(
+    nodes: Iterable[Node],
+    expected: Collection[int],
+    timeout_ms: int,
+    clock: Clock,
+    is_cancelled: Callable[[], bool] = never,
+) -> None:
+    """Wait until each of these nodes is ready; a broker is when it lists all `expected` broker ids.
+
+    Raises ProcessDiedError when a node ends or time is up, CancelledError when `is_cancelled` returns true.
+    """
+    start_ms = clock.monotonic_ms()
+    deadline = Deadline(clock, timeout_ms)
+    waiting = [node for node in nodes if node.child is not None]
+    while waiting:
+        for node in waiting:
+            if not node.is_running:
+                raise ProcessDiedError(f"{node.name} ended at start: {node.last_words()}")
+        if is_cancelled():
+            raise CancelledError("cancelled while starting")
+        if deadline.is_expired():
+            raise ProcessDiedError(
+                f"{waiting[0].name} was not ready after {timeout_ms} ms; its log is {waiting[0].log_file}"
+            )
+        waiting = [node for node in waiting if not is_ready(node, expected)]
+        if waiting:
+            waited_ms = clock.monotonic_ms() - start_ms
+            pause_ms = min(max(waited_ms / POLL_SHARE, POLL_MS_MIN), POLL_MS_MAX)
+            select.select([], [], [], pause_ms / 1000)
+
+
+def is_ready(node: Node, expected: Collection[int]) -> bool:
+    """Whether a broker lists all `expected` broker ids, or whether a controller responds."""
+    if node.role == "broker":
+        return known_brokers(node.port, node.host).issuperset(expected)
+    from barnabas.client.connection import NodeConnection  # Why here: see known_brokers
+    from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
+
+    try:
+        with NodeConnection(node.host, node.port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
+            connection.send(ApiVersionsRequest(), 0)
+    except OSError:
+        return False
+    return True
+
+
+def known_brokers(port: int, host: str = HOST) -> set[int]:
+    """The broker ids in the Metadata response of the broker on this port; empty while it does not respond."""
+    # Why here: the processes are starting by now, so these imports cost no time.
+    from barnabas.client.connection import NodeConnection
+    from barnabas.protocol.messages.k03_metadata import MetadataRequest
+
+    try:
+        with NodeConnection(host, port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
+            response = connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), METADATA_VERSION)
+    except OSError:
+        return set()
+    return {broker.node_id for broker in response.brokers}

@@ -1,0 +1,78 @@
+"""Config keys of groups; each group may override its broker's values.
+
+Part of THE table (see `keys.py`): a row has its facts in the first line and its documentation in the second.
+"""
+
+from __future__ import annotations
+
+# fmt: off
+from barnabas.config.table.notation import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    GROUP,
+    INT,
+    MEDIUM,
+    STRING,
+    Key,
+)
+from barnabas.config.validators import OFFSET_RESET, at_least, one_of
+
+GROUP_ROWS: tuple[Key, ...] = (
+    Key("consumer.assignment.interval.ms", INT, 1000, MEDIUM, at_least(0),
+        "Least time between two assignments of this group; 0 for none.",
+        mode=CLUSTER_WIDE, honoured=True, scope=GROUP, live=True,
+        synonyms=(("group.consumer.assignment.interval.ms", 1),)),
+    Key("consumer.heartbeat.interval.ms", INT, 5000, MEDIUM, at_least(1),
+        "How often members of this group send heartbeats.",
+        mode=CLUSTER_WIDE, honoured=True, scope=GROUP, live=True,
+        synonyms=(("group.consumer.heartbeat.interval.ms", 1),)),
+    Key("consumer.session.timeout.ms", INT, 45_000, MEDIUM, at_least(1),
+        "Silence after which a member of this group is removed.",
+        mode=CLUSTER_WIDE, honoured=True, scope=GROUP, live=True, synonyms=(("group.consumer.session.timeout.ms", 1),)),
+    Key("share.assignment.interval.ms", INT, 1000, MEDIUM, at_least(0),
+        "Least time between two assignments of this share group; 0 for none.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True, synonyms=(("group.share.assignment.interval.ms", 1),)),
+    Key("share.auto.offset.reset", STRING, "latest", MEDIUM, OFFSET_RESET,
+        "Where this share group starts: earliest, latest, or a duration ago.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True),
+    Key("share.delivery.count.limit", INT, 5, MEDIUM, at_least(2),
+        "How often a record is delivered to this share group at most.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True, synonyms=(("group.share.delivery.count.limit", 1),)),
+    Key("share.heartbeat.interval.ms", INT, 5000, MEDIUM, at_least(1),
+        "How often members of this share group send heartbeats.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True, synonyms=(("group.share.heartbeat.interval.ms", 1),)),
+    Key("share.isolation.level", STRING,
+        "read_uncommitted",
+        MEDIUM, one_of("read_committed", "read_uncommitted"),
+        "Whether this share group sees records of open transactions.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True),
+    Key("share.partition.max.record.locks", INT, 2000, MEDIUM, at_least(100),
+        "Records of a partition that this share group may hold locked.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True,
+        synonyms=(("group.share.partition.max.record.locks", 1),)),
+    Key("share.record.lock.duration.ms", INT, 30_000, MEDIUM, at_least(1000),
+        "How long a record stays locked for the member that took it.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True, synonyms=(("group.share.record.lock.duration.ms", 1),)),
+    Key("share.renew.acknowledge.enable", BOOLEAN, True, MEDIUM, None,
+        "Allow members to renew the lock on a record.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True),
+    Key("share.session.timeout.ms", INT, 45_000, MEDIUM, at_least(1),
+        "Silence after which a member of this share group is removed.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True, synonyms=(("group.share.session.timeout.ms", 1),)),
+    Key("streams.assignment.interval.ms", INT, 1000, MEDIUM, at_least(0),
+        "Least time between two assignments of this streams group; 0 for none.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True, synonyms=(("group.streams.assignment.interval.ms", 1),)),
+    Key("streams.heartbeat.interval.ms", INT, 5000, MEDIUM, at_least(1),
+        "How often members of this streams group send heartbeats.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True, synonyms=(("group.streams.heartbeat.interval.ms", 1),)),
+    Key("streams.initial.rebalance.delay.ms", INT, 3000, MEDIUM, at_least(0),
+        "Time this streams group waits for more members when it is empty.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True,
+        synonyms=(("group.streams.initial.rebalance.delay.ms", 1),)),
+    Key("streams.num.standby.replicas", INT, 0, MEDIUM, at_least(0),
+        "Standby replicas of each task of this streams group.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True, synonyms=(("group.streams.num.standby.replicas", 1),)),
+    Key("streams.session.timeout.ms", INT, 45_000, MEDIUM, at_least(1),
+        "Silence after which a member of this streams group is removed.",
+        mode=CLUSTER_WIDE, scope=GROUP, live=True, synonyms=(("group.streams.session.timeout.ms", 1),)),
+)

@@ -1,0 +1,1 @@
+"""Load on a system: Apache Kafka's tools, Java clients (`java/`), and load generators in C."""

@@ -1,0 +1,172 @@
+"""ControllerChannel: a thread with a queue of requests to the controller, and the connection for them.
+
+Rules
+1. Requests are sent one at a time, in order. If a request cannot be sent, or reaches no active controller, it is sent
+   again to the next known address until its time is up. So it may arrive twice. That is safe: a second creation fails
+   with "already exists".
+2. `on_done(response)` is called exactly once, on the channel's thread. The response is None if the time is up, or at
+   shutdown. The callback must not block.
+
+Threads: any thread sends; `broker-<id>-to-controller-<name>-channel-manager` owns the connection.
+Source: Kafka's NodeToControllerChannelManager (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
+from barnabas.common.threads import ServiceThread
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.client.connection import TrafficObserver
+    from barnabas.common.clock import Clock
+    from barnabas.protocol.schema import Request
+
+log = logging.getLogger("barnabas.controller-channel")
+
+RETRY_BACKOFF_MS = 50
+QUEUE_SIZE_MAX = 10_000
+
+OnDone = Callable[[Any], None]  # Why Any: each caller knows the response class of its request
+
+
+@dataclass(slots=True)
+class _Item:
+    message: Request
+    version: int
+    on_done: OnDone
+    deadline_ns: int
+
+
+class ControllerChannel:
+    """One channel to the controller; a broker has several, so that slow requests do not delay the others."""
+
+    def __init__(
+        self,
+        name: str,
+        broker_id: int,
+        addresses: Sequence[tuple[str, int]],
+        clock: Clock,
+        *,
+        request_timeout_ms: int,
+        traffic: TrafficObserver | None = None,
+        connect: Connect = NodeConnection,
+    ) -> None:
+        self._clock = clock  # fixed before start
+        self._timeout_ms = request_timeout_ms  # fixed before start; the default of a request
+        self._broker_id = broker_id  # fixed before start
+        self._traffic = traffic  # fixed before start
+        self._connect = connect  # fixed before start
+        self._addresses = list(addresses)  # owner: the channel's thread; the one to try next is first
+        self._connection: NodeConnection | None = None  # owner: the channel's thread; shutdown may abort it
+        self._items: queue.Queue[_Item | None] = queue.Queue(QUEUE_SIZE_MAX)
+        self._stopping = threading.Event()
+        self._thread = ServiceThread(
+            f"broker-{broker_id}-to-controller-{name}-channel-manager", f"to-ctl-{name}", self._run
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        """Stop the thread; queued requests are completed with None."""
+        self._stopping.set()
+        connection = self._connection
+        if connection is not None:
+            connection.abort()
+        self._items.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def queue_size(self) -> int:
+        """Return the number of requests that wait to be sent."""
+        return self._items.qsize()
+
+    def send(
+        self, message: Request, on_done: OnDone, *, version: int | None = None, timeout_ms: int | None = None
+    ) -> None:
+        """Queue a request, by default in its newest version; a full queue completes it with None at once."""
+        timeout = self._timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ns = self._clock.monotonic_ns() + timeout * 1_000_000
+        item = _Item(message, message.MAX_VERSION if version is None else version, on_done, deadline_ns)
+        try:
+            if self._stopping.is_set():
+                raise queue.Full
+            self._items.put_nowait(item)
+        except queue.Full:
+            on_done(None)
+
+    def call(self, message: Request, *, timeout_ms: int | None = None) -> Any:
+        """Send and wait for the response; None if the time is up. Not for the channel's own thread."""
+        done = threading.Event()
+        responses: list[Any] = []
+
+        def on_done(response: Any) -> None:
+            responses.append(response)
+            done.set()
+
+        self.send(message, on_done, timeout_ms=timeout_ms)
+        done.wait()
+        return responses[0]
+
+    # The channel's thread
+
+    def _run(self) -> None:
+        while True:
+            item = self._items.get()
+            if item is None:
+                break
+            self._serve(item)
+        while not self._items.empty():
+            left = self._items.get_nowait()
+            if left is not None:
+                left.on_done(None)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _serve(self, item: _Item) -> None:
+        response = None
+        while response is None and not self._stopping.is_set():
+            left_ms = (item.deadline_ns - self._clock.monotonic_ns()) // 1_000_000
+            if left_ms <= 0:
+                break
+            response = self._try(item, left_ms)
+            if response is None:
+                self._stopping.wait(RETRY_BACKOFF_MS / 1000)
+        try:
+            item.on_done(response)
+        except Exception:
+            log.exception("the callback for the response to %s failed", type(item.message).__name__)
+
+    def _try(self, item: _Item, left_ms: int) -> Any:
+        """Try once; returns None if the request has to be sent again, to another address."""
+        connection = self._connection
+        if connection is None:
+            host, port = self._addresses[0]
+            connection = self._connection = self._connect(
+                host,
+                port,
+                timeout_ms=self._timeout_ms,
+                client_id=str(self._broker_id),
+                clock=self._clock,
+                traffic=self._traffic,
+            )
+        try:
+            response = connection.send(item.message, item.version, timeout_ms=left_ms)
+        except NodeConnectionError as error:
+            log.debug("%s", error)
+            response = None
+        if response is not None and getattr(response, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+            return response
+        connection.close()
+        self._connection = None
+        self._addresses.append(self._addresses.pop(0))
+        return None

@@ -1,0 +1,158 @@
+"""Forwarding: admin requests go to the controller in an Envelope, on behalf of the client (KIP-590).
+
+The client's frame is sent unchanged. The controller's answer comes back as a whole response, which is decoded and sent
+to the client. A request that changes topics waits in the `topic` purgatory until this broker's own metadata cache shows
+the change, or its time is up. So a client that asks the same broker next finds the change.
+
+Threads: handlers forward; the channel's thread brings the controller's answer.
+Source: ForwardingManager, EnvelopeUtils, DefaultKafkaPrincipalBuilder.serialize (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.purgatory import DelayedOperation
+from barnabas.broker.requests.parking import Park
+from barnabas.protocol.data.principal import DefaultPrincipalData
+from barnabas.protocol.error_responses import error_response
+from barnabas.protocol.errors import ErrorCode, MalformedMessageError
+from barnabas.protocol.headers import decode_response_header
+from barnabas.protocol.messages import response_class
+from barnabas.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+
+if TYPE_CHECKING:
+    from barnabas.broker.channels.controller_channel import ControllerChannel
+    from barnabas.broker.purgatory import Purgatory
+    from barnabas.broker.requests.request import Request
+    from barnabas.common.pages.live_shape import Reason
+    from barnabas.config import Config
+    from barnabas.protocol.schema import Message
+
+log = logging.getLogger("barnabas.forwarding")
+
+#: Whether this broker's metadata cache shows what a response (of the forwarded API) reports.
+IsVisible = Callable[[Any], bool]
+
+SIZE_PREFIX = 4
+_PRINCIPAL_VERSION = 0
+_PRINCIPAL_VERSION_PREFIX = b"\x00\x00"  # DefaultPrincipalData is preceded by its version, an int16
+
+
+class DelayedForward(DelayedOperation):
+    """A forwarded request: waits for the controller's answer, then until `is_visible(answer)`."""
+
+    __slots__ = ("_answer", "_is_visible", "_on_timeout")
+
+    def __init__(self, delay_ms: int, is_visible: IsVisible, on_timeout: Callable[[], Message]) -> None:
+        super().__init__(delay_ms)
+        self._answer: Message | None = None  # set once by the channel's thread
+        self._is_visible = is_visible  # fixed before start
+        self._on_timeout = on_timeout  # fixed before start
+
+    def answered(self, answer: Message) -> None:
+        """Take the controller's answer."""
+        self._answer = answer
+        self.safe_try_complete()
+
+    def try_complete(self) -> bool:
+        """Complete when the answer has come and this broker's metadata shows it."""
+        answer = self._answer
+        return answer is not None and self._is_visible(answer) and self.force_complete()
+
+    def waits_for(self) -> list[Reason]:
+        """Return what is awaited first: the answer, then the metadata."""
+        if self._answer is None:
+            return [{"kind": "controller", "text": "for the controller's answer"}]
+        return [{"kind": "metadata", "text": "until this broker has heard of what the controller decided"}]
+
+    def response(self) -> Message:
+        """Return the controller's answer, even if its effect is not visible yet; without one, REQUEST_TIMED_OUT."""
+        answer = self._answer
+        return self._on_timeout() if answer is None else answer
+
+
+class ForwardingManager:
+    """Forwards requests over one channel to the controller. Everything is fixed before start."""
+
+    def __init__(self, config: Config, channel: ControllerChannel, purgatory: Purgatory) -> None:
+        self._config = config
+        self._channel = channel
+        self._purgatory = purgatory  # watch keys: names of topics
+
+    def forward(
+        self,
+        request: Request,
+        *,
+        topics: Sequence[str] = (),
+        is_visible: IsVisible = lambda _answer: True,
+        timeout_ms: int = 0,
+    ) -> Park:
+        """Forward the request's frame unchanged.
+
+        With a positive `timeout_ms` the answer waits at most that long until `is_visible(answer)`, which is tried
+        again whenever one of `topics` changes.
+        """
+        request_timeout_ms = self._config.request_timeout_ms
+        waits = is_visible if timeout_ms > 0 else (lambda _answer: True)
+        operation = DelayedForward(
+            max(timeout_ms, request_timeout_ms), waits, lambda: _failure(request, ErrorCode.REQUEST_TIMED_OUT)
+        )
+        assert request.buffer is not None, "a request keeps its frame until it is answered"
+        envelope = make_envelope(bytes(request.buffer), request)
+
+        def on_done(response: EnvelopeResponse | None) -> None:
+            operation.answered(_unwrap(request, response))
+
+        self._channel.send(envelope, on_done, timeout_ms=request_timeout_ms)
+        return Park(operation, self._purgatory, list(topics) or [operation])
+
+
+def make_envelope(frame: bytes, request: Request) -> EnvelopeRequest:
+    """Wrap a frame (header and body, no size) on behalf of the client that `request` came from."""
+    return EnvelopeRequest(
+        request_data=frame,
+        request_principal=encode_principal(request.principal),
+        client_host_address=_address(request.client_address),
+    )
+
+
+def encode_principal(principal: str) -> bytes:
+    """Encode a principal (`type:name`) as an Envelope carries it: DefaultPrincipalData after its version."""
+    kind, _, name = principal.partition(":")
+    return _PRINCIPAL_VERSION_PREFIX + DefaultPrincipalData(type=kind, name=name).encode(_PRINCIPAL_VERSION)
+
+
+def _address(text: str) -> bytes:
+    """Return the bytes of an IP address: 4 or 16."""
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    try:
+        return socket.inet_pton(family, text.partition("%")[0])
+    except OSError:
+        return bytes(4)
+
+
+def _unwrap(request: Request, response: EnvelopeResponse | None) -> Message:
+    """Return the response inside an Envelope's; an error response if there is none."""
+    if response is None:
+        return _failure(request, ErrorCode.REQUEST_TIMED_OUT)
+    if response.error_code or response.response_data is None:
+        log.warning("the controller refused a forwarded request: %s", ErrorCode(response.error_code).name)
+        return _failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    header = request.header
+    try:
+        frame = memoryview(response.response_data)
+        correlation_id, offset = decode_response_header(frame, header.api_key, header.api_version)
+        if correlation_id != header.correlation_id:
+            raise MalformedMessageError(f"its correlation id is {correlation_id}")
+        return response_class(header.api_key).decode(frame, header.api_version, offset)
+    except MalformedMessageError as error:
+        log.error("cannot decode the controller's answer to a forwarded request: %s", error)
+        return _failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _failure(request: Request, code: ErrorCode) -> Message:
+    return error_response(request.message, request.version, code, None)

@@ -1,0 +1,380 @@
+"""TransactionCoordinator: finds the shard that a transactional id belongs to, if this broker leads its partition.
+
+Rules
+1. An id lives in partition abs(hashCode(id)) % partitions of __transaction_state. The leader of that partition
+   coordinates it; any other broker answers NOT_COORDINATOR.
+2. A shard serves once its partition has been read, and everything read is committed; until then it answers
+   COORDINATOR_LOAD_IN_PROGRESS.
+3. Nothing here decides about transactions; `shard.py` and the pure `transaction.py` do.
+4. A method with a `Completion` answers through it, once, on any thread (`runtime/completion.py`).
+
+Threads: requests on handlers; loading on `transaction-log-manager-0`; periodic tasks (aborts, expiry) on the scheduler.
+Source: Kafka's TransactionCoordinator, TransactionStateManager (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.coordinators.regex.pattern import PatternError, matching_names
+from barnabas.broker.coordinators.runtime.log_replay import describe
+from barnabas.broker.coordinators.runtime.partitioning import partition_for
+from barnabas.broker.coordinators.runtime.shard_life import ShardState
+from barnabas.broker.coordinators.transactions.loader import load
+from barnabas.broker.coordinators.transactions.shard import (
+    Markers,
+    ProducerResult,
+    TransactionContext,
+    TransactionShard,
+)
+from barnabas.broker.coordinators.transactions.transaction import DEAD, Producer, TxnData, TxnState
+from barnabas.broker.metadata.metadata_cache import TRANSACTION_STATE_TOPIC
+from barnabas.common.threads import ServiceThread
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.coordinators.runtime.completion import Completion
+    from barnabas.broker.metadata.metadata_cache import MetadataCache
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.storage.scheduler import TaskScheduler
+    from barnabas.common.clock import Clock
+    from barnabas.config import Config
+    from barnabas.metrics.meters import AvgMax
+
+log = logging.getLogger("barnabas.transaction")
+
+FEATURE: Final = "transaction.version"
+TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1  # a two-phase transaction never times out
+COMMIT_WAIT_MS: Final = 30_000
+RETRY_MS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The filters of ListTransactions; an empty one lets everything pass."""
+
+    states: frozenset[str] = frozenset()
+    producer_ids: frozenset[int] = frozenset()
+    duration_ms: int = -1  # running for longer than this; negative: any
+    pattern: str | None = None  # of the whole transactional id, in RE2's syntax
+
+
+class TransactionCoordinator:
+    """The shards of the partitions of __transaction_state that this broker leads."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        clock: Clock,
+        scheduler: TaskScheduler,
+        replica_manager: ReplicaManager,
+        metadata_cache: MetadataCache,
+        new_producer_id: Callable[[], int],
+        markers: Markers,
+    ) -> None:
+        self._config = config  # fixed before start
+        self._clock = clock  # fixed before start
+        self._scheduler = scheduler  # fixed before start
+        self._replica_manager = replica_manager  # fixed before start
+        self._metadata_cache = metadata_cache  # fixed before start
+        self._new_producer_id = new_producer_id  # fixed before start
+        self._context = TransactionContext(
+            replica_manager, clock, new_producer_id, self.transaction_version, markers,
+            call_later=lambda wait_ms, job: scheduler.schedule_once("transaction-wait", job, wait_ms),
+            busy_wait_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
+            write_timeout_ms=config.request_timeout_ms, id_expiration_ms=config.transactional_id_expiration_ms,
+        )  # fmt: skip
+        self._lock = threading.Lock()  # serialises changes of _shards
+        self._shards: dict[int, TransactionShard] = {}  # guarded by: _lock (lookups need none); by partition
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.load_time: AvgMax | None = None  # fixed before start; records the ms of each load
+        self._thread = ServiceThread("transaction-log-manager-0", "txn-log-0", self._work)
+
+    # Life
+
+    def start(self) -> None:
+        """Start the thread and the periodic tasks."""
+        self._thread.start()
+        config, every = self._config, self._scheduler.schedule
+        abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        every("transaction-abort", self.abort_timed_out, abort_ms, abort_ms)
+        expire_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        every("transactionalId-expiration", self.remove_expired, expire_ms, expire_ms)
+        every("transaction-retry", self.retry, RETRY_MS, RETRY_MS)
+
+    def shutdown(self) -> None:
+        """Close all shards and stop the thread."""
+        with self._lock:
+            shards, self._shards = list(self._shards.values()), {}
+        for shard in shards:
+            shard.close()
+        self._jobs.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def abort_timed_out(self) -> None:
+        """Abort transactions that are open for longer than their timeout; a periodic task."""
+        self._each(TransactionShard.abort_timed_out)
+
+    def retry(self) -> None:
+        """Retry writes that the log refused; a periodic task."""
+        self._each(TransactionShard.retry)
+
+    def remove_expired(self) -> None:
+        """Remove ids that were idle for too long; a periodic task."""
+        self._each(TransactionShard.remove_expired)
+
+    def _each(self, do: Callable[[TransactionShard], None]) -> None:
+        """Run a task in every shard; a shard where it fails goes offline, the others continue."""
+        for shard in list(self._shards.values()):
+            try:
+                do(shard)
+            except Exception as error:
+                shard.fail(describe(error))
+
+    # Leadership
+
+    def on_leadership(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """Load the transactions of a partition that this broker leads, now or in a new epoch."""
+        if tp.topic != TRANSACTION_STATE_TOPIC:
+            return
+        with self._lock:
+            before = self._shards.get(tp.partition)
+            if before is not None and before.leader_epoch >= leader_epoch:
+                return
+            shard = self._shards[tp.partition] = TransactionShard(tp, leader_epoch, self._context)
+        if before is not None:
+            before.close()
+        self._jobs.put(partial(self._load, shard))
+
+    def on_resignation(self, tp: TopicPartition, leader_epoch: int | None) -> None:
+        """Drop the transactions of a partition that this broker leads no more."""
+        if tp.topic != TRANSACTION_STATE_TOPIC:
+            return
+        with self._lock:
+            shard = self._shards.get(tp.partition)
+            if shard is None or (leader_epoch is not None and leader_epoch < shard.leader_epoch):
+                return
+            del self._shards[tp.partition]
+        log.info("Unloading the transactions of %s", tp)
+        shard.close()
+
+    def run_pending_jobs(self) -> None:
+        """Run the loader thread's jobs on this thread, for tests without threads."""
+        while not self._jobs.empty():
+            job = self._jobs.get()
+            if job is not None:
+                job()
+
+    def _load(self, shard: TransactionShard) -> None:
+        started_ms = self._clock.monotonic_ms()
+        try:
+            partition_log = self._replica_manager.partition(shard.tp).log
+            assert partition_log is not None, f"{shard.tp} is led without a log"
+            end_offset = load(shard, partition_log, self._config.transaction_state_log_load_buffer_size)
+        except Exception as error:  # Why every kind: nothing in the log may end the process, or block other shards.
+            shard.fail(describe(error))
+            return
+        if self.load_time is not None:
+            self.load_time.record(self._clock.monotonic_ms() - started_ms)
+        log.info(
+            "Loaded %d transactions of %s up to offset %d in %d ms", len(shard.transactions), shard.tp, end_offset,
+            self._clock.monotonic_ms() - started_ms,
+        )  # fmt: skip
+        self._activate_when_committed(shard, end_offset, ErrorCode.NONE)
+
+    def _activate_when_committed(self, shard: TransactionShard, end_offset: int, _error: ErrorCode) -> None:
+        """Activate a loaded shard once everything that it read is committed."""
+        if shard.state is not ShardState.LOADING:
+            return
+        partition = self._replica_manager.find(shard.tp)
+        if partition is None or not partition.is_leader:
+            shard.close()
+        elif partition.high_watermark >= end_offset:
+            try:
+                shard.activate()
+            except Exception as error:
+                shard.fail(describe(error))
+        else:
+            again = partial(self._activate_when_committed, shard, end_offset)
+            self._replica_manager.when_committed(
+                shard.tp, end_offset, COMMIT_WAIT_MS, lambda error: self._jobs.put(partial(again, error))
+            )
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except Exception:
+                log.exception("a job of the transaction coordinator failed")
+
+    # Where an id is
+
+    def partition_for(self, transactional_id: str) -> int:
+        """Return the partition of __transaction_state that coordinates the id."""
+        count = self._metadata_cache.snapshot.partition_count(TRANSACTION_STATE_TOPIC)
+        return partition_for(transactional_id, count or self._config.transaction_state_log_num_partitions)
+
+    def _shard(self, transactional_id: str) -> TransactionShard | None:
+        return self._shards.get(self.partition_for(transactional_id))
+
+    def transaction_version(self) -> int:
+        """Return the finalized level of transaction.version."""
+        return self._metadata_cache.finalized_features.levels.get(FEATURE, 0)
+
+    # Requests
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        expected: Producer | None,
+        reply: Completion[ProducerResult],
+        *,
+        is_two_phase: bool = False,
+        keeps_prepared: bool = False,
+    ) -> None:
+        """Handle an InitProducerId; without a transactional id the producer is idempotent only."""
+        if transactional_id is None:
+            reply(self._idempotent_producer())
+            return
+        error = self._init_error(transactional_id, timeout_ms, is_two_phase, keeps_prepared)
+        shard = self._shard(transactional_id)
+        if error or shard is None:
+            reply(ProducerResult(error or ErrorCode.NOT_COORDINATOR))
+        else:
+            timeout_ms = TWO_PHASE_TIMEOUT_MS if is_two_phase else timeout_ms
+            shard.init_producer_id(transactional_id, timeout_ms, expected, reply)
+
+    def _idempotent_producer(self) -> ProducerResult:
+        try:
+            return ProducerResult(ErrorCode.NONE, self._new_producer_id(), 0)
+        except ApiError as error:
+            return ProducerResult(error.code)
+
+    def _init_error(
+        self, transactional_id: str, timeout_ms: int, is_two_phase: bool, keeps_prepared: bool
+    ) -> ErrorCode:
+        config = self._config
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        if is_two_phase and not config.transaction_two_phase_commit_enable:
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if keeps_prepared:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if not is_two_phase and not 0 < timeout_ms <= config.transaction_max_timeout_ms:
+            return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        return ErrorCode.NONE
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        reply: Completion[ErrorCode],
+    ) -> None:
+        """Add partitions to a transaction."""
+        shard = self._shard(transactional_id)
+        if not transactional_id or shard is None:
+            reply(_no_shard(transactional_id))
+        else:
+            shard.add_partitions(transactional_id, producer, partitions, client_version, reply)
+
+    def verify(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Check for each partition whether it is part of the transaction (KIP-890)."""
+        shard = self._shard(transactional_id)
+        if not transactional_id or shard is None:
+            return dict.fromkeys(partitions, _no_shard(transactional_id))
+        return shard.verify(transactional_id, producer, partitions)
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        is_commit: bool,
+        client_version: int,
+        reply: Completion[ProducerResult],
+    ) -> None:
+        """Commit or abort a transaction; answered when the decision is committed."""
+        shard = self._shard(transactional_id)
+        if not transactional_id or shard is None:
+            reply(ProducerResult(_no_shard(transactional_id)))
+        else:
+            shard.end(transactional_id, producer, is_commit, client_version, reply)
+
+    # Reads
+
+    def describe(self, transactional_id: str) -> TxnData:
+        """Return the state of an id. Raises ApiError."""
+        shard = self._shard(transactional_id)
+        if not transactional_id or shard is None:
+            raise ApiError(_no_shard(transactional_id))
+        return shard.describe(transactional_id)
+
+    def list(self, filters: Filters) -> list[tuple[str, TxnData]]:
+        """Return the ids here that pass the filters.
+
+        Raises ApiError: COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION.
+        """
+        now_ms = self._clock.wall_ms()
+        found: list[tuple[str, TxnData]] = []
+        for shard in list(self._shards.values()):
+            try:
+                listed = shard.listed()
+            except ApiError as error:
+                if error.code == ErrorCode.NOT_COORDINATOR:
+                    continue  # it moved just now
+                raise
+            found += [(transactional_id, data) for transactional_id, data in listed if _passes(filters, data, now_ms)]
+        return _matching(filters.pattern, found) if filters.pattern else found
+
+    def invariants(self) -> None:
+        """Assert the invariants of every shard's transactions; for tests, debugging and simulation."""
+        for shard in list(self._shards.values()):
+            shard.invariants()
+
+    def look(self) -> Sequence[tuple[str, TxnData]]:
+        """Return the ids here, for the live page, without a lock; a loading shard has what it has read so far."""
+        shards = list(self._shards.values())
+        return [(t.transactional_id, t.data) for shard in shards for t in list(shard.transactions.values())]
+
+    def unwritten_ends(self) -> int:
+        """Return the number of completed transactions whose end the log refused, for metrics."""
+        return sum(shard.unwritten_ends for shard in list(self._shards.values()))
+
+    def count(self, states: Iterable[TxnState]) -> int:
+        """Return the number of transactions in these states, for metrics."""
+        return sum(shard.count(state) for shard in list(self._shards.values()) for state in states)
+
+
+def _passes(filters: Filters, data: TxnData, now_ms: int) -> bool:
+    return (
+        data.state is not DEAD
+        and (not filters.states or data.state.value in filters.states)
+        and (not filters.producer_ids or data.producer_id in filters.producer_ids)
+        and (filters.duration_ms < 0 or now_ms - data.start_ms > filters.duration_ms)
+    )
+
+
+def _matching(pattern: str, found: list[tuple[str, TxnData]]) -> list[tuple[str, TxnData]]:
+    """Return the ids that match as a whole, without a lock. Raises ApiError(INVALID_REGULAR_EXPRESSION)."""
+    try:
+        ids = set(matching_names(pattern, [transactional_id for transactional_id, _ in found]))
+    except PatternError as error:
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from None
+    return [(transactional_id, data) for transactional_id, data in found if transactional_id in ids]
+
+
+def _no_shard(transactional_id: str) -> ErrorCode:
+    return ErrorCode.NOT_COORDINATOR if transactional_id else ErrorCode.INVALID_REQUEST

@@ -1,0 +1,67 @@
+"""Fetch sessions for requests in which some partitions fail.
+
+Withheld partitions are not read. They are left out of the session's partitions for this request, and reported to the
+session as answered with an error. So the session knows that the client got an error, as with a real one.
+
+Compiled (setup.py), since the sessions are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.broker.fetch_sessions import Answered, FetchContext, FetchSessions, Key
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k01_fetch import PartitionData
+
+if TYPE_CHECKING:
+    from barnabas.broker.replication.reading import FetchItem
+
+
+class WithholdingSessions(FetchSessions):
+    """The fetch sessions, for one request, with the partitions that fail withheld."""
+
+    def __init__(self, sessions: FetchSessions, withheld: set[TopicPartition], code: ErrorCode) -> None:
+        # Why no super().__init__: `sessions` has all state, and all calls go to it.
+        self._inner = sessions  # fixed before start
+        self._withheld = withheld  # fixed before start
+        self._code = code  # fixed before start
+
+    def context(
+        self,
+        version: int,
+        session_id: int,
+        epoch: int,
+        items: Sequence[FetchItem],
+        forgotten: Sequence[Key],
+        topic_name: Callable[[bytes], str | None],
+        *,
+        is_follower: bool,
+    ) -> FetchContext:
+        """See FetchSessions."""
+        inner = self._inner.context(version, session_id, epoch, items, forgotten, topic_name, is_follower=is_follower)
+        return WithholdingContext(inner, self._withheld, self._code)
+
+
+class WithholdingContext(FetchContext):
+    """One request's view of its session. The partitions that fail are left out until `finish`."""
+
+    __slots__ = ("_code", "_inner", "_kept_back")
+
+    def __init__(self, inner: FetchContext, withheld: set[TopicPartition], code: ErrorCode) -> None:
+        super().__init__([item for item in inner.items if item.tp not in withheld], inner.error, inner.session_id)
+        self._inner = inner
+        self._kept_back = [item for item in inner.items if item.tp in withheld]
+        self._code = code
+
+    def finish(self, answered: Answered) -> tuple[ErrorCode, int, Answered]:
+        """See FetchContext."""
+        return self._inner.finish(answered + [(item, _failed(item, self._code)) for item in self._kept_back])
+
+
+def _failed(item: FetchItem, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=item.tp.partition, error_code=code, high_watermark=-1, records=b"", aborted_transactions=[]
+    )

@@ -1,0 +1,192 @@
+"""RecoveryReporter: this broker's report for `barnabas controller recover`, and the metadata copy behind it.
+
+KRaft brokers have the controller's log. Ours receive the resulting state by pushes. Each broker keeps a copy of that
+state on disk. So topics and configs survive the loss of the controller, even if every broker restarts before the loss
+is noticed.
+
+Rules
+1. Only a complete picture is written, and never an older one over a newer one.
+2. The copy is written after a change, at most every `COPY_MS`, and at the stop. So it may be that old. The logs and the
+   push state (push_state.py) are newer, and the report has them too.
+3. A report names every log of this broker. So there is no report while a log directory is offline. Its logs may have
+   acknowledged records that no other replica has, and recovery would choose a replica that lacks them.
+
+Format: `metadata-copy-checkpoint` in every online log directory: a report without logs (common/recovery_report.py).
+
+Threads: the scheduler writes copies; a handler builds reports; `_lock` serializes them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.metadata.push_state import PushState
+from barnabas.broker.storage.directories.names import METADATA_COPY_FILE
+from barnabas.common.recovery_report import (
+    NOTHING,
+    PRODUCER_ID_MAX,
+    ConfigValue,
+    LogState,
+    PartitionState,
+    Picture,
+    Report,
+    ReportError,
+    decode_report,
+    encode_report,
+)
+from barnabas.config.table.keys import BROKER_KEYS
+from barnabas.protocol.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.broker.channels.producer_ids import ProducerIds
+    from barnabas.broker.metadata.metadata_cache import MetadataCache, MetadataSnapshot
+    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.settings.dynamic_config import DynamicConfig
+    from barnabas.broker.storage.log.log import Log
+    from barnabas.broker.storage.log_manager import LogManager
+    from barnabas.common.disk.files import FileSystem
+
+log = logging.getLogger("barnabas.recovery")
+
+COPY_MS: Final = 5_000
+
+
+class RecoveryReporter:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        cluster_id: str,
+        broker_epoch: Callable[[], int],
+        fs: FileSystem,
+        log_manager: LogManager,
+        replica_manager: ReplicaManager,
+        metadata_cache: MetadataCache,
+        dynamic_config: DynamicConfig,
+        producer_ids: ProducerIds,
+        push_state: PushState,
+    ) -> None:
+        # Fixed before start.
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._broker_epoch = broker_epoch
+        self._fs = fs
+        self._log_manager = log_manager
+        self._replica_manager = replica_manager
+        self._metadata_cache = metadata_cache
+        self._dynamic_config = dynamic_config
+        self._producer_ids = producer_ids
+        self._push_state = push_state
+        self._lock = threading.Lock()
+        self._written_snapshot: MetadataSnapshot | None = None  # guarded by: _lock; the source of the last copy
+        self._written_rest: tuple[int, int, int] | None = None  # guarded by: _lock; the rest of that source
+        self._copy = self._read_copies()  # guarded by: _lock; the newest copy of an earlier process
+
+    def write_copy(self) -> None:
+        """Write the picture to every online log directory, if it has changed."""
+        with self._lock:
+            snapshot = self._metadata_cache.snapshot
+            rest = (self._dynamic_config.version, self._producer_ids.highest, self._metadata_cache.picture_offset)
+            # Why "is": building or comparing a picture of many partitions takes long.
+            is_known = snapshot is self._written_snapshot and rest == self._written_rest
+            picture = None if is_known else self._picture()
+            if picture is None:
+                return
+            data = encode_report(self._report(picture))
+            for directory in self._log_manager.online_directories():
+                try:
+                    self._fs.atomic_write(f"{directory.path}/{METADATA_COPY_FILE}", data)
+                except OSError as error:  # if the directory has failed, its logs will notice
+                    log.warning("cannot write %s/%s: %s", directory.path, METADATA_COPY_FILE, error)
+            self._written_snapshot, self._written_rest = snapshot, rest
+
+    def report(self) -> Report:
+        """Return everything that this broker knows; raises ApiError(KAFKA_STORAGE_ERROR) by rule 3.
+
+        Before the first push, the picture is that of the copy.
+        """
+        offline = [directory.path for directory in self._log_manager.directories if directory.is_offline]
+        if offline:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {offline[0]} is offline")
+        with self._lock:
+            report = self._report(self._picture())
+            if report.picture is None and self._copy is not None:
+                report.picture = self._copy.picture
+        report.logs = list(self._logs())
+        for known in self._log_manager.all_logs():
+            ids = [entry.producer_id for entry in known.active_producers() if entry.producer_id < PRODUCER_ID_MAX]
+            report.highest_producer_id = max(report.highest_producer_id, *ids, NOTHING)
+        return report
+
+    def _report(self, picture: Picture | None) -> Report:
+        epoch, offset, producer_id = self._push_state.controller_epoch, self._push_state.metadata_offset, NOTHING
+        if self._copy is not None:
+            epoch = max(epoch, self._copy.controller_epoch)
+            offset = max(offset, self._copy.metadata_offset)
+            producer_id = self._copy.highest_producer_id
+        return Report(
+            broker_id=self._broker_id,
+            cluster_id=self._cluster_id,
+            controller_epoch=epoch,
+            metadata_offset=max(offset, self._metadata_cache.picture_offset),
+            broker_epoch=self._broker_epoch(),
+            highest_producer_id=max(producer_id, self._producer_ids.highest),
+            picture=picture,
+        )
+
+    def _picture(self) -> Picture | None:
+        """Return the metadata that this process has received; None before it is complete."""
+        offset, snapshot = self._metadata_cache.picture_offset, self._metadata_cache.snapshot
+        if offset == NOTHING:
+            return None
+        topics = {
+            topic.name: (
+                topic.id.hex(),
+                [
+                    PartitionState(p.partition, p.leader_epoch, p.partition_epoch, list(p.replicas), list(p.isr))
+                    for p in topic.partitions.values()
+                ],
+            )
+            for topic in snapshot.topics.values()
+        }
+        features = dict(self._metadata_cache.finalized_features.levels)
+        return Picture(offset, features, topics, list(self._configs()))
+
+    def _configs(self) -> Iterator[ConfigValue]:
+        for resource, texts in self._dynamic_config.all_overrides().items():
+            for name, text in texts.items():
+                is_secret = name in BROKER_KEYS and BROKER_KEYS[name].sensitive
+                yield ConfigValue(resource.type, resource.name, name, None if is_secret else text)
+
+    def _logs(self) -> Iterator[LogState]:
+        for known in self._log_manager.all_logs():
+            yield self._log_state(known)
+
+    def _log_state(self, known: Log) -> LogState:
+        tp = known.topic_partition
+        partition = self._replica_manager.find(tp)
+        role = None if partition is None else partition.role
+        topic_id = None if known.topic_id is None else known.topic_id.hex()
+        # Why the role is read before the end offset: later records are acknowledged only by in-sync replicas.
+        state = LogState(tp.topic, tp.partition, topic_id, known.latest_epoch, known.log_end_offset)
+        if role is None or not role.is_leader:
+            return state
+        return state._replace(leads_epoch=role.leader_epoch, partition_epoch=role.partition_epoch, isr=sorted(role.isr))
+
+    def _read_copies(self) -> Report | None:
+        """Return the newest copy of this cluster, or None; a damaged copy is skipped with a warning."""
+        found: list[Report] = []
+        for directory in self._log_manager.online_directories():
+            path = f"{directory.path}/{METADATA_COPY_FILE}"
+            try:
+                if self._fs.exists(path):
+                    found.append(decode_report(self._fs.read_bytes(path)))
+            except (OSError, ReportError) as error:
+                log.warning("%s cannot be used: %s", path, error)
+        ours = [report for report in found if report.cluster_id == self._cluster_id and report.picture is not None]
+        return max(ours, key=lambda report: report.metadata_offset, default=None)

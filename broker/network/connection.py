@@ -1,0 +1,282 @@
+"""A client's connection: its incoming frames, its outgoing responses, and whether it may be read.
+
+Format of the stream (Kafka protocol guide, "Requests"): frames of
+    offset 0   int32   size of the rest, 0 .. socket.request.max.bytes
+    offset 4   size bytes: request header and body
+
+States and their transitions (all on the processor's thread)
+    open ------- frame complete: mute() -----------------> in progress
+    in progress - response sent, or none to send: unmute() -> open, or throttled until `muted_until_ns`
+                                                            (in progress again with the next of its run)
+    any -------- close()                                 -> closed
+
+Invariants
+1. At most one request of a connection is carried out at a time, in the order in which they came. Frames that came whole
+   in the same read may be queued with it as its run (`Request.following`). All else that the client sent waits in the
+   kernel, or (at most one read's worth) in `FrameReader`.
+2. While a connection is muted its socket is not read; `may_have_input` remembers an edge that came meanwhile.
+
+Threads: one processor owns a connection. Other threads hold it through a `Request`: they may read `context`, and
+release the request's memory.
+Source: Kafka's NetworkReceive, KafkaChannel (4.3).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.network.transport import TURN_BYTES
+from barnabas.common.threads import HAS_GLOBAL_LOCK
+
+if TYPE_CHECKING:
+    from barnabas.broker.network.memory_pool import MemoryGate
+    from barnabas.broker.network.transport import Authenticator, Transport
+    from barnabas.broker.requests.request import Request, RequestContext
+    from barnabas.protocol.schema import Part
+
+SIZE_BYTES: Final = 4
+# A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not the broker.
+_TRUSTED_BYTES: Final = 1 << 20
+
+_NOTHING: Final = memoryview(b"")
+
+_unpack_size = struct.Struct(">i").unpack_from
+
+
+class InvalidFrameError(Exception):
+    """The client sent an invalid frame size; its connection must be closed."""
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames; does no I/O.
+
+    Bytes are copied once, from the chunk given to `receive`; frames that are whole in it are views of that copy. For a
+    frame larger than its chunk, `wanted` returns the rest of the frame's own buffer, to be filled directly; `filled`
+    reports how many bytes were written there.
+    """
+
+    __slots__ = ("_body", "_filled", "_rest", "_size", "_size_max")
+
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        self._rest = _NOTHING  # our copy of what follows the last frame; a whole frame only before `next_frame`
+        self._body: bytearray | None = None  # the incomplete frame; `_filled` bytes are there
+        self._size = 0
+        self._filled = 0
+
+    def receive(self, chunk: memoryview, admit: Callable[[int], bool] | None = None) -> memoryview | None:
+        """Take bytes; return the frame that they complete, if any. The bytes after it are kept for `next_frame`.
+
+        The frame is writable, and the caller's alone. An incomplete frame gets its buffer only if `admit(size)` is
+        true; else it is held (`is_held`). Raises InvalidFrameError.
+        """
+        assert self._body is None, "an incomplete frame is filled through `wanted`"
+        if self._rest or len(chunk) < SIZE_BYTES:
+            joined = bytearray(self._rest)
+            joined += chunk
+            self._rest = memoryview(joined)
+            return self.next_frame(admit)
+        size = self._size_at(chunk)
+        end = SIZE_BYTES + size
+        if end > len(chunk):
+            if admit is None or admit(size):
+                self._begin(size, chunk[SIZE_BYTES:])
+            else:
+                self._rest = memoryview(bytearray(chunk))
+            return None
+        copy = memoryview(bytearray(chunk))
+        if end == len(copy):
+            return copy[SIZE_BYTES:]
+        self._rest = copy[end:]
+        return _apart(copy[SIZE_BYTES:end])
+
+    def next_frame(self, admit: Callable[[int], bool] | None = None) -> memoryview | None:
+        """Return the next frame if it was received whole with the last one; raises InvalidFrameError."""
+        rest = self._rest
+        if len(rest) < SIZE_BYTES:
+            return None
+        size = self._size_at(rest)
+        end = SIZE_BYTES + size
+        if end > len(rest) and not (admit is None or admit(size)):
+            return None
+        # Why not an empty view: it would keep the whole chunk alive.
+        self._rest = rest[end:] if end < len(rest) else _NOTHING
+        if end > len(rest):
+            self._begin(size, rest[SIZE_BYTES:])
+            return None
+        frame = rest[SIZE_BYTES:end]
+        return frame if end == len(rest) else _apart(frame)
+
+    def wanted(self) -> memoryview | None:
+        """Return the buffer for the missing bytes of the incomplete frame; None while no frame's size is known."""
+        body = self._body
+        if body is None:
+            return None
+        if self._filled == len(body):
+            body.extend(bytes(min(len(body), self._size - len(body))))
+        return memoryview(body)[self._filled :]
+
+    def filled(self, count: int) -> memoryview | None:
+        """Note `count` bytes written to `wanted`, whose view was released; return the frame if it is complete."""
+        self._filled += count
+        if self._filled < self._size:
+            return None
+        body, self._body = self._body, None
+        assert body is not None
+        assert len(body) == self._size
+        return memoryview(body)
+
+    def is_at_boundary(self) -> bool:
+        """Return whether the stream may end here without cutting a frame."""
+        return self._body is None and not self._rest
+
+    def is_held(self) -> bool:
+        """Return whether the start of a frame is here without its buffer."""
+        return self._body is None and len(self._rest) >= SIZE_BYTES
+
+    def begun_bytes(self) -> int:
+        """Return the size of the incomplete frame; 0 while no frame's size is known."""
+        return 0 if self._body is None else self._size
+
+    def _size_at(self, chunk: memoryview) -> int:
+        """Return the size of the frame at the start of `chunk`."""
+        size: int = _unpack_size(chunk)[0]
+        if not 0 <= size <= self._size_max:
+            raise InvalidFrameError(f"invalid frame size {size}, allowed are 0 to {self._size_max} bytes")
+        return size
+
+    def _begin(self, size: int, start: memoryview) -> None:
+        body = bytearray(min(size, max(_TRUSTED_BYTES, len(start))))
+        body[: len(start)] = start
+        self._body = body
+        self._size = size
+        self._filled = len(start)
+
+
+def _apart(frame: memoryview) -> memoryview:
+    """Return a frame that a handler may read while the processor reads the bytes after it.
+
+    Without a global lock that is a copy: two threads must not slice views of one buffer, since CPython then miscounts
+    its references (python/cpython#127716).
+    """
+    return frame if HAS_GLOBAL_LOCK else memoryview(bytearray(frame))
+
+
+class Connection:
+    """One client's connection, see the module."""
+
+    __slots__ = (
+        "answered",
+        "authenticator",
+        "client_software",
+        "context",
+        "fd",
+        "frames",
+        "gate",
+        "idle_bucket",
+        "is_broken",
+        "is_closed",
+        "is_hung_up",
+        "is_large",
+        "is_muted",
+        "last_active_ns",
+        "may_change_processor",
+        "may_have_input",
+        "muted_until_ns",
+        "outgoing",
+        "pooled_bytes",
+        "postponed",
+        "request",
+        "transport",
+    )
+
+    def __init__(
+        self, fd: int, transport: Transport, authenticator: Authenticator, context: RequestContext, frame_size_max: int
+    ) -> None:
+        # Fixed before start.
+        self.fd = fd
+        self.transport = transport
+        self.authenticator = authenticator
+        self.context = context
+        # owner: processor
+        self.frames = FrameReader(frame_size_max)
+        self.request: Request | None = None  # in progress: the first of its run whose response is not sent
+        self.answered: Request | None = None  # the last one of its run whose answer is known
+        self.postponed: Request | None = None  # the rest of the run, if it must be queued again
+        self.outgoing: list[Part] | None = None  # the unsent parts of its responses
+        self.is_muted = False
+        self.muted_until_ns = 0  # end of the throttle time
+        self.may_have_input = False  # an edge came, and not all of its bytes were read
+        self.is_hung_up = False  # the client sends no more: the stream ends after the bytes that are there
+        self.is_broken = False  # neither side can send
+        self.is_closed = False
+        self.is_large = False  # it has moved a large piece
+        self.may_change_processor = False  # before its next request
+        self.last_active_ns = 0
+        self.idle_bucket = 0  # its bucket in IdleConnections
+        self.gate: MemoryGate[Connection] | None = None  # its processor's, if there is a pool
+        self.pooled_bytes = 0  # what its frame holds of the pool; owner: the thread that has its request
+        self.client_software: tuple[str, str] | None = None  # name and version, from ApiVersions
+
+    def read_frame(self, scratch: memoryview) -> memoryview | None:
+        """Read until a frame is complete, the socket is empty or much was read; return the frame, if any.
+
+        After reading much, `may_have_input` stays true. A frame that is not whole in the first read is held if there is
+        no memory for it. Raises EOFError at the end of the stream, InvalidFrameError, OSError if the connection broke.
+        """
+        assert not self.is_muted, "(inv. 2)"
+        frames = self.frames
+        admit = None if self.gate is None else self._admit
+        frame = frames.next_frame(admit)
+        if frame is not None or frames.is_held():
+            return frame
+        left = TURN_BYTES
+        try:
+            while True:
+                wanted = frames.wanted()
+                if wanted is None:
+                    asked = len(scratch)
+                    count = self.transport.receive_into(scratch)
+                    if count == 0:
+                        raise EOFError
+                    frame = frames.receive(scratch[:count], admit)
+                else:
+                    asked = len(wanted)
+                    count = self.transport.receive_into(wanted)
+                    wanted.release()
+                    if count == 0:
+                        raise EOFError
+                    frame = frames.filled(count)
+                # Why: a short read emptied the socket, and the next bytes will be an edge. But the end of the stream
+                # may have shared the edge of the last bytes.
+                self.may_have_input = count == asked or self.is_hung_up
+                left -= count
+                if frame is not None or not self.may_have_input or left <= 0 or frames.is_held():
+                    return frame
+        except BlockingIOError:
+            self.may_have_input = False
+            return None
+
+    def _admit(self, size_bytes: int) -> bool:
+        assert self.gate is not None
+        return self.gate.begin(self, size_bytes)
+
+    def release_memory(self) -> None:
+        """Give back to the pool what its frame holds; by the thread that has the request."""
+        if self.gate is not None:
+            self.gate.release(self)
+
+    def take_answer(self, request: Request) -> None:
+        """Append the response of a request to the unsent ones of its run."""
+        parts, request.parts = request.parts, None
+        if parts is not None:
+            self.outgoing = parts if self.outgoing is None else self.outgoing + parts
+        self.answered = request
+
+    def mute(self, request: Request) -> None:
+        """Begin a request: mute the connection (inv. 1)."""
+        assert self.request is None, "(inv. 1)"
+        self.request = request
+        self.is_muted = True

@@ -1,0 +1,227 @@
+"""The connections of one processor: how they are opened, moved to another processor and closed.
+
+Rules
+1. The acceptor has counted an accepted socket in the quotas; `close` uncounts it.
+2. A connection is registered with the selector once, until it is closed or moved.
+
+Threads: the processor's own, except `count` and `snapshot`, which any thread may call.
+Source: the book-keeping of Kafka's SocketServer.Processor and Selector (4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.broker.network.connection import Connection
+from barnabas.broker.network.idle_connections import IdleConnections
+from barnabas.broker.network.transport import Anonymous, PlainTransport
+from barnabas.broker.requests.request import RequestContext
+from barnabas.common import net
+from barnabas.common.clock import NS_PER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.network.busy_poll import BusyPollTurn
+    from barnabas.broker.network.connection_quotas import ConnectionQuotas
+    from barnabas.broker.network.memory_pool import MemoryGate
+    from barnabas.broker.network.network_metrics import ProcessorMetrics
+    from barnabas.broker.network.selector import EdgeSelector
+    from barnabas.common.ownership import ThreadOwner
+
+log = logging.getLogger("barnabas.network")
+
+UNLIMITED_IDLE: Final = -1
+LRU_MS: Final = 600_000  # how long the order of use is kept where idle connections are not closed
+
+
+class ListenerSettings:
+    """What all processors of a listener have in common. Fixed before start."""
+
+    __slots__ = (
+        "busy_poll",
+        "frame_size_max",
+        "idle_ms_max",
+        "is_for_clients",
+        "listener_name",
+        "security_protocol",
+    )
+
+    def __init__(
+        self,
+        listener_name: str,
+        security_protocol: str,
+        *,
+        frame_size_max: int,
+        idle_ms_max: int = UNLIMITED_IDLE,
+        busy_poll: BusyPollTurn,
+        is_for_clients: bool = False,
+    ) -> None:
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.frame_size_max = frame_size_max
+        self.idle_ms_max = idle_ms_max
+        self.is_for_clients = is_for_clients
+        self.busy_poll = busy_poll
+
+
+class Accepted(NamedTuple):
+    """A socket on its way from the acceptor to a processor, counted by the quotas."""
+
+    sock: socket.socket
+    address: str
+    port: int
+
+
+class Connections:
+    """The connections of one processor."""
+
+    __slots__ = (
+        "_gate",
+        "_idle",
+        "_metrics",
+        "_now_ns",
+        "_owner",
+        "_processor_id",
+        "_quotas",
+        "_selector",
+        "_sequence",
+        "_settings",
+        "by_fd",
+    )
+
+    def __init__(
+        self,
+        processor_id: int,
+        settings: ListenerSettings,
+        selector: EdgeSelector,
+        quotas: ConnectionQuotas,
+        metrics: ProcessorMetrics,
+        gate: MemoryGate[Connection] | None,
+        owner: ThreadOwner,
+        now_ns: Callable[[], int],
+    ) -> None:
+        # Fixed before start.
+        self._processor_id = processor_id
+        self._settings = settings
+        self._selector = selector
+        self._quotas = quotas
+        self._metrics = metrics
+        self._gate = gate
+        self._owner = owner
+        self._now_ns = now_ns
+        # owner: processor
+        self.by_fd: dict[int, Connection] = {}  # by descriptor; changed here only
+        self._idle = IdleConnections((settings.idle_ms_max if settings.idle_ms_max >= 0 else LRU_MS) * NS_PER_MS)
+        self._sequence = 0  # numbers connections
+
+    def count(self) -> int:
+        """Return how many connections there are; from any thread."""
+        return len(self.by_fd)
+
+    def snapshot(self) -> list[Connection]:
+        """Return a snapshot of the connections; from any thread, which may read but not change them."""
+        return list(self.by_fd.values())
+
+    def has(self, connection: Connection) -> bool:
+        """Return whether a connection is still here: neither closed nor moved to another processor."""
+        return self.by_fd.get(connection.fd) is connection
+
+    def open(self, accepted: Accepted) -> None:
+        """Take over an accepted socket."""
+        assert self._owner.is_current()
+        settings = self._settings
+        sock = accepted.sock
+        local = sock.getsockname()
+        self._sequence += 1
+        connection_id = (
+            f"{net.format_address(net.plain_host(local[0]), local[1])}-"
+            f"{net.format_address(accepted.address, accepted.port)}-{self._processor_id}-{self._sequence}"
+        )
+        authenticator = Anonymous()
+        context = RequestContext(
+            settings.listener_name,
+            settings.security_protocol,
+            accepted.address,
+            accepted.port,
+            connection_id,
+            authenticator.principal(),
+            settings.is_for_clients,
+        )
+        connection = Connection(sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max)
+        connection.last_active_ns = self._now_ns()
+        self._add(connection)
+        self._metrics.opened()
+
+    def adopt(self, connection: Connection) -> None:
+        """Take over a connection that another processor had."""
+        assert self._owner.is_current()
+        self._add(connection)
+        self._metrics.joined(connection.client_software)
+
+    def release(self, connection: Connection) -> None:
+        """Stop serving a connection that moves to another processor; it stays open and counted."""
+        assert self._owner.is_current()
+        self._remove(connection)
+        self._metrics.left(connection.client_software)
+
+    def close(self, connection: Connection, reason: str) -> None:
+        """Close a connection and drop its unsent output; a `reason` of "" logs nothing."""
+        assert self._owner.is_current()
+        if connection.is_closed:
+            return
+        connection.is_closed = True
+        if reason:
+            log.info("closing connection %s: %s", connection.context.connection_id, reason)
+        if self._gate is not None:
+            self._gate.forget(connection)
+            if connection.request is None:  # else a handler has its frame, until it answers
+                self._gate.release(connection)
+        self._remove(connection)
+        try:
+            connection.transport.close()
+        except OSError as error:
+            log.debug("closing connection %s: %s", connection.context.connection_id, error)
+        connection.outgoing = connection.answered = None
+        self._quotas.release(self._settings.listener_name, connection.context.client_address)
+        self._metrics.closed(connection.client_software)
+
+    def close_idle(self, now_ns: int) -> None:
+        """Close the connections that have been idle for too long (connections.max.idle.ms)."""
+        idle_ms_max = self._settings.idle_ms_max
+        if idle_ms_max < 0:
+            return
+        for connection in self._idle.take_expired(now_ns):
+            self.close(connection, f"idle for more than {idle_ms_max} ms")
+
+    def close_excess(self) -> None:
+        """Close the least recently used connection if the broker has more than max.connections."""
+        if not self._quotas.is_exceeded(self._settings.listener_name):
+            return
+        oldest = self._idle.least_recently_active()
+        if oldest is not None:
+            self.close(oldest, "too many connections, and this one was used least recently")
+
+    def close_all(self) -> None:
+        """Close all connections."""
+        for connection in self.snapshot():
+            self.close(connection, "")
+
+    def identify(self, connection: Connection, software: tuple[str, str]) -> None:
+        """Note the name and version of a client's software."""
+        if software != connection.client_software:
+            self._metrics.identified(connection.client_software, software)
+            connection.client_software = software
+
+    def _add(self, connection: Connection) -> None:
+        self.by_fd[connection.fd] = connection
+        connection.gate = self._gate
+        self._idle.add(connection)
+        self._selector.register(connection.fd, 0)
+
+    def _remove(self, connection: Connection) -> None:
+        del self.by_fd[connection.fd]
+        self._idle.discard(connection)
+        self._selector.unregister(connection.fd)

@@ -1,0 +1,99 @@
+"""How a processor waits for events: asleep in its selector, or spinning (busy_poll.py).
+
+Both count as idle time.
+
+Threads: the processor that owns the selector.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.network.busy_poll import BusyPoll, BusyPollTurn, yield_core
+from barnabas.broker.network.selector import EdgeSelector
+from barnabas.broker.request_channel import STALL_S, RequestQueue, ResponseQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.network.network_metrics import IdleMeter
+
+Events = list[tuple[int, int]]
+
+
+class EventWait:
+    """Waits for one processor's events."""
+
+    __slots__ = ("_busy_poll", "_idle", "_now_ns", "_requests", "_responses", "_selector")
+
+    def __init__(
+        self,
+        selector: EdgeSelector,
+        requests: RequestQueue,
+        responses: ResponseQueue,
+        turn: BusyPollTurn,
+        idle: IdleMeter,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._selector = selector
+        self._requests = requests
+        self._responses = responses
+        self._busy_poll = BusyPoll(turn)
+        self._idle = idle
+        self._now_ns = now_ns
+
+    def for_answer(self) -> Events:
+        """Spin while a handler answers, if that pays, until the answer is queued (busy_poll.py, rule 4).
+
+        Returns the events that come meanwhile.
+        """
+        budget_ns = self._busy_poll.budget_ns()
+        if not budget_ns or self._requests.is_idle():
+            return []
+        now_ns = self._now_ns()
+        end_ns = now_ns + budget_ns
+        events: Events = []
+        self._idle.begin(now_ns)
+        while not events and now_ns < end_ns:
+            yield_core()
+            if self._responses.has_waiting():
+                break
+            events = self._selector.poll(0)
+            now_ns = self._now_ns()
+        self._idle.end(self._now_ns())
+        return events
+
+    def for_events(self, now_ns: int, timeout_s: float) -> Events:
+        """Wait for events, at most `timeout_s`, and at most STALL_S while requests wait for a handler.
+
+        The caller has called the response queue's `may_sleep`.
+        """
+        if self._requests.has_waiting():
+            timeout_s = min(timeout_s, STALL_S)
+        self._idle.begin(now_ns)
+        events = self._wait(now_ns, timeout_s)
+        self._idle.end(self._now_ns())
+        self._responses.stay_awake()
+        self._requests.wake_if_stalled()
+        return events
+
+    def stop(self) -> None:
+        """Let another processor spin."""
+        self._busy_poll.stop()
+
+    def _wait(self, now_ns: int, timeout_s: float) -> Events:
+        if not self._requests.is_idle():
+            return self._selector.poll(timeout_s)
+        budget_ns = self._busy_poll.budget_ns()
+        if not budget_ns:
+            events = self._selector.poll(timeout_s)
+            self._busy_poll.waited(self._now_ns() - now_ns)
+            return events
+        waited_ns = 0
+        events = []
+        while not events and waited_ns < budget_ns:
+            yield_core()
+            events = self._selector.poll(0)
+            waited_ns = self._now_ns() - now_ns
+        self._busy_poll.waited(waited_ns)
+        return events or self._selector.poll(timeout_s)

@@ -1,0 +1,37 @@
+"""Connections that stay muted for a time after their response, because a quota was exceeded.
+
+Threads: the processor that owns the connections.
+Source: Kafka's ThrottledChannel, ThrottledChannelReaper (4.3), here without a thread of its own.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from barnabas.broker.network.connection import Connection
+
+
+class ThrottledConnections:
+    """Connections by when their throttle time ends."""
+
+    __slots__ = ("_heap", "_sequence")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Connection]] = []  # (until, sequence, connection)
+        self._sequence = 0  # breaks ties, since connections cannot be compared
+
+    def add(self, connection: Connection, until_ns: int) -> None:
+        """Keep a connection muted until then."""
+        connection.muted_until_ns = until_ns
+        self._sequence += 1
+        heapq.heappush(self._heap, (until_ns, self._sequence, connection))
+
+    def wait_ns(self, now_ns: int) -> int | None:
+        """Return the nanoseconds until the next throttle time ends; None if there is none."""
+        return max(0, self._heap[0][0] - now_ns) if self._heap else None
+
+    def next_expired(self, now_ns: int) -> Connection | None:
+        """Remove and return a connection whose throttle time is over; it may have been closed meanwhile."""
+        if not self._heap or self._heap[0][0] > now_ns:
+            return None
+        return heapq.heappop(self._heap)[2]

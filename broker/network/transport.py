@@ -1,0 +1,201 @@
+"""How bytes reach a client's socket, and how a client authenticates: two replaceable parts of a connection.
+
+`PlainTransport` and `Anonymous` are the only ones so far; TLS and SASL will add others. A processor calls these two and
+nothing else of the socket.
+
+Threads: the processor that owns the connection.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
+
+from barnabas.broker.requests.request import ANONYMOUS
+
+if TYPE_CHECKING:
+    from barnabas.protocol.schema import FileRegion, Part
+
+_JOIN_BYTES_MAX: Final = 8192
+#: Why: up to this size, copying costs less than separate system calls for header and file, each of which releases the
+#: interpreter's lock. One send also wakes the receiver only once.
+_COPY_BYTES_MAX: Final = 48 * 1024
+_BUFFERS_MAX: Final = 256  # well below IOV_MAX
+TURN_BYTES: Final = 2 << 20  # about as much as one connection moves before others have their turn
+
+
+class Transport(Protocol):
+    """Reads and writes without blocking."""
+
+    may_go_on: bool
+    """After `send`: it stopped after TURN_BYTES, not because the socket was full, so no edge will come."""
+
+    def receive_into(self, buffer: memoryview) -> int:
+        """Read some bytes; return how many, 0 at the end of the stream. Raises BlockingIOError if there are none."""
+
+    def send(self, parts: list[Part]) -> list[Part] | None:
+        """Write as much as the kernel takes; return what is left, None when all is sent."""
+
+    def close(self) -> None:
+        """Close the socket."""
+
+
+class Authenticator(Protocol):
+    """Authenticates the client before its first request is let through."""
+
+    def is_complete(self) -> bool:
+        """Return whether authentication is complete."""
+
+    def principal(self) -> str:
+        """Return the client's principal, `User:...`."""
+
+
+class Anonymous:
+    """Authenticates nobody: every client is User:ANONYMOUS."""
+
+    __slots__ = ()
+
+    def is_complete(self) -> bool:
+        """Return true: there is nothing to check."""
+        return True
+
+    def principal(self) -> str:
+        """Return User:ANONYMOUS."""
+        return ANONYMOUS
+
+
+class FileRemainder:
+    """The unsent rest of a file region."""
+
+    __slots__ = ("_region", "position", "size")
+
+    def __init__(self, region: FileRegion, sent: int) -> None:
+        self._region = region  # keeps the file open
+        self.position = region.position + sent
+        self.size = region.size - sent
+
+    def fileno(self) -> int:
+        """Return the descriptor of the open file."""
+        return self._region.fileno()
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        return os.pread(self.fileno(), self.size, self.position)
+
+
+class PlainTransport:
+    """A TCP socket without encryption. Files are sent by sendfile(2), small pieces of them copied."""
+
+    __slots__ = ("_send", "_sock", "may_go_on", "receive_into")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.may_go_on = False
+        # Why not methods: called for every request.
+        self.receive_into = sock.recv_into
+        self._send = sock.send
+
+    def send(self, parts: list[Part]) -> list[Part] | None:
+        """Write as much as the kernel takes; return what is left, None when all is sent."""
+        if len(parts) > 1 and _are_small_bytes(parts):  # the responses of a run
+            parts = [b"".join(parts)]
+        try:
+            if len(parts) == 1 and type(parts[0]) is bytes:  # nearly every response but those of Fetch
+                data = parts[0]
+                sent = self._send(data)
+                return None if sent == len(data) else [memoryview(data)[sent:]]
+            return self._send_many(parts)
+        except BlockingIOError:
+            return parts
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+    def _send_many(self, parts: list[Part]) -> list[Part] | None:
+        remaining: list[Part] = [part for part in parts if _size_of(part)]
+        if sum(map(_size_of, remaining)) <= _COPY_BYTES_MAX:
+            remaining = [b"".join(map(_bytes_of, remaining))]
+        self.may_go_on = False
+        left = TURN_BYTES
+        while remaining:
+            if left <= 0:
+                self.may_go_on = True
+                return remaining
+            try:
+                remaining, sent, is_full = self._send_head(remaining)
+            except BlockingIOError:
+                return remaining
+            if is_full:
+                return remaining
+            left -= sent
+        return None
+
+    def _send_head(self, parts: list[Part]) -> tuple[list[Part], int, bool]:
+        """Send the first region, or all buffers before it.
+
+        Returns the rest, how many bytes were sent, and whether the socket is full.
+        """
+        first = parts[0]
+        if not isinstance(first, (bytes, bytearray, memoryview)):
+            return self._send_region(first, parts[1:])
+        buffers: list[bytes | memoryview] = []
+        size = 0
+        for part in parts[:_BUFFERS_MAX]:
+            if not isinstance(part, (bytes, bytearray, memoryview)):
+                break
+            buffers.append(part)
+            size += len(part)
+        rest = parts[len(buffers) :]
+        flags = socket.MSG_MORE if rest else 0  # Why: header and file slice should share a packet.
+        if size <= _JOIN_BYTES_MAX:
+            buffers = [b"".join(buffers)]
+            sent = self._sock.send(buffers[0], flags)
+        else:
+            sent = self._sock.sendmsg(buffers, (), flags)
+        if sent == size:
+            return rest, sent, False
+        return _drop(buffers, sent) + rest, sent, True
+
+    def _send_region(self, region: FileRegion, rest: list[Part]) -> tuple[list[Part], int, bool]:
+        """Send some of a region; returns as `_send_head`."""
+        asked = min(region.size, TURN_BYTES)
+        sent = os.sendfile(self._sock.fileno(), region.fileno(), region.position, asked)
+        if sent == region.size:
+            return rest, sent, False
+        if sent == 0:
+            raise OSError(f"the file ends {region.size} bytes before the slice to be sent")
+        # Why not full: sendfile may send less than asked although the socket has space.
+        return [FileRemainder(region, sent), *rest], sent, False
+
+
+def _are_small_bytes(parts: list[Part]) -> TypeGuard[list[bytes]]:
+    size = 0
+    for part in parts:
+        if type(part) is not bytes:
+            return False
+        size += len(part)
+    return size <= _JOIN_BYTES_MAX
+
+
+def _size_of(part: Part) -> int:
+    return len(part) if isinstance(part, (bytes, bytearray, memoryview)) else part.size
+
+
+def _bytes_of(part: Part) -> bytes | memoryview:
+    if isinstance(part, (bytes, bytearray, memoryview)):
+        return part
+    data = part.read()
+    if len(data) != part.size:
+        raise OSError(f"the file ends {part.size - len(data)} bytes before the slice to be sent")
+    return data
+
+
+def _drop(buffers: list[bytes | memoryview], count: int) -> list[Part]:
+    """Return the buffers without their first `count` bytes."""
+    for index, buffer in enumerate(buffers):
+        if count < len(buffer):
+            return [memoryview(buffer)[count:], *buffers[index + 1 :]]
+        count -= len(buffer)
+    return []

@@ -1,0 +1,93 @@
+"""DelayedFetch: a fetch that waits for enough bytes.
+
+It completes when
+  A  this broker no longer leads or holds a partition that it fetches, or knows no such partition;
+  B  the client's leader epoch is not the current one any more;
+  C  the end that the client may see is below its offset (the log was truncated), or is in another segment;
+  D  the bytes readable from all its partitions reach min_bytes, those held back by a throttle left out;
+  E  its time is up.
+In every case the partitions are read again to build the response.
+
+Source: Kafka's DelayedFetch (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from barnabas.broker.purgatory import DelayedOperation
+from barnabas.broker.replication.delayed.reasons import fetch_reasons
+from barnabas.broker.replication.offset_queries import diverging_epoch
+from barnabas.broker.replication.reading import FetchItem, FetchParams, FetchReader, Read, visible_end
+from barnabas.broker.storage.log.log_types import NO_EPOCH
+from barnabas.protocol.errors import ApiError
+
+if TYPE_CHECKING:
+    from barnabas.broker.replication.delayed.expirations import Expirations
+    from barnabas.broker.requests.answers import Outcome
+    from barnabas.common.pages.live_shape import Reason
+
+
+class DelayedFetch(DelayedOperation):
+    """`respond(reads)` builds the response from the results of the second read."""
+
+    __slots__ = ("_expirations", "_items", "_params", "_reader", "_respond")
+
+    def __init__(
+        self,
+        reader: FetchReader,
+        expirations: Expirations,
+        params: FetchParams,
+        items: Sequence[FetchItem],
+        respond: Callable[[list[Read]], Outcome],
+    ) -> None:
+        super().__init__(params.max_wait_ms)
+        self._reader = reader  # fixed before start
+        self._expirations = expirations  # fixed before start
+        self._params = params  # fixed before start
+        self._items = items  # fixed before start
+        self._respond = respond  # fixed before start
+
+    def try_complete(self) -> bool:
+        """Complete in the cases A to D."""
+        available = 0
+        try:
+            for item in self._items:
+                available += self._available_bytes(item)
+                if available >= self._params.min_bytes:
+                    break
+        except (ApiError, OSError):
+            return self.force_complete()  # the second read finds the same error and reports it
+        return available >= self._params.min_bytes and self.force_complete()
+
+    def _available_bytes(self, item: FetchItem) -> int:
+        """Bytes that this partition would give now; `min_bytes` when the fetch should complete at once."""
+        params = self._params
+        partition = self._reader.hosted.get(item.tp)
+        log = partition.log_for(item.current_leader_epoch, leader_only=params.leader_only)
+        end = visible_end(log, params.isolation)
+        if end == item.fetch_offset:
+            return 0
+        if end < item.fetch_offset:
+            return params.min_bytes
+        if params.is_from_follower and self._reader.holds_back(partition, params.replica_id):
+            return 0
+        if params.min_bytes <= 1:
+            return params.min_bytes
+        if item.last_fetched_epoch != NO_EPOCH and diverging_epoch(log, item.fetch_offset, item.last_fetched_epoch):
+            return params.min_bytes
+        data = log.read(item.fetch_offset, item.max_bytes, isolation=params.isolation, min_one_message=True)
+        return min(data.size, item.max_bytes)
+
+    def waits_for(self) -> list[Reason]:
+        """How many of the wanted bytes are available, and the position of the reader in each partition."""
+        return fetch_reasons(self._reader, self._params, self._items, self._available_bytes)
+
+    def response(self) -> Outcome:
+        """Read again and build the response."""
+        return self._respond(self._reader.read_all(self._params, self._items))
+
+    def on_expiration(self) -> None:
+        """Count it, as a follower's or a consumer's."""
+        self._expirations.count_fetch(is_follower=self._params.is_from_follower)

@@ -1,0 +1,71 @@
+"""A row of an API table: all that other components need to know of an API key.
+
+The TABLE of a process (`broker/apis/table.py`, `controller/apis/table.py`) maps keys to rows. The dispatch of requests,
+ApiVersions, the metrics and the documentation are derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests.parking import Answer
+    from barnabas.broker.requests.request import Request
+    from barnabas.protocol.schema import Message
+
+Handle: TypeAlias = "Callable[[Any, Request], Answer]"
+NodesOnly: TypeAlias = "Callable[[Request], bool]"
+Admits: TypeAlias = "Callable[[Any, memoryview], bool]"
+ErrorResponse: TypeAlias = "Callable[[Message, int, int, str | None], Message]"
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API key as this process serves it.
+
+    - `versions` is inclusive.
+    - `operation` and `resource` name the AclOperation and ResourceType that an authorizer will check; "" if the API
+      decides for each item.
+    - `advertised` False: accepted, but not listed by ApiVersions (the controller's pushes).
+    - `error_response(request message, version, code, message)` builds the response to an error of the whole request;
+      None derives it from the response's schema.
+    - `nodes_only(request)` tells whether only brokers and controllers may send this request. On a listener for clients
+      it is answered with CLUSTER_AUTHORIZATION_FAILED. None: clients may send every request of this API.
+    - `admits(services, frame)` checks a large request before it is decoded; false refuses it. None: only the size limit
+      of its kind applies.
+    """
+
+    key: int
+    name: str
+    versions: tuple[int, int]
+    handle: Handle
+    operation: str = ""
+    resource: str = ""
+    advertised: bool = True
+    error_response: ErrorResponse | None = None
+    nodes_only: NodesOnly | None = None
+    admits: Admits | None = None
+
+    def supports(self, version: int) -> bool:
+        """Return whether a request of this version may be decoded and handled."""
+        return self.versions[0] <= version <= self.versions[1]
+
+
+def nodes_only(_request: Request) -> bool:
+    """Return true: the `nodes_only` of an API that no client may use."""
+    return True
+
+
+Table: TypeAlias = Mapping[int, Api]
+
+
+def make_table(*rows: Api) -> dict[int, Api]:
+    """Build a table in order of keys; asserts that no key has two rows."""
+    table: dict[int, Api] = {}
+    for row in sorted(rows, key=lambda row: row.key):
+        assert row.key not in table, f"two rows for API key {row.key}"
+        assert row.versions[0] <= row.versions[1], f"{row.name} has an empty version range"
+        table[row.key] = row
+    return table

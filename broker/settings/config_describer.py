@@ -1,0 +1,203 @@
+"""ConfigDescriber: the configs of a resource, and the source of each value, for DescribeConfigs.
+
+A value has synonyms: the places that could define it, the strongest first. The first one defines it. For a broker key
+these are: this broker's dynamic config, the dynamic config of all brokers, the file, the default. For a topic or group
+key: the resource's own config, then the synonyms of the corresponding broker key. As in Kafka, another unit of a key
+(log.retention.hours) counts only after the key itself is found somewhere.
+
+Threads: any.
+Source: ConfigHelper (Kafka 4.3), KIP-226, KIP-524, KIP-569.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.broker.settings.dynamic_config import DynamicConfig, ResourceType, synonyms_of
+from barnabas.common import logs
+from barnabas.config.listeners import base_name
+from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
+
+if TYPE_CHECKING:
+    from barnabas.config.resources.overridable import Overridable
+
+
+class Source(IntEnum):
+    """The source of a value, with DescribeConfigs' numbers."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Synonym(NamedTuple):
+    """A place that could define a value; `value` is None if it is hidden or null."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Entry(NamedTuple):
+    """One config of a resource."""
+
+    name: str
+    value: str | None
+    source: Source
+    is_sensitive: bool = False
+    is_read_only: bool = False
+    synonyms: tuple[Synonym, ...] = ()
+    type: int = 0
+    doc: str | None = None
+
+
+class ConfigDescriber:
+    """Describes resources, as one broker knows them."""
+
+    def __init__(self, dynamic: DynamicConfig) -> None:
+        self._dynamic = dynamic  # fixed before start
+
+    def topic(self, name: str) -> list[Entry]:
+        """Return every config of a topic."""
+        topic = self._dynamic.topic_config(name)
+        return [self._overridable(key, topic, Source.TOPIC) for key in TOPIC_KEYS.values()]
+
+    def group(self, name: str) -> list[Entry]:
+        """Return every config of a group."""
+        group = self._dynamic.group_config(name)
+        return [self._overridable(key, group, Source.GROUP) for key in GROUP_KEYS.values()]
+
+    def broker(self) -> list[Entry]:
+        """Return every config of this broker, including unknown keys (with hidden values)."""
+        config = self._dynamic.config
+        known = [self._broker_entry(key, key.to_text(config.values[key.name])) for key in BROKER_KEYS.values()]
+        set_here = {
+            **self._dynamic.static(), **self._dynamic.cluster_overrides(), **self._dynamic.broker_overrides()
+        }  # fmt: skip
+        return known + [self._other_entry(name, text) for name, text in set_here.items() if name not in BROKER_KEYS]
+
+    def all_brokers(self) -> list[Entry]:
+        """Return the dynamic configs of all brokers."""
+        entries = []
+        for name, text in self._dynamic.cluster_overrides().items():
+            entry = (
+                self._broker_entry(BROKER_KEYS[name], text) if name in BROKER_KEYS else self._other_entry(name, text)
+            )
+            synonyms = tuple(s for s in entry.synonyms if s.source is Source.DYNAMIC_DEFAULT_BROKER)
+            source = synonyms[0].source if synonyms else Source.DEFAULT
+            entries.append(entry._replace(synonyms=synonyms, source=source))
+        return entries
+
+    def client_metrics(self, name: str) -> list[Entry]:
+        """Return the configs of a client metrics subscription."""
+        overrides = self._dynamic.overrides(ResourceType.CLIENT_METRICS, name)
+        return [Entry(key, text, Source.CLIENT_METRICS) for key, text in overrides.items()]
+
+    @staticmethod
+    def loggers() -> list[Entry]:
+        """Return the loggers of this process and their levels."""
+        return [Entry(name, logs.level_of(name), Source.DYNAMIC_BROKER_LOGGER) for name in logs.logger_names()]
+
+    def _overridable(self, key: Key, config: Overridable, own: Source) -> Entry:
+        text = key.to_text(config.values[key.name])
+        synonyms: list[Synonym] = []
+        if key.synonyms:
+            synonyms += self._synonyms(BROKER_KEYS[key.synonyms[0][0]])
+        elif own is Source.GROUP:
+            synonyms.append(Synonym(key.name, key.to_text(key.default), Source.DEFAULT))
+        if key.name in config.overrides:
+            synonyms.insert(0, Synonym(key.name, text, own))
+        return _entry(key, text, synonyms, is_read_only=False)
+
+    def _broker_entry(self, key: Key, text: str | None) -> Entry:
+        return _entry(key, text, self._synonyms(key), is_read_only=not key.live)
+
+    def _other_entry(self, name: str, text: str) -> Entry:
+        """Describe a key outside BROKER_KEYS: a listener's own, one of DYNAMIC_KEYS, or an unknown key.
+
+        The value of an unknown key is hidden, since it might be a secret. As in Kafka, all of them are read-only.
+        """
+        key = _row(name)
+        is_hidden = key is None or key.sensitive
+        places = (
+            (self._dynamic.broker_overrides(), Source.DYNAMIC_BROKER),
+            (self._dynamic.cluster_overrides(), Source.DYNAMIC_DEFAULT_BROKER),
+            (self._dynamic.static(), Source.STATIC_BROKER),
+        )
+        synonyms = tuple(
+            Synonym(name, None if is_hidden else texts[name], source) for texts, source in places if name in texts
+        )
+        return Entry(
+            name,
+            None if is_hidden else text,
+            synonyms[0].source,
+            is_sensitive=is_hidden,
+            is_read_only=True,
+            synonyms=synonyms,
+            type=0 if key is None else int(key.type),
+            doc=None if key is None else key.doc,
+        )
+
+    def _synonyms(self, key: Key) -> list[Synonym]:
+        names = synonyms_of(key.name)
+        found = [
+            *self._found(self._dynamic.broker_overrides(), names, Source.DYNAMIC_BROKER),
+            *self._found(self._dynamic.cluster_overrides(), names, Source.DYNAMIC_DEFAULT_BROKER),
+            *self._found(self._file_texts(names), names, Source.STATIC_BROKER),
+            *self._found(_default_texts(names), names, Source.DEFAULT),
+        ]
+        while found and found[0].name != key.name:
+            del found[0]
+        return found
+
+    def _file_texts(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Return the file's values of these keys; node.id and broker.id are interchangeable."""
+        static = self._dynamic.static()
+        texts = {name: static[name] for name in names if name in static}
+        for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if name in names and name not in texts and other in static:
+                texts[name] = static[other]
+        return texts
+
+    @staticmethod
+    def _found(texts: Mapping[str, str], names: Iterable[str], source: Source) -> list[Synonym]:
+        return [
+            Synonym(name, None if BROKER_KEYS[name].sensitive else texts[name], source)
+            for name in names
+            if name in texts
+        ]
+
+
+def _row(name: str) -> Key | None:
+    """Return the row of a key that is not in BROKER_KEYS itself."""
+    return DYNAMIC_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
+
+
+def _default_texts(names: Iterable[str]) -> dict[str, str]:
+    texts = {}
+    for name in names:
+        key = BROKER_KEYS[name]
+        if key.default is not None and key.default != REQUIRED:
+            texts[name] = key.to_text(key.default) or ""
+    return texts
+
+
+def _entry(key: Key, text: str | None, synonyms: list[Synonym], *, is_read_only: bool) -> Entry:
+    source: Any = synonyms[0].source if synonyms else Source.DEFAULT
+    return Entry(
+        name=key.name,
+        value=None if key.sensitive else text,
+        source=source,
+        is_sensitive=key.sensitive,
+        is_read_only=is_read_only,
+        synonyms=tuple(synonyms),
+        type=int(key.type),
+        doc=key.doc,
+    )

@@ -1,0 +1,58 @@
+"""Network: the listening sockets of a broker, its request queues and its request log.
+
+The sockets are bound when this part is built. So a taken port ends the start early, and the ports that the system chose
+are known before the broker registers.
+
+Threads: main builds and stops it.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.request_channel import RequestChannel
+from barnabas.broker.requests.request_log import RequestLog
+from barnabas.broker.socket_server import SocketServer
+from barnabas.broker.wiring.context import StartError
+from barnabas.metrics.request_metrics import RequestMetrics
+
+if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
+    from barnabas.config.config import Config
+    from barnabas.metrics.registry import Registry
+
+CONTROL_PLANE_REQUESTS_MAX: Final = 20  # as in Kafka
+
+
+class Network:
+    """See the module."""
+
+    def __init__(self, config: Config, registry: Registry, clock: Clock) -> None:
+        self._config = config  # fixed before start
+        self.channel = RequestChannel(config.queued_max_requests, CONTROL_PLANE_REQUESTS_MAX)
+        self.request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
+        self.sockets = SocketServer(
+            config.listeners_parsed,
+            config,
+            self.channel,
+            self.request_log,
+            registry,
+            clock,
+            inter_broker_listener=config.inter_broker_listener_name,
+        )
+
+    def advertised_listeners(self) -> list[tuple[str, str, int, str]]:
+        """Return (name, host, port, security protocol) of each advertised listener; raises StartError.
+
+        An open host or port is filled in. The inter-broker listener is the first: the controller reaches the broker
+        there, under any name.
+        """
+        advertised = []
+        for listener in self._config.advertised_listeners_parsed:
+            if listener.name not in self.sockets.acceptors:
+                raise StartError(f"advertised.listeners names {listener.name}, which listeners does not")
+            port = listener.port or self.sockets.port(listener.name)
+            advertised.append((listener.name, listener.host or socket.gethostname(), port, listener.security_protocol))
+        return sorted(advertised, key=lambda listener: listener[0] != self._config.inter_broker_listener_name)

@@ -1,0 +1,332 @@
+"""Configs of topics, brokers, groups and client metrics: AlterConfigs, IncrementalAlterConfigs, and new topics.
+
+Rules
+1. A resource changes as a whole or not at all. Its new configs are validated together.
+2. A broker's entries are written even if their values do not change. The broker then reads files (passwords, stores)
+   again (KAFKA-14136).
+3. An entry whose value is null is a removal.
+4. The event thread does the work, so its cost is at most n log n in the size of a request.
+
+Threads: none; pure.
+
+Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigResourceExistenceChecker (Kafka 4.3);
+KIP-339.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from barnabas.config import lists
+from barnabas.config.errors import ConfigError
+from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, Key, Type
+from barnabas.controller.decision import (
+    Decision,
+    Failure,
+    View,
+    check_batch_size,
+    check_item_count,
+    first_duplicates,
+)
+from barnabas.controller.decisions.topic_names import check_name
+from barnabas.controller.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigKey,
+)
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages import k33_alter_configs as legacy_wire
+from barnabas.protocol.messages import k44_incremental_alter_configs as wire
+from barnabas.protocol.metadata_records import ConfigRecord
+from barnabas.protocol.primitives import MAX_STRING_BYTES
+
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+_OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+
+# Sources of a config value, as CreateTopics and DescribeConfigs name them.
+DYNAMIC_TOPIC_CONFIG: Final = 1
+DYNAMIC_DEFAULT_BROKER_CONFIG: Final = 3
+STATIC_BROKER_CONFIG: Final = 4
+DEFAULT_CONFIG: Final = 5
+
+_KNOWN_TYPES: Final = (TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+#: The bound of one request. Why more than the bound of records: AlterConfigs also names unchanged entries.
+ENTRIES_MAX: Final = 100_000
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_CLIENT_METRICS_KEYS: Final = ("metrics", "interval.ms", "match")
+
+N = TypeVar("N", legacy_wire.AlterConfigsResource, wire.AlterConfigsResource)
+
+
+class EffectiveConfig(NamedTuple):
+    """One config of a topic as CreateTopics v5+ reports it."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    is_sensitive: bool
+
+
+# -- new topics
+
+
+def new_topic_records(view: View, name: str, entries: Sequence[tuple[str, str | None]]) -> list[ConfigRecord]:
+    """Return the records for the configs of a new topic; raises INVALID_CONFIG."""
+    nulls = [key for key, value in entries if value is None]
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    configs = {key: value for key, value in entries if value is not None}
+    _check_topic_configs(view, configs)
+    return [_record(ConfigKey(TOPIC_RESOURCE, name), key, value) for key, value in configs.items()]
+
+
+class EffectiveConfigs:
+    """Every config of a topic, by name. The defaults are computed once for a whole request."""
+
+    def __init__(self, view: View) -> None:
+        cluster = view.image.resource_configs(BROKER_RESOURCE, "")
+        config = view.config.with_overrides(cluster) if cluster else view.config
+        self._defaults = [
+            _default(key, cluster, view.config.originals, config.topic_defaults[name])
+            for name, key in sorted(TOPIC_KEYS.items())
+        ]
+
+    def of(self, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
+        """Return the configs of a topic with these overrides."""
+        return [
+            one._replace(value=overrides[one.name], source=DYNAMIC_TOPIC_CONFIG) if one.name in overrides else one
+            for one in self._defaults
+        ]
+
+
+def _default(key: Key, cluster: Mapping[str, str], static: Mapping[str, str], default: Any) -> EffectiveConfig:
+    source = DEFAULT_CONFIG
+    if any(name in cluster for name, _ in key.synonyms):
+        source = DYNAMIC_DEFAULT_BROKER_CONFIG
+    elif any(name in static for name, _ in key.synonyms):
+        source = STATIC_BROKER_CONFIG
+    return EffectiveConfig(key.name, key.to_text(default), source, False, key.sensitive)
+
+
+# -- AlterConfigs
+
+
+def incremental_alter_configs(
+    view: View, request: wire.IncrementalAlterConfigsRequest
+) -> Decision[wire.IncrementalAlterConfigsResponse]:
+    """Apply SET, DELETE, APPEND and SUBTRACT to each resource (rule 1)."""
+
+    def changed(resource: ConfigKey, named: wire.AlterConfigsResource) -> list[ConfigRecord]:
+        return _incremental_records(view, resource, [(c.name, c.config_operation, c.value) for c in named.configs])
+
+    records, failures = _alter(request.resources, changed)
+    responses = [
+        wire.AlterConfigsResourceResponse(
+            error_code=failure.code,
+            error_message=failure.message,
+            resource_type=resource.type,
+            resource_name=resource.name,
+        )
+        for resource, failure in failures.items()
+    ]
+    response = wire.IncrementalAlterConfigsResponse(responses=responses)
+    return Decision([] if request.validate_only else records, response)
+
+
+def alter_configs(view: View, request: legacy_wire.AlterConfigsRequest) -> Decision[legacy_wire.AlterConfigsResponse]:
+    """Replace all configs of each resource (rule 1)."""
+
+    def changed(resource: ConfigKey, named: legacy_wire.AlterConfigsResource) -> list[ConfigRecord]:
+        return _replacing_records(view, resource, {c.name: c.value for c in named.configs})
+
+    records, failures = _alter(request.resources, changed)
+    responses = [
+        legacy_wire.AlterConfigsResourceResponse(
+            error_code=failure.code,
+            error_message=failure.message,
+            resource_type=resource.type,
+            resource_name=resource.name,
+        )
+        for resource, failure in failures.items()
+    ]
+    response = legacy_wire.AlterConfigsResponse(responses=responses)
+    return Decision([] if request.validate_only else records, response)
+
+
+def _alter(
+    resources: Sequence[N], changed: Callable[[ConfigKey, N], list[ConfigRecord]]
+) -> tuple[list[ConfigRecord], dict[ConfigKey, Failure]]:
+    """Return the records of a request, and the outcome of each resource.
+
+    `changed(resource, item of the request)` returns the records of one resource, or raises ApiError.
+    """
+    check_item_count(len(resources))
+    check_item_count(sum(len(named.configs) for named in resources), ENTRIES_MAX)
+    records: list[ConfigRecord] = []
+    failures: dict[ConfigKey, Failure] = {}
+    for resource, named, failure in _resources(resources):
+        if failure is None:
+            try:
+                records += changed(resource, named)
+                failure = Failure(ErrorCode.NONE)
+            except ApiError as error:
+                failure = Failure.of(error)
+        check_batch_size(records)
+        failures[resource] = failure
+    return records, failures
+
+
+def _resources(resources: Iterable[N]) -> list[tuple[ConfigKey, N, Failure | None]]:
+    """Return each resource once, with the failure of a duplicate or unknown resource."""
+    seen: dict[ConfigKey, tuple[N, Failure | None]] = {}
+    for named in resources:
+        key = ConfigKey(named.resource_type, named.resource_name)
+        failure = None
+        if key in seen:
+            failure = Failure(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
+        elif key.type not in _KNOWN_TYPES:
+            failure = Failure(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {key.type}.")
+        seen[key] = (named, failure)
+    return [(key, named, failure) for key, (named, failure) in seen.items()]
+
+
+def _incremental_records(
+    view: View, resource: ConfigKey, operations: Sequence[tuple[str, int, str | None]]
+) -> list[ConfigRecord]:
+    _check_operations(operations)
+    current = view.image.configs.get(resource, {})
+    changes: dict[str, str | None] = {}
+    for name, operation, value in operations:
+        changes[name] = _next_value(resource, name, operation, value, current.get(name))
+    return _changed_records(view, resource, current, changes)
+
+
+def _check_operations(operations: Sequence[tuple[str, int, str | None]]) -> None:
+    names = [name for name, _, _ in operations]
+    repeated = sorted(first_duplicates(names)[1])
+    if repeated:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(repeated)}")
+    unknown = [name for name, operation, _ in operations if operation not in _OPERATION_NAMES]
+    if unknown:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation for config keys : {','.join(unknown)}")
+    nulls = [name for name, operation, value in operations if operation != DELETE and value is None]
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+
+
+def _next_value(resource: ConfigKey, name: str, operation: int, value: str | None, current: str | None) -> str | None:
+    if operation == DELETE or value is None:
+        return None
+    if operation == SET:
+        return value
+    key = _list_key(resource, name)
+    if key is None:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {_OPERATION_NAMES[operation]} to key {name} because its type is not LIST.",
+        )
+    start = (key.to_text(key.default) if current is None else current) or ""
+    return lists.appended(start, value) if operation == APPEND else lists.subtracted(start, value)
+
+
+def _list_key(resource: ConfigKey, name: str) -> Key | None:
+    """Return the row of a key whose value is a list; None for other keys."""
+    tables = {TOPIC_RESOURCE: TOPIC_KEYS, BROKER_RESOURCE: BROKER_KEYS, GROUP_RESOURCE: GROUP_KEYS}
+    key = tables.get(resource.type, {}).get(name)
+    return key if key is not None and key.type is Type.LIST else None
+
+
+def _replacing_records(view: View, resource: ConfigKey, wanted: Mapping[str, str | None]) -> list[ConfigRecord]:
+    nulls = [name for name, value in wanted.items() if value is None]
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    current = view.image.configs.get(resource, {})
+    changes = dict(wanted)
+    changes.update({name: None for name in current if name not in wanted})
+    return _changed_records(view, resource, current, changes)
+
+
+def _changed_records(
+    view: View, resource: ConfigKey, current: Mapping[str, str], changes: Mapping[str, str | None]
+) -> list[ConfigRecord]:
+    after = {**current, **{name: value for name, value in changes.items() if value is not None}}
+    for name, value in changes.items():
+        if value is None:
+            after.pop(name, None)
+        elif len(value.encode()) > MAX_STRING_BYTES:  # Why: APPEND can exceed what a client could send
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{MAX_STRING_BYTES} bytes.",
+            )
+    _check_resource(view, resource, after)
+    always = resource.type == BROKER_RESOURCE  # rule 2
+    return [_record(resource, name, value) for name, value in changes.items() if always or current.get(name) != value]
+
+
+def _record(resource: ConfigKey, name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+
+
+# -- validation
+
+
+def _check_resource(view: View, resource: ConfigKey, configs: Mapping[str, str]) -> None:
+    """Raise ApiError unless the resource exists and may have these configs."""
+    if resource.type == TOPIC_RESOURCE:
+        if not resource.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        check_name(resource.name)
+        _check_topic_configs(view, configs)
+        if resource.name not in view.image.topic_ids:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
+    elif resource.type == BROKER_RESOURCE:
+        _check_broker_name(view, resource.name)
+    elif resource.type == GROUP_RESOURCE:
+        if not resource.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        _check_group_configs(view, configs)
+    else:
+        _check_client_metrics(resource.name, configs)
+
+
+def _check_topic_configs(view: View, configs: Mapping[str, str]) -> None:
+    try:
+        view.config.validate_topic(configs)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_group_configs(view: View, configs: Mapping[str, str]) -> None:
+    try:
+        view.config.validate_group(configs)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_broker_name(view: View, name: str) -> None:
+    if not name:
+        return
+    if _INTEGER.fullmatch(name) is None or not -(1 << 31) <= int(name) < 1 << 31:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+    broker_id = int(name)
+    if broker_id < 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    if broker_id not in view.image.brokers and broker_id != int(view.config.node_id):
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {broker_id} found.")
+
+
+def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    for key in configs:
+        if key not in _CLIENT_METRICS_KEYS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")

@@ -1,0 +1,306 @@
+"""Elections: the record that moves a partition from its state to a target state, if the two differ.
+
+Rules
+1. A clean election takes a leader from the target ISR only. It keeps the current leader while that is acceptable.
+2. PREFERRED takes the first replica of the assignment if possible. Otherwise rule 1 applies.
+3. If rule 1 finds no leader, UNCLEAN takes the first acceptable replica. If there is none, it takes a replica whose log
+   directory is gone and whose broker has another directory now. The ISR becomes that replica alone, and the partition
+   is marked RECOVERING. Records that only other replicas had are lost.
+4. The ISR never becomes empty. If its last member leaves, the partition has no leader. The member stays in the ISR,
+   since it alone has every acknowledged record.
+5. A record that names a leader (even the same one) starts a new leader epoch. The removal of a replica from the
+   assignment does so too.
+6. A reassignment is complete once every remaining replica is in the ISR.
+7. A replica is not acceptable if its broker no longer has its directory (it failed, or was replaced). This holds even
+   for the last member of the ISR, since an emptied disk does not have the data. The directory of a replica changes if
+   the broker reports it (directories.py). It also changes if the replica joins the ISR again, since it then has the
+   data.
+
+Threads: none; pure functions.
+
+Different from Apache Kafka: there are no eligible leader replicas (KIP-966), as with
+`eligible.leader.replicas.version=0`.
+
+Source: PartitionChangeBuilder, PartitionReassignmentReplicas, ReplicationControlManager.generateLeaderAndIsrUpdates
+(Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from barnabas.controller.decision import View
+from barnabas.controller.image import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_CHANGE,
+    RECOVERING,
+    UNASSIGNED_DIRECTORY,
+    Image,
+    Partition,
+    PartitionKey,
+)
+from barnabas.protocol.metadata_records import PartitionChangeRecord
+
+NO_BROKER: Final = -1
+
+Acceptable = Callable[[int], bool]
+
+
+class Election(Enum):
+    """The kinds of elections (rules 1 to 3)."""
+
+    ONLINE = "online"
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The state that a partition should get; None keeps a part as it is."""
+
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    recovery_state: int | None = None
+    election: Election = Election.ONLINE
+    directories: Mapping[int, bytes] | None = None  # by broker id, of some replicas; the others keep theirs
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A target without gaps."""
+
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    removing: tuple[int, ...]
+    adding: tuple[int, ...]
+
+
+def leader_acceptor(image: Image, partition: Partition, is_acceptable: Acceptable | None = None) -> Acceptable:
+    """Return the test for leaders of a partition: the broker is active and its directory of the partition is online."""
+    acceptable = image.is_active if is_acceptable is None else is_acceptable
+
+    def test(broker_id: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        return broker is not None and acceptable(broker_id) and broker.has_online_dir(partition.directory(broker_id))
+
+    return test
+
+
+def last_resort(image: Image, is_acceptable: Acceptable | None = None) -> Acceptable:
+    """Return the test for the last resort of rule 3: the broker is active and has a single log directory."""
+    acceptable = image.is_active if is_acceptable is None else is_acceptable
+
+    def test(broker_id: int) -> bool:
+        broker = image.brokers.get(broker_id)
+        return broker is not None and acceptable(broker_id) and len(broker.log_dirs) == 1
+
+    return test
+
+
+def change_partition(
+    image: Image, key: PartitionKey, partition: Partition, target: Target, is_acceptable: Acceptable | None = None
+) -> PartitionChangeRecord | None:
+    """Return `next_partition` for the brokers of the image; `is_acceptable` replaces the image's test for activity."""
+    record = next_partition(
+        key,
+        partition,
+        target,
+        leader_acceptor(image, partition, is_acceptable),
+        last_resort(image, is_acceptable),
+    )
+    leader = NO_LEADER if record is None else record.leader
+    broker = image.brokers.get(leader)
+    if record is not None and broker is not None and not broker.has_online_dir(partition.directory(leader)):
+        directories = {**(target.directories or {}), leader: default_directory(image, leader)}
+        record.directories = _directories(partition, target.replicas or partition.replicas, directories)
+    return record
+
+
+def default_directory(image: Image, broker_id: int) -> bytes:
+    """Return the directory of a replica that the broker has not reported: its only directory, else unassigned."""
+    broker = image.brokers.get(broker_id)
+    return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+
+
+def next_partition(
+    key: PartitionKey,
+    partition: Partition,
+    target: Target,
+    is_acceptable: Acceptable,
+    is_last_resort: Acceptable = lambda _: False,
+) -> PartitionChangeRecord | None:
+    """Return the record that moves `partition` to `target`, with a new leader if needed; None if nothing changes."""
+    plan = _completed(
+        _Plan(
+            isr=partition.isr if target.isr is None else target.isr,
+            replicas=partition.replicas if target.replicas is None else target.replicas,
+            removing=partition.removing if target.removing is None else target.removing,
+            adding=partition.adding if target.adding is None else target.adding,
+        )
+    )
+    record = PartitionChangeRecord(partition_id=key.partition, topic_id=key.topic_id)
+    leader, is_unclean = elect(partition, plan.isr, plan.replicas, target.election, is_acceptable, is_last_resort)
+    if leader != partition.leader:
+        record.leader = leader
+        if is_unclean:
+            record.isr = [leader]
+            if partition.recovery_state != RECOVERING:
+                record.leader_recovery_state = RECOVERING
+    elif not set(partition.replicas) <= set(plan.replicas):
+        record.leader = partition.leader  # rule 5
+    if record.isr is None and plan.isr and plan.isr != partition.isr:  # rule 4
+        record.isr = list(plan.isr)
+    _set_assignment(record, partition, plan, target.directories or {})
+    if target.recovery_state is not None and target.recovery_state != partition.recovery_state:
+        record.leader_recovery_state = target.recovery_state
+    return None if _is_nothing(record) else record
+
+
+def elect(
+    partition: Partition,
+    isr: tuple[int, ...],
+    replicas: tuple[int, ...],
+    election: Election,
+    is_acceptable: Acceptable,
+    is_last_resort: Acceptable = lambda _: False,
+) -> tuple[int, bool]:
+    """Return the leader (NO_LEADER if there is none) and whether its election is unclean (rules 1 to 3)."""
+
+    def is_clean(broker_id: int) -> bool:
+        return broker_id in isr and is_acceptable(broker_id)
+
+    if election is Election.PREFERRED and replicas and is_clean(replicas[0]):
+        return replicas[0], False
+    if is_clean(partition.leader):
+        return partition.leader, False
+    for replica in replicas:
+        if is_clean(replica):
+            return replica, False
+    if election is Election.UNCLEAN:
+        for is_possible in (is_acceptable, is_last_resort):
+            for replica in replicas:
+                if is_possible(replica):
+                    return replica, True
+    return NO_LEADER, False
+
+
+def _completed(plan: _Plan) -> _Plan:
+    """Return the plan with its reassignment completed, if rule 6 allows it."""
+    if not plan.removing and not plan.adding:
+        return plan
+    isr = tuple(r for r in plan.isr if r not in plan.removing)
+    replicas = tuple(r for r in plan.replicas if r not in plan.removing)
+    if not isr or not replicas or not set(replicas) <= set(isr):
+        return plan
+    return _Plan(isr, replicas, (), ())
+
+
+def _set_assignment(
+    record: PartitionChangeRecord, partition: Partition, plan: _Plan, directories: Mapping[int, bytes]
+) -> None:
+    if plan.replicas != partition.replicas:
+        record.replicas = list(plan.replicas)
+    if partition.directories or directories:
+        current = [partition.directory(replica) for replica in partition.replicas]
+        wanted = _directories(partition, plan.replicas, directories)
+        if wanted != current:
+            record.directories = wanted
+    if plan.removing != partition.removing:
+        record.removing_replicas = list(plan.removing)
+    if plan.adding != partition.adding:
+        record.adding_replicas = list(plan.adding)
+
+
+def _directories(partition: Partition, replicas: Iterable[int], changed: Mapping[int, bytes]) -> list[bytes]:
+    return [changed.get(replica, partition.directory(replica)) for replica in replicas]
+
+
+def _is_nothing(record: PartitionChangeRecord) -> bool:
+    return (
+        record.isr is None
+        and record.leader == NO_LEADER_CHANGE
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.leader_recovery_state == NO_RECOVERY_CHANGE
+        and record.directories is None
+    )
+
+
+# -- elections over many partitions
+
+
+def partitions_with_isr_member(image: Image, broker_id: int) -> list[PartitionKey]:
+    """Return every partition that has the broker in its ISR."""
+    return [PartitionKey(t.id, i) for t, i, p in image.each_partition() if broker_id in p.isr]
+
+
+def leaderless_partitions(image: Image) -> list[PartitionKey]:
+    """Return every partition without a leader."""
+    return [PartitionKey(t.id, i) for t, i, p in image.each_partition() if p.leader == NO_LEADER]
+
+
+def imbalanced_partitions(image: Image) -> list[PartitionKey]:
+    """Return every partition whose leader is not its preferred replica."""
+    return [PartitionKey(t.id, i) for t, i, p in image.each_partition() if p.leader != p.preferred_leader]
+
+
+def leader_and_isr_updates(
+    view: View, keys: Iterable[PartitionKey], *, broker_to_remove: int = NO_BROKER, broker_to_add: int = NO_BROKER
+) -> list[PartitionChangeRecord]:
+    """Return the changes after a broker leaves or returns.
+
+    `broker_to_remove` leaves the ISRs and leaderships. `broker_to_add` may lead although the image shows it as fenced.
+    """
+    image = view.image
+
+    def is_acceptable(broker_id: int) -> bool:
+        return broker_id != broker_to_remove and (broker_id == broker_to_add or image.is_active(broker_id))
+
+    records = []
+    for key in keys:
+        topic = image.topics[key.topic_id]
+        partition = topic.partitions[key.partition]
+        unclean = view.unclean_election_enabled(topic.name)
+        target = Target(
+            isr=tuple(r for r in partition.isr if r != broker_to_remove),
+            election=Election.UNCLEAN if unclean else Election.ONLINE,
+        )
+        record = change_partition(image, key, partition, target, is_acceptable)
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def preferred_leader_updates(view: View, max_elections: int) -> list[PartitionChangeRecord]:
+    """Return at most `max_elections` changes that give leadership back to preferred replicas in the ISR."""
+    return _elections(view.image, imbalanced_partitions(view.image), Election.PREFERRED, max_elections)
+
+
+def unclean_updates(view: View, max_elections: int) -> list[PartitionChangeRecord]:
+    """Return at most `max_elections` unclean elections, for leaderless partitions of topics that allow them."""
+    topics = view.image.topics
+    keys = (
+        key for key in leaderless_partitions(view.image) if view.unclean_election_enabled(topics[key.topic_id].name)
+    )
+    return _elections(view.image, keys, Election.UNCLEAN, max_elections)
+
+
+def _elections(
+    image: Image, keys: Iterable[PartitionKey], election: Election, max_elections: int
+) -> list[PartitionChangeRecord]:
+    records: list[PartitionChangeRecord] = []
+    for key in keys:
+        if len(records) >= max_elections:
+            break
+        partition = image.topics[key.topic_id].partitions[key.partition]
+        record = change_partition(image, key, partition, Target(election=election))
+        if record is not None:
+            records.append(record)
+    return records

@@ -1,0 +1,212 @@
+"""Registrations: decides which brokers may join the cluster, and under which epoch.
+
+Rules
+1. One process per id: while a broker's session is valid, no other incarnation gets its id.
+2. One broker per address: while a broker sends heartbeats, no other broker gets an address that it advertises.
+   Otherwise a copied config file would direct the pushes for one broker to the other. A broker may take over the
+   address of a silent, fenced broker. That one loses its registration, so nothing is pushed there for it. It may
+   register again.
+3. A broker that has applied metadata which this controller's log does not hold is refused. The log is then a wrong or
+   old one, and its pushes would take the broker's topics away. The log must hold the applied offset *under the epoch*
+   in which the broker applied it, since offsets alone grow past it. The same check applies to heartbeats: an old copy
+   of the log may hold the registration of a broker that has applied more since.
+
+Threads: none; pure.
+
+Source: ClusterControlManager.registerBroker (Kafka 4.3), which has neither rule 2 nor rule 3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from barnabas.controller.decision import Decision, View
+from barnabas.controller.decisions.elections import leader_and_isr_updates, partitions_with_isr_member
+from barnabas.controller.image import METADATA_VERSION, RESERVED_DIRECTORIES, Broker, Image
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from barnabas.protocol.metadata_records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from barnabas.protocol.push_tags import Applied, applied_of
+
+log = logging.getLogger("barnabas.controller.brokers")
+
+
+class Known(NamedTuple):
+    """Facts that are not in the image."""
+
+    cluster_id: str
+    has_valid_session: Callable[[Broker], bool]  # unfenced, and its session has not timed out
+    uses_address: Callable[[int], bool]  # the broker with this id sends heartbeats and is not about to leave
+    holds: Callable[[Applied], bool]  # whether the log holds what a broker has applied (rule 3)
+
+
+class MissingMetadataError(ApiError):
+    """This controller's log lacks metadata that a broker has applied (rule 3)."""
+
+
+def register_broker(view: View, request: BrokerRegistrationRequest, known: Known) -> Decision[int]:
+    """Register a broker; the response is its epoch.
+
+    Raises ApiError:
+        INCONSISTENT_CLUSTER_ID
+        OFFSET_OUT_OF_RANGE             as MissingMetadataError
+        DUPLICATE_BROKER_REGISTRATION   another process with that id, or at that address, is alive
+        INVALID_REGISTRATION            bad log directories or tags
+        UNSUPPORTED_VERSION             the broker does not support a finalized feature
+    """
+    image = view.image
+    if request.cluster_id != known.cluster_id:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {known.cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    _check_metadata(image, request, known)
+    existing = image.brokers.get(request.broker_id)
+    is_same = existing is not None and existing.incarnation_id == request.incarnation_id
+    if (
+        existing is not None
+        and not is_same
+        and known.has_valid_session(existing)
+        and not existing.in_controlled_shutdown
+    ):
+        raise ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "Another broker is registered with that broker id. If the broker was recently restarted this should "
+            "self-resolve once the heartbeat manager expires the broker's session.",
+        )
+    if request.is_migrating_zk_broker:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+    _check_log_dirs(image, request)
+    features = _checked_features(image.features, request)
+    records: list[MetadataRecord] = _take_addresses(view, request, known)
+    if existing is not None and not is_same:
+        keys = partitions_with_isr_member(image, existing.id)
+        records += leader_and_isr_updates(view, keys, broker_to_remove=existing.id)
+    epoch = existing.epoch if existing is not None and is_same else view.next_offset + len(records)
+    amended = existing if is_same else None
+    records.append(_registration_record(request, epoch, features, amended, may_cordon=image.can_cordon))
+    log.info(
+        "%s broker %d, epoch %d",
+        "Amending the registration of" if is_same else "Registering",
+        request.broker_id,
+        epoch,
+    )
+    return Decision(records, epoch)
+
+
+def _check_metadata(image: Image, request: BrokerRegistrationRequest, known: Known) -> None:
+    """Raise MissingMetadataError if rule 3 refuses the broker."""
+    applied = applied_of(request)
+    if applied is not None and not known.holds(applied):
+        raise MissingMetadataError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"broker {request.broker_id} has applied metadata offset {applied.offset} of cluster "
+            f"{request.cluster_id}, which this controller's metadata log (it ends at {image.offset}) does not hold",
+        )
+
+
+def _take_addresses(view: View, request: BrokerRegistrationRequest, known: Known) -> list[MetadataRecord]:
+    """Return the records that unregister the silent owners of the broker's addresses (rule 2).
+
+    Raises DUPLICATE_BROKER_REGISTRATION if an owner is alive.
+    """
+    wanted = {(listener.host.lower(), listener.port) for listener in request.listeners}
+    records: list[MetadataRecord] = []
+    for broker in view.image.brokers.values():
+        shared = [e for e in broker.endpoints if (e.host.lower(), e.port) in wanted]
+        if broker.id == request.broker_id or not shared:
+            continue
+        address = f"{shared[0].host}:{shared[0].port}"
+        if not broker.is_fenced or known.uses_address(broker.id):
+            raise ApiError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"broker {broker.id} advertises {address} already; give broker {request.broker_id} an address of its "
+                "own (advertised.listeners)",
+            )
+        log.warning(
+            "Broker %d takes over %s from broker %d, which is silent and loses its registration",
+            request.broker_id, address, broker.id,
+        )  # fmt: skip
+        records += unregister_broker(view, broker.id).records
+    return records
+
+
+def _registration_record(
+    request: BrokerRegistrationRequest,
+    epoch: int,
+    features: list[tuple[str, int, int]],
+    existing: Broker | None,
+    *,
+    may_cordon: bool,
+) -> RegisterBrokerRecord:
+    cordoned = [] if existing is None else list(existing.cordoned_log_dirs)
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=epoch,
+        rack=request.rack,
+        fenced=True if existing is None else existing.is_fenced,
+        in_controlled_shutdown=False if existing is None else existing.in_controlled_shutdown,
+        log_dirs=list(request.log_dirs),
+        cordoned_log_dirs=cordoned if may_cordon else None,
+    )
+    record.end_points = [
+        BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+        for e in request.listeners
+    ]
+    record.features = [
+        BrokerFeature(name=n, min_supported_version=low, max_supported_version=high) for n, low, high in features
+    ]
+    return record
+
+
+def _check_log_dirs(image: Image, request: BrokerRegistrationRequest) -> None:
+    dirs = request.log_dirs
+    if not dirs:
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+    if any(directory in RESERVED_DIRECTORIES for directory in dirs):
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+    if len(set(dirs)) != len(dirs):
+        raise ApiError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for broker in image.brokers.values():
+        shared = set(dirs) & set(broker.log_dirs)
+        if broker.id != request.broker_id and shared:
+            raise ApiError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"Broker {broker.id} is already registered with directory {shared.pop().hex()}",
+            )
+
+
+def _checked_features(finalized: Mapping[str, int], request: BrokerRegistrationRequest) -> list[tuple[str, int, int]]:
+    """Return the broker's feature ranges; raises UNSUPPORTED_VERSION if one excludes a finalized level."""
+    given = [(f.name, f.min_supported_version, f.max_supported_version) for f in request.features]
+    names = {name for name, _, _ in given}
+    missing = [(name, 0, 0) for name, level in finalized.items() if level and name not in names]
+    for name, low, high in given + missing:
+        level = finalized.get(name, 1 if name == METADATA_VERSION else 0)
+        if not low <= level <= high and (name in finalized or level):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} of {name}. "
+                f"The broker wants a version between {low} and {high}, inclusive.",
+            )
+    return given
+
+
+def unregister_broker(view: View, broker_id: int) -> Decision[None]:
+    """Remove a broker's registration; raises BROKER_ID_NOT_REGISTERED."""
+    broker = view.image.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+    keys = partitions_with_isr_member(view.image, broker_id)
+    records: list[MetadataRecord] = list(leader_and_isr_updates(view, keys, broker_to_remove=broker_id))
+    records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+    return Decision(records, None)

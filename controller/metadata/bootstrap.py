@@ -1,0 +1,75 @@
+"""The first records of a new metadata log: from the `bootstrap.checkpoint` file of `kafka-storage format`, or defaults.
+
+Format: that of a snapshot (snapshot.py), but the file name has no end offset. The file holds feature levels, and SCRAM
+credentials (`--add-scram`), which are kept for later versions. Features that are not built are left out with a warning.
+
+Threads: main, at start.
+
+Source: BootstrapDirectory, ActivationRecordsGenerator (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from barnabas.broker.metadata.features import SUPPORTED_FEATURES
+from barnabas.common.disk.files import FileSystem
+from barnabas.controller.image import METADATA_VERSION, VERSION_4_3_IV0
+from barnabas.controller.metadata.metadata_directory import DirectoryError
+from barnabas.controller.metadata.record_batches import checked_batches, decode_values
+from barnabas.controller.metadata.snapshot import unreadable
+from barnabas.protocol.errors import MalformedMessageError
+from barnabas.protocol.metadata_records import FeatureLevelRecord, MetadataRecord, UserScramCredentialRecord
+from barnabas.protocol.records.batch import iter_records
+
+log = logging.getLogger("barnabas.controller")
+
+FILE: Final = "bootstrap.checkpoint"
+
+#: The feature levels of a new cluster, as in Kafka 4.3 (the features that are built).
+FEATURES: Final = {"group.version": 1, METADATA_VERSION: VERSION_4_3_IV0, "transaction.version": 2}
+
+
+def bootstrap_records(fs: FileSystem, directory: str) -> list[MetadataRecord]:
+    """Return the first records of an empty log; raises DirectoryError if the file cannot be used."""
+    path = f"{directory}/{FILE}"
+    if not fs.exists(path):
+        return [FeatureLevelRecord(name=name, feature_level=level) for name, level in FEATURES.items()]
+    records: list[MetadataRecord] = []
+    try:
+        for header, batch in checked_batches(fs.read_bytes(path)):
+            if not header.is_control:
+                for record in decode_values(iter_records(batch)):
+                    records += _usable(path, record)
+    except MalformedMessageError as error:
+        raise DirectoryError(unreadable(path, 0, error)) from error
+    if not any(isinstance(r, FeatureLevelRecord) and r.name == METADATA_VERSION for r in records):
+        raise DirectoryError(f"{path} does not name the cluster's metadata.version: format the directory again")
+    return records
+
+
+def _usable(path: str, record: MetadataRecord) -> list[MetadataRecord]:
+    """Return the record in a list, or an empty list with a warning; raises DirectoryError."""
+    if isinstance(record, FeatureLevelRecord):
+        return _usable_feature(path, record)
+    if isinstance(record, UserScramCredentialRecord):
+        log.warning("%s has a SCRAM credential of %s: it is kept, but SCRAM is not built", path, record.name)
+        return [record]
+    log.warning("%s has a %s: it is left out", path, type(record).__name__)
+    return []
+
+
+def _usable_feature(path: str, record: FeatureLevelRecord) -> list[MetadataRecord]:
+    known = SUPPORTED_FEATURES.get(record.name)
+    if known is None:
+        if record.feature_level:
+            log.warning("%s enables %s, which is not built: it stays disabled", path, record.name)
+        return []
+    low, high = known
+    if not low <= record.feature_level <= high:
+        raise DirectoryError(
+            f"{path} was formatted with {record.name}={record.feature_level}, but this controller supports {low} to "
+            f"{high}: format it with --feature {record.name}={high}"
+        )
+    return [record]

@@ -1,0 +1,374 @@
+"""The requests of one push: they carry the pending changes with the values of a committed image.
+
+Order of a push:
+
+1. UpdateMetadata with the live brokers, if they changed. It comes first, since a leader that lost a follower judges by
+   the live brokers whether to go on waiting for that follower.
+2. StopReplica for topics that exist again under another id. Before a FULL LeaderAndIsr all StopReplicas are sent here.
+3. LeaderAndIsr
+4. UpdateMetadata
+5. StopReplica for the rest
+
+`protocol/push_tags.py` describes the tagged fields of each request.
+
+Threads: none; pure functions.
+
+Source: ControllerChannelManager, AbstractControllerBrokerRequestBatch (Kafka 3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from barnabas.controller.image import Broker, ConfigKey, Endpoint, Image, Partition, PartitionKey, Topic
+from barnabas.controller.push.pending import Pending, Stop
+from barnabas.protocol.messages import k04_leader_and_isr as leader_wire
+from barnabas.protocol.messages import k05_stop_replica as stop_wire
+from barnabas.protocol.messages import k06_update_metadata as metadata_wire
+from barnabas.protocol.metadata_records import (
+    BrokerEndpoint,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+)
+from barnabas.protocol.push_tags import (
+    EPOCH_DURING_DELETE,
+    FULL,
+    INCREMENTAL,
+    LEADER_DURING_DELETE,
+    TAG_PARTIAL,
+    Receiver,
+    set_offset,
+    set_receiver,
+    set_records,
+    set_tag,
+)
+
+Push = leader_wire.LeaderAndIsrRequest | stop_wire.StopReplicaRequest | metadata_wire.UpdateMetadataRequest
+
+
+class Requests(NamedTuple):
+    """One push, in the order of sending; None for a request that is not needed."""
+
+    live_brokers: metadata_wire.UpdateMetadataRequest | None
+    stop_first: stop_wire.StopReplicaRequest | None
+    leader_and_isr: leader_wire.LeaderAndIsrRequest | None
+    update_metadata: metadata_wire.UpdateMetadataRequest
+    stop_last: stop_wire.StopReplicaRequest | None
+
+    def in_order(self) -> list[Push]:
+        """Return the requests to send. Each goes out in its newest version."""
+        return [request for request in self if request is not None]
+
+
+class Sender(NamedTuple):
+    """The sender of the pushes."""
+
+    controller_id: int
+    controller_epoch: int
+    listener_name: str | None  # the inter-broker listener
+    cluster_id: str
+
+
+def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Requests:
+    """Return the requests that bring a broker's pending changes up to the image."""
+    leader_and_isr = _leader_and_isr(sender, broker, image, pending)
+    update_metadata = _update_metadata(sender, broker, image, pending)
+    settings = _settings(image, pending)
+    registrations = _registrations(image) if pending.has_brokers or pending.is_full else []
+    if leader_and_isr is not None:
+        set_records(leader_and_isr, settings)
+        set_records(update_metadata, registrations)
+    else:
+        set_records(update_metadata, [*registrations, *settings])
+    stop_first, stop_last = _ordered_stops(image, pending)
+    live_brokers = None
+    if leader_and_isr is not None and pending.has_brokers and not pending.is_full:
+        live_brokers = _update_metadata(sender, broker, image, Pending())
+        set_records(live_brokers, registrations)
+        set_tag(live_brokers, TAG_PARTIAL, b"")
+    requests = Requests(
+        live_brokers,
+        _stop_replica(sender, broker, image, stop_first),
+        leader_and_isr,
+        update_metadata,
+        _stop_replica(sender, broker, image, stop_last),
+    )
+    receiver = Receiver(sender.cluster_id, broker.id, broker.incarnation_id)
+    for message in requests.in_order():
+        set_offset(message, image.offset)
+        set_receiver(message, receiver)
+    return requests
+
+
+def endpoint_of(broker: Broker, listener_name: str | None) -> Endpoint:
+    """Return the endpoint at which other nodes reach a broker.
+
+    That is the inter-broker listener. If the broker has no listener of this name, it is the one that the broker lists
+    first.
+    """
+    for endpoint in broker.endpoints:
+        if endpoint.name == listener_name:
+            return endpoint
+    return broker.endpoints[0]
+
+
+# -- LeaderAndIsr
+
+
+def _leader_and_isr(
+    sender: Sender, broker: Broker, image: Image, pending: Pending
+) -> leader_wire.LeaderAndIsrRequest | None:
+    if pending.is_full:
+        keys: Iterable[PartitionKey] = [
+            PartitionKey(t.id, i) for t, i, p in image.each_partition() if broker.id in p.replicas
+        ]
+    elif pending.leader_and_isr:
+        keys = pending.leader_and_isr
+    else:
+        return None
+    leaders: set[int] = set()
+    states = []
+    for topic, partitions in _by_topic(image, keys):
+        mine = [(index, p) for index, p in partitions if broker.id in p.replicas]
+        leaders.update(p.leader for _, p in mine)
+        states.append(
+            leader_wire.LeaderAndIsrTopicState(
+                topic_name=topic.name,
+                topic_id=topic.id,
+                partition_states=[
+                    _leader_state(sender, index, p, is_new=PartitionKey(topic.id, index) in pending.new)
+                    for index, p in mine
+                ],
+            )
+        )
+    return leader_wire.LeaderAndIsrRequest(
+        controller_id=sender.controller_id,
+        is_kraft_controller=True,
+        controller_epoch=sender.controller_epoch,
+        broker_epoch=broker.epoch,
+        type=FULL if pending.is_full else INCREMENTAL,
+        topic_states=states,
+        live_leaders=[_live_leader(sender, image, id_) for id_ in sorted(leaders) if id_ in image.brokers],
+    )
+
+
+def _leader_state(
+    sender: Sender, index: int, partition: Partition, *, is_new: bool
+) -> leader_wire.LeaderAndIsrPartitionState:
+    return leader_wire.LeaderAndIsrPartitionState(
+        partition_index=index,
+        controller_epoch=sender.controller_epoch,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        partition_epoch=partition.partition_epoch,
+        replicas=list(partition.replicas),
+        adding_replicas=list(partition.adding),
+        removing_replicas=list(partition.removing),
+        is_new=is_new,
+        leader_recovery_state=partition.recovery_state,
+    )
+
+
+def _live_leader(sender: Sender, image: Image, broker_id: int) -> leader_wire.LeaderAndIsrLiveLeader:
+    endpoint = endpoint_of(image.brokers[broker_id], sender.listener_name)
+    return leader_wire.LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
+
+
+# -- UpdateMetadata
+
+
+def _update_metadata(
+    sender: Sender, broker: Broker, image: Image, pending: Pending
+) -> metadata_wire.UpdateMetadataRequest:
+    if pending.is_full:
+        keys: Iterable[PartitionKey] = [PartitionKey(topic.id, index) for topic, index, _ in image.each_partition()]
+    else:
+        keys = pending.metadata
+    states = [] if pending.is_full else [_deleted_state(sender, t) for t in pending.deleted.values()]
+    states += [
+        metadata_wire.UpdateMetadataTopicState(
+            topic_name=topic.name,
+            topic_id=topic.id,
+            partition_states=[_metadata_state(sender, image, index, p) for index, p in partitions],
+        )
+        for topic, partitions in _by_topic(image, keys)
+    ]
+    return metadata_wire.UpdateMetadataRequest(
+        controller_id=sender.controller_id,
+        is_kraft_controller=True,
+        type=FULL if pending.is_full else INCREMENTAL,
+        controller_epoch=sender.controller_epoch,
+        broker_epoch=broker.epoch,
+        topic_states=states,
+        live_brokers=[_live_broker(b) for b in image.brokers.values() if not b.is_fenced],
+    )
+
+
+def _metadata_state(
+    sender: Sender, image: Image, index: int, partition: Partition
+) -> metadata_wire.UpdateMetadataPartitionState:
+    return metadata_wire.UpdateMetadataPartitionState(
+        partition_index=index,
+        controller_epoch=sender.controller_epoch,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        zk_version=partition.partition_epoch,
+        replicas=list(partition.replicas),
+        offline_replicas=[replica for replica in partition.replicas if not _is_online(image, partition, replica)],
+    )
+
+
+def _is_online(image: Image, partition: Partition, broker_id: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.is_fenced and broker.has_online_dir(partition.directory(broker_id))
+
+
+def _deleted_state(sender: Sender, topic: Topic) -> metadata_wire.UpdateMetadataTopicState:
+    return metadata_wire.UpdateMetadataTopicState(
+        topic_name=topic.name,
+        topic_id=topic.id,
+        partition_states=[
+            metadata_wire.UpdateMetadataPartitionState(
+                partition_index=index,
+                controller_epoch=sender.controller_epoch,
+                leader=LEADER_DURING_DELETE,
+                leader_epoch=EPOCH_DURING_DELETE,
+                isr=list(partition.isr),
+                zk_version=partition.partition_epoch,
+                replicas=list(partition.replicas),
+            )
+            for index, partition in sorted(topic.partitions.items())
+        ],
+    )
+
+
+def _live_broker(broker: Broker) -> metadata_wire.UpdateMetadataBroker:
+    return metadata_wire.UpdateMetadataBroker(
+        id=broker.id,
+        rack=broker.rack,
+        endpoints=[
+            metadata_wire.UpdateMetadataEndpoint(
+                port=e.port, host=e.host, listener=e.name, security_protocol=e.security_protocol
+            )
+            for e in broker.endpoints
+        ],
+    )
+
+
+# -- StopReplica
+
+
+def _ordered_stops(image: Image, pending: Pending) -> tuple[dict[PartitionKey, Stop], dict[PartitionKey, Stop]]:
+    """Return the stops to send before LeaderAndIsr, and those to send last.
+
+    A FULL LeaderAndIsr does not name deleted partitions, so the broker would set their logs aside as strays. That is
+    why all stops come before it.
+    """
+    first = {
+        key: stop
+        for key, stop in pending.stops.items()
+        if pending.is_full or image.topic_ids.get(stop.topic, key.topic_id) != key.topic_id
+    }
+    return first, {key: stop for key, stop in pending.stops.items() if key not in first}
+
+
+def _stop_replica(
+    sender: Sender, broker: Broker, image: Image, stops: dict[PartitionKey, Stop]
+) -> stop_wire.StopReplicaRequest | None:
+    by_topic: dict[str, list[stop_wire.StopReplicaPartitionState]] = {}
+    removed: set[bytes] = set()
+    reassigned: list[PartitionRecord] = []
+    for key, stop in sorted(stops.items()):
+        partition = image.partition(key)
+        if partition is not None and broker.id in partition.replicas:
+            continue  # the broker became a replica again before the stop was sent
+        if partition is None:
+            removed.add(key.topic_id)
+        else:
+            reassigned.append(_partition_record(key, partition))
+        by_topic.setdefault(stop.topic, []).append(
+            stop_wire.StopReplicaPartitionState(
+                partition_index=key.partition, leader_epoch=stop.leader_epoch, delete_partition=True
+            )
+        )
+    if not by_topic:
+        return None
+    request = stop_wire.StopReplicaRequest(
+        controller_id=sender.controller_id,
+        is_kraft_controller=True,
+        controller_epoch=sender.controller_epoch,
+        broker_epoch=broker.epoch,
+        topic_states=[
+            stop_wire.StopReplicaTopicState(topic_name=name, partition_states=states)
+            for name, states in by_topic.items()
+        ],
+    )
+    set_records(request, [*(RemoveTopicRecord(topic_id=id_) for id_ in sorted(removed)), *reassigned])
+    return request
+
+
+def _partition_record(key: PartitionKey, partition: Partition) -> PartitionRecord:
+    """Return the record that shows which brokers are the replicas now."""
+    return PartitionRecord(
+        partition_id=key.partition,
+        topic_id=key.topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+# -- metadata records
+
+
+def _settings(image: Image, pending: Pending) -> list[FeatureLevelRecord | ConfigRecord]:
+    """Return the records of the pending features and configs."""
+    records: list[FeatureLevelRecord | ConfigRecord] = []
+    if pending.is_full:
+        configs = {(r.type, r.name, key) for r, entries in image.configs.items() for key in entries}
+    else:
+        configs = pending.configs
+    if pending.is_full or pending.has_features:
+        records += [FeatureLevelRecord(name=n, feature_level=v) for n, v in sorted(image.features.items())]
+    for resource_type, name, key in sorted(configs):
+        value = image.configs.get(ConfigKey(resource_type, name), {}).get(key)
+        records.append(ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value))
+    return records
+
+
+def _registrations(image: Image) -> list[RegisterBrokerRecord]:
+    """Return the registration of every broker, without its incarnation id, which other brokers must not learn."""
+    return [
+        RegisterBrokerRecord(
+            broker_id=b.id,
+            broker_epoch=b.epoch,
+            end_points=[
+                BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in b.endpoints
+            ],
+            rack=b.rack,
+            fenced=b.is_fenced,
+            in_controlled_shutdown=b.in_controlled_shutdown,
+            log_dirs=list(b.log_dirs),
+        )
+        for b in image.brokers.values()
+    ]
+
+
+def _by_topic(image: Image, keys: Iterable[PartitionKey]) -> Iterator[tuple[Topic, list[tuple[int, Partition]]]]:
+    """Group keys by topic and add the states of the image; keys that are gone from the image are left out."""
+    grouped: dict[bytes, list[int]] = {}
+    for topic_id, index in keys:
+        grouped.setdefault(topic_id, []).append(index)
+    for topic_id, indexes in grouped.items():
+        topic = image.topics.get(topic_id)
+        if topic is not None:
+            yield topic, [(i, topic.partitions[i]) for i in sorted(indexes) if i in topic.partitions]

@@ -1,0 +1,110 @@
+"""The three file systems have one contract; that of the OS shares descriptors with slices."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.common.disk.faulty_files import MemoryFileSystem
+from barnabas.common.disk.files import FileSystem, OsFileSystem
+
+
+@pytest.fixture(params=["os", "memory"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, str]:
+    if request.param == "os":
+        return OsFileSystem(), str(tmp_path)
+    fs = MemoryFileSystem()
+    fs.mkdir("/data")
+    return fs, "/data"
+
+
+def test_positional_reads_and_writes(disk: tuple[FileSystem, str]) -> None:
+    fs, root = disk
+    handle = fs.open(f"{root}/a", create=True)
+    handle.pwrite(b"hello", 0)
+    handle.pwrite(memoryview(b"world"), 7)
+    assert handle.pread(100, 0) == b"hello\0\0world"
+    assert handle.pread(3, 7) == b"wor"
+    assert handle.pread(3, 99) == b""
+    handle.truncate(5)
+    handle.fsync()
+    assert (handle.size(), fs.size(f"{root}/a"), fs.read_bytes(f"{root}/a")) == (5, 5, b"hello")
+    handle.preallocate(10)
+    assert handle.pread(10, 0) == b"hello" + bytes(5)
+    handle.close()
+    handle.close()
+    with pytest.raises(OSError):
+        handle.pread(1, 0)
+
+
+def test_a_slice_outlives_closing_and_deleting(disk: tuple[FileSystem, str]) -> None:
+    fs, root = disk
+    handle = fs.open(f"{root}/a", create=True)
+    handle.pwrite(b"0123456789", 0)
+    kept = handle.slice(2, 5)
+    handle.close()
+    assert fs.unlink(f"{root}/a")
+    assert (kept.position, kept.size, kept.read()) == (2, 5, b"23456")
+
+
+def test_names_and_directories(disk: tuple[FileSystem, str]) -> None:
+    fs, root = disk
+    fs.mkdir(f"{root}/d/e")
+    fs.mkdir(f"{root}/d/e")
+    fs.write_bytes(f"{root}/d/b", b"bb", sync=True)
+    fs.atomic_write(f"{root}/d/a", b"a")
+    fs.atomic_write(f"{root}/d/a", b"aaa")
+    assert [(e.name, e.is_dir, e.size) for e in fs.listdir(f"{root}/d")] == [
+        ("a", False, 3),
+        ("b", False, 2),
+        ("e", True, 0),
+    ]
+    fs.rename(f"{root}/d/a", f"{root}/d/b")
+    assert fs.read_bytes(f"{root}/d/b") == b"aaa"
+    fs.rename(f"{root}/d", f"{root}/f")
+    assert (fs.is_dir(f"{root}/d"), fs.exists(f"{root}/f/b")) == (False, True)
+    fs.fsync_dir(f"{root}/f")
+    fs.remove_tree(f"{root}/f")
+    fs.remove_tree(f"{root}/f")
+    assert not fs.exists(f"{root}/f/b")
+    assert not fs.unlink(f"{root}/f/b")
+    assert fs.usage(root)[0] > 0
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        lambda fs, path: fs.open(path),
+        lambda fs, path: fs.size(path),
+        lambda fs, path: fs.read_bytes(path),
+        lambda fs, path: fs.rename(path, path + "x"),
+        lambda fs, path: fs.listdir(path),
+        lambda fs, path: fs.mtime_ms(path),
+    ],
+)
+def test_a_missing_file_is_an_error(disk: tuple[FileSystem, str], job: Callable[[FileSystem, str], object]) -> None:
+    with pytest.raises(FileNotFoundError):
+        job(disk[0], f"{disk[1]}/missing")
+
+
+def test_a_lock_is_exclusive(disk: tuple[FileSystem, str]) -> None:
+    fs, root = disk
+    held = fs.lock(f"{root}/.lock")
+    with pytest.raises(BlockingIOError):
+        fs.lock(f"{root}/.lock")
+    held.release()
+    fs.lock(f"{root}/.lock").release()
+
+
+def test_the_last_reference_closes_the_descriptor(tmp_path: Path) -> None:
+    handle = OsFileSystem().open(str(tmp_path / "a"), create=True)
+    kept = handle.slice(0, 0)
+    fd = kept.fileno()
+    handle.close()
+    os.fstat(fd)
+    del kept
+    with pytest.raises(OSError):
+        os.fstat(fd)

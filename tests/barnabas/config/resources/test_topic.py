@@ -1,0 +1,75 @@
+"""Configs of topics and groups: topic.py, group.py and overridable.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.config import Config, ConfigError
+
+CONFIG = Config.from_properties({"log.segment.bytes": "2000000", "log.cleanup.policy": "compact,delete"})
+
+
+def test_defaults_come_from_the_broker() -> None:
+    topic = CONFIG.topic_config({})
+    assert topic.segment_bytes == 2_000_000
+    assert topic.cleanup_policy == ("compact", "delete")
+    assert topic.compact
+    assert topic.delete
+    assert topic.retention_ms == 604_800_000
+    assert topic.min_insync_replicas == 1
+    assert topic.remote_storage_enable is False
+
+
+def test_overrides_take_precedence() -> None:
+    topic = CONFIG.topic_config({"segment.bytes": "1048576", "cleanup.policy": "compact", "max.compaction.lag.ms": "9"})
+    assert topic.segment_bytes == 1_048_576
+    assert (topic.compact, topic.delete, topic.max_segment_ms) == (True, False, 9)
+    assert topic.overrides == {"segment.bytes": "1048576", "cleanup.policy": "compact", "max.compaction.lag.ms": "9"}
+    assert topic != CONFIG.topic_config()
+    assert CONFIG.topic_config() == CONFIG.topic_config({})
+
+
+def test_small_segments_for_tests() -> None:
+    assert Config.from_properties({"internal.segment.bytes": "500"}).topic_config().segment_bytes == 500
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"retention.sm": "1"}, "Unknown topic config name: retention.sm"),
+        ({"retention.ms": "soon"}, "Invalid value soon for configuration retention.ms: Not a number of type LONG"),
+        (
+            {"retention.ms": None, "segment.ms": None},
+            "Null value not supported for topic configs: retention.ms,segment.ms",
+        ),
+        ({"cleanup.policy": "shred"}, "String must be one of: compact, delete"),
+        ({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}, "conflict topic config setting"),
+        ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled in the broker."),
+        ({"leader.replication.throttled.replicas": "0-1"}, "must be the literal"),
+    ],
+)
+def test_errors(overrides: dict[str, str | None], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        CONFIG.validate_topic(overrides)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["", "*", "0:1", "0:1,1:2"])
+def test_throttled_replicas(value: str) -> None:
+    assert CONFIG.validate_topic({"leader.replication.throttled.replicas": value})
+
+
+def test_groups() -> None:
+    group = CONFIG.validate_group({"consumer.session.timeout.ms": "50000"})
+    assert group.consumer_session_timeout_ms == 50_000
+    assert group.consumer_heartbeat_interval_ms == 5000
+    for overrides, message in (
+        ({"consumer.session.timeout.ms": "1"}, "consumer.session.timeout.ms must be greater than or equal to "),
+        ({"consumer.heartbeat.interval.ms": "99999"}, "must be less than or equal to group.consumer.max.heartbeat"),
+        ({"streams.num.standby.replicas": "3"}, "must be less than or equal to group.streams.max.standby.replicas"),
+        ({"share.auto.offset.reset": "sometime"}, "Invalid value sometime"),
+        ({"nonsense": "1"}, "Unknown group config name: nonsense"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            CONFIG.validate_group(overrides)
+    assert CONFIG.validate_group({"share.auto.offset.reset": "by_duration:PT1H"})

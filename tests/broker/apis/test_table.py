@@ -1,0 +1,62 @@
+"""The broker's API table and its rows (`requests/api.py`, `apis/services.py`, `apis/not_built.py`)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from barnabas.broker.apis import not_built
+from barnabas.broker.apis.services import Services
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api, make_table, nodes_only
+from barnabas.protocol.api_keys import ROWS
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import request_class
+from tests.broker.apis.config_rig import make_request
+
+
+def test_rows_are_in_order_of_keys_under_kafkas_names() -> None:
+    assert list(TABLE) == sorted(TABLE)
+    assert {key: row.name for key, row in TABLE.items()} == {key: ROWS[key].name for key in TABLE}
+
+
+@pytest.mark.parametrize("key", TABLE)
+def test_served_versions_can_be_decoded(key: int) -> None:
+    low, high = TABLE[key].versions
+    message = request_class(key)
+    assert message.MIN_VERSION <= low <= high <= message.MAX_VERSION
+    assert TABLE[key].supports(low)
+    assert not TABLE[key].supports(high + 1)
+
+
+def test_a_key_has_one_row() -> None:
+    row = TABLE[0]
+    with pytest.raises(AssertionError, match="two rows"):
+        make_table(row, row)
+    with pytest.raises(AssertionError, match="empty version range"):
+        make_table(dataclasses.replace(row, versions=(1, 0)))
+
+
+def test_every_request_of_a_node_only_api_is() -> None:
+    request = make_request(TABLE[12], request_class(12)())
+    assert nodes_only(request)
+
+
+@pytest.mark.parametrize("row", not_built.APIS, ids=lambda row: row.name)
+def test_apis_that_are_not_built_are_refused_and_not_advertised(row: Api) -> None:
+    assert not row.advertised
+    answer = row.handle(None, make_request(row, request_class(row.key)()))
+    assert isinstance(answer, Reply)
+    codes = [code for code in (getattr(answer.message, "error_code", None),) if code is not None]
+    assert set(codes) <= {ErrorCode.UNSUPPORTED_VERSION}
+
+
+def test_a_moved_key_is_checked_in_every_purgatory() -> None:
+    """What handlers call after an API has returned is the replica manager's."""
+    checked: list[object] = []
+    services = Services(**{field.name: None for field in dataclasses.fields(Services)})  # type: ignore[arg-type]
+    services.replica_manager = type("Manager", (), {"complete_delayed": staticmethod(checked.append)})()  # type: ignore[assignment]
+    services.complete_delayed("key")  # type: ignore[arg-type]
+    assert checked == ["key"]

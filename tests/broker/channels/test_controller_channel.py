@@ -1,0 +1,127 @@
+"""ControllerChannel: order, other addresses, timeouts and shutdown."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.broker.channels.controller_channel import ControllerChannel
+from barnabas.client.connection import NodeConnectionError
+from barnabas.common.clock import SystemClock
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+WAIT_S = 20
+ADDRESSES = [("a", 1), ("b", 2)]
+
+
+class Controllers:
+    """Connections to scripted controllers: `active` responds, the others are not the controller or unreachable."""
+
+    def __init__(self) -> None:
+        self.active = "a"
+        self.unreachable: set[str] = set()
+        self.sent: list[tuple[str, int]] = []  # (host, broker epoch of the request)
+        self.closed: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def connect(self, host: str, _port: int, **_: Any) -> Any:
+        """Open a connection."""
+        return Connection(self, host)
+
+
+class Connection:
+    """One connection; `abort` opens the gate."""
+
+    def __init__(self, controllers: Controllers, host: str) -> None:
+        self.controllers, self.host = controllers, host
+
+    def send(self, message: Any, version: int, *, timeout_ms: int) -> Any:
+        """Respond, or raise NodeConnectionError."""
+        assert (version, timeout_ms > 0) == (0, True)
+        assert self.controllers.gate.wait(WAIT_S)
+        self.controllers.sent.append((self.host, message.broker_epoch))
+        if self.host in self.controllers.unreachable:
+            raise NodeConnectionError("unreachable")
+        error = ErrorCode.NONE if self.host == self.controllers.active else ErrorCode.NOT_CONTROLLER
+        return AllocateProducerIdsResponse(error_code=error, producer_id_start=message.broker_epoch)
+
+    def abort(self) -> None:
+        """Make a waiting `send` go on."""
+        self.controllers.gate.set()
+
+    def close(self) -> None:
+        """Note the close."""
+        self.controllers.closed.append(self.host)
+
+
+def request(number: int) -> AllocateProducerIdsRequest:
+    """A request that its broker epoch identifies."""
+    return AllocateProducerIdsRequest(broker_id=0, broker_epoch=number)
+
+
+@pytest.fixture
+def controllers() -> Controllers:
+    return Controllers()
+
+
+@pytest.fixture
+def channel(controllers: Controllers) -> Iterator[ControllerChannel]:
+    made = ControllerChannel(
+        "test", 0, ADDRESSES, SystemClock(), request_timeout_ms=WAIT_S * 1000, connect=controllers.connect
+    )
+    made.start()
+    yield made
+    made.shutdown()
+
+
+def test_requests_go_out_in_order(channel: ControllerChannel, controllers: Controllers) -> None:
+    done: queue.Queue[Any] = queue.Queue()
+    for number in range(5):
+        channel.send(request(number), done.put)
+    assert [done.get(timeout=WAIT_S).producer_id_start for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert controllers.sent == [("a", number) for number in range(5)]
+
+
+@pytest.mark.parametrize("is_unreachable", [True, False], ids=["unreachable", "not the controller"])
+def test_another_address_is_tried(channel: ControllerChannel, controllers: Controllers, is_unreachable: bool) -> None:
+    controllers.active = "b"
+    controllers.unreachable = {"a"} if is_unreachable else set()
+    assert channel.call(request(1)).producer_id_start == 1
+    assert channel.call(request(2)).producer_id_start == 2
+    assert controllers.sent == [("a", 1), ("b", 1), ("b", 2)], "the channel stays with the active controller"
+    assert controllers.closed == ["a"]
+
+
+def test_a_request_ends_when_its_time_is_up(channel: ControllerChannel, controllers: Controllers) -> None:
+    controllers.unreachable = {"a", "b"}
+    assert channel.call(request(1), timeout_ms=200) is None
+    assert {host for host, _ in controllers.sent} == {"a", "b"}
+
+
+def test_a_callback_that_raises_does_not_end_the_thread(
+    channel: ControllerChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel.send(request(1), lambda _: 1 / 0)
+    assert channel.call(request(2)).producer_id_start == 2
+    assert "AllocateProducerIdsRequest failed" in caplog.text
+
+
+def test_at_shutdown_queued_requests_complete_without_a_response(
+    channel: ControllerChannel, controllers: Controllers
+) -> None:
+    done: queue.Queue[Any] = queue.Queue()
+    channel.call(request(0))
+    controllers.gate.clear()
+    controllers.unreachable = {"a", "b"}
+    for number in range(3):
+        channel.send(request(number), done.put)
+    channel.shutdown()
+    channel.send(request(9), done.put)
+    assert [done.get(timeout=WAIT_S) for _ in range(4)] == [None] * 4
+    assert channel.queue_size() == 0

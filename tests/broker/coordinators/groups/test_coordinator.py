@@ -1,0 +1,605 @@
+"""The group coordinator and its shards over a log in memory: writes, waits, loading, moving, expiry.
+
+Tests `coordinators/groups/shard.py` with its parts, `coordinators/groups/core.py`,
+`coordinators/groups/classic_groups.py`, `coordinators/groups/consumer_groups.py` and
+`coordinators/groups/group_offsets.py`, and with `coordinators/groups/context.py`, `coordinators/groups/loader.py`,
+`coordinators/groups/timers.py`, `coordinators/groups/sensors.py`, `coordinators/gauges.py` and
+`coordinators/runtime/partitioning.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from barnabas.broker.coordinators.classic import events as ev
+from barnabas.broker.coordinators.classic.events import GroupState
+from barnabas.broker.coordinators.groups.group_offsets import (
+    Committer,
+    DeletedOffsets,
+    FetchedOffsets,
+    OffsetCommit,
+    OffsetQuery,
+)
+from barnabas.broker.coordinators.offsets import records as records
+from barnabas.broker.coordinators.offsets.store import CommittedOffset, TopicQuery
+from barnabas.broker.coordinators.runtime.partitioning import java_hash, partition_for
+from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.metrics.table import catalogue
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker, iter_headers
+from barnabas.protocol.records.compression import CompressionType
+from tests.broker.coordinators.fake_log import World, snapshot, transactional_batch
+from tests.broker.coordinators.group_rig import RANGE
+
+NONE = ErrorCode.NONE
+NO_ID = bytes(16)
+
+
+class Client:
+    """Sends what a client would; `answers` has what came back, in order."""
+
+    def __init__(self, world: World, group_id: str = "g") -> None:
+        self.world = world
+        self.group_id = group_id
+        self.answers: list[Any] = []
+
+    def take(self) -> Any:
+        (answer,) = self.answers
+        self.answers.clear()
+        return answer
+
+    def join(self, member_id: str = "", new_id: str = "m", *, version: int = 3, instance_id: str | None = None) -> None:
+        self.world.coordinator.join(
+            self.group_id,
+            ev.Join(
+                member_id, new_id, instance_id, "c", "/h", 10_000, 30_000, "consumer", RANGE, version, None,
+                self.answers.append,
+            ),
+        )  # fmt: skip
+
+    def sync(self, member_id: str, generation_id: int, **assignments: bytes) -> None:
+        self.world.coordinator.sync(
+            self.group_id, ev.Sync(member_id, None, generation_id, None, None, assignments, self.answers.append)
+        )
+
+    def heartbeat(self, member_id: str = "m", generation_id: int = 1) -> ErrorCode:
+        return self.world.coordinator.heartbeat(self.group_id, member_id, None, generation_id)
+
+    def leave(self, member_id: str = "m") -> None:
+        self.world.coordinator.leave(self.group_id, ev.Leave((ev.LeavingMember(member_id),), self.answers.append))
+
+    def commit(
+        self, offset: int, *, member_id: str = "", generation_id: int = -1, partition: int = 0, version: int = 8,
+        topic: str = "t",
+    ) -> None:  # fmt: skip
+        who = Committer(self.group_id, member_id, None, generation_id, version)
+        what = OffsetCommit(topic, partition, CommittedOffset(offset, 1, "", self.world.coordinator.now_ms))
+        self.world.coordinator.commit_offsets(who, [what], self.answers.append)
+
+    def fetch(self, *, stable: bool = False) -> None:
+        def answered(fetched: FetchedOffsets) -> None:
+            self.answers.append(fetched.error or fetched.topics[0].partitions[0].offset)
+
+        query = OffsetQuery(self.group_id, [TopicQuery(NO_ID, "t", [0])], stable)
+        self.world.coordinator.fetch_offsets(query, answered)
+
+    def fetched(self) -> Any:
+        self.fetch()
+        return self.take()
+
+    def make_stable(self) -> Client:
+        self.join()
+        assert self.take().error == NONE
+        self.sync("m", 1, m=b"mine")
+        assert self.take().assignment == b"mine"
+        return self
+
+
+def state_of(world: World, group_id: str = "g") -> Any:
+    return world.coordinator.describe(group_id, lambda group: group.state)[1]
+
+
+class TestPartitions:
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", -(2**31)), ("\U0001f600", 1772899)],
+    )
+    def test_java_hash(self, text: str, value: int) -> None:
+        assert java_hash(text) == value  # as jshell says
+
+    def test_the_smallest_int_has_no_absolute_value(self) -> None:
+        assert partition_for("polygenelubricants", 50) == 0
+        assert partition_for("a", 50) == 47
+
+    def test_the_topic_says_how_many_there_are(self) -> None:
+        world = World()
+        assert world.coordinator.partition_for("a") == 97 % 2
+
+
+class TestGate:
+    def test_nobody_else_answers_for_a_group(self) -> None:
+        client = Client(World(leads=False))
+        client.join()
+        assert client.take().error == ErrorCode.NOT_COORDINATOR
+        client.sync("m", 1)
+        assert client.take().error == ErrorCode.NOT_COORDINATOR
+        client.leave()
+        assert client.take().error == ErrorCode.NOT_COORDINATOR
+        client.commit(1)
+        assert client.take() == ErrorCode.NOT_COORDINATOR
+        assert client.fetched() == ErrorCode.NOT_COORDINATOR
+        assert client.heartbeat() == ErrorCode.NOT_COORDINATOR
+        assert client.world.coordinator.list_groups([]) == (NONE, [])
+
+    def test_loading(self) -> None:
+        world = World(leads=False)
+        client = Client(world)
+        for partition in (0, 1):
+            world.lead(partition, loads=False)
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        client.join()
+        assert client.take().error == loading
+        client.commit(1)
+        assert client.take() == loading
+        assert client.fetched() == loading
+        assert client.heartbeat() == NONE  # on trust
+        assert world.coordinator.list_groups([]) == (loading, [])
+        world.coordinator.run_pending_jobs()
+        client.join()
+        assert client.take().error == NONE
+
+    def test_an_empty_group_id(self) -> None:
+        client = Client(World(), "")
+        client.join()
+        assert client.take().error == ErrorCode.INVALID_GROUP_ID
+        assert client.heartbeat() == ErrorCode.INVALID_GROUP_ID
+        client.commit(4)  # as it always was
+        assert client.take() == NONE
+
+    def test_session_timeouts_have_bounds(self) -> None:
+        client = Client(World(group_min_session_timeout_ms=10_001))
+        client.join()
+        assert client.take().error == ErrorCode.INVALID_SESSION_TIMEOUT
+
+    def test_members_of_unknown_groups(self) -> None:
+        client = Client(World())
+        client.join("ghost")
+        assert client.take().error == ErrorCode.UNKNOWN_MEMBER_ID
+        client.sync("ghost", 1)
+        assert client.take().error == ErrorCode.UNKNOWN_MEMBER_ID
+        assert client.heartbeat("ghost") == ErrorCode.UNKNOWN_MEMBER_ID
+        client.leave("ghost")
+        assert client.take().members[0].error == ErrorCode.UNKNOWN_MEMBER_ID
+        client.commit(1, member_id="ghost", generation_id=1)
+        assert client.take() == ErrorCode.ILLEGAL_GENERATION
+        client.commit(1, member_id="ghost", generation_id=1, version=9)
+        assert client.take() == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+class TestWrites:
+    def test_the_log_tells_the_story_of_a_group(self) -> None:
+        world = World()
+        client = Client(world).make_stable()
+        client.commit(5, member_id="m", generation_id=1)
+        client.leave()
+        assert [answer if isinstance(answer, ErrorCode) else answer.error for answer in client.answers] == [NONE, NONE]
+        written = world.log_of("g").records()
+        kinds = [records.GroupRecord, records.GroupRecord, records.OffsetRecord, records.GroupRecord]
+        assert [type(record) for record in written] == kinds
+        assert [r.group.generation_id for r in written if isinstance(r, records.GroupRecord)] == [0, 1, 2]
+        assert world.replicas.woken  # followers' fetches
+
+    @pytest.mark.parametrize("codec", CompressionType)
+    def test_batches_are_compressed_as_the_settings_say(self, codec: CompressionType) -> None:
+        world = World(offsets_topic_compression_codec=codec.value)
+        Client(world).make_stable().commit(5, member_id="m", generation_id=1)
+        headers = [header for batch in world.log_of("g").batches for _, header in iter_headers(batch)]
+        assert {header.compression_type for header in headers} == {codec}
+        world.fail_over()
+        assert Client(world).fetched() == 5
+
+    def test_a_commit_is_seen_when_it_is_committed_and_not_before(self) -> None:
+        world = World()
+        client = Client(world)
+        world.replicas.holds = True
+        client.commit(5)
+        assert client.answers == []
+        assert client.fetched() == -1
+        world.replicas.release()
+        assert client.take() == NONE
+        assert client.fetched() == 5
+
+    def test_a_stable_fetch_waits_for_commits_on_their_way(self) -> None:
+        world = World()
+        client, other = Client(world), Client(world)
+        world.replicas.holds = True
+        client.commit(5)
+        other.fetch(stable=True)
+        assert other.answers == []
+        world.replicas.release()
+        assert other.take() == 5
+
+    def test_a_stable_fetch_gives_up_when_the_commit_does(self) -> None:
+        world = World()
+        client, other = Client(world), Client(world)
+        world.replicas.holds = True
+        client.commit(5)
+        other.fetch(stable=True)
+        world.replicas.release(ErrorCode.REQUEST_TIMED_OUT)
+        assert client.take() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert other.take() == ErrorCode.NOT_COORDINATOR
+        other.fetch(stable=True)
+        assert other.take() == ErrorCode.NOT_COORDINATOR
+
+    def test_a_commit_that_timed_out_counts_once_it_is_replicated(self) -> None:
+        world = World()
+        client = Client(world)
+        world.replicas.holds = True
+        client.commit(5)
+        world.replicas.release(ErrorCode.REQUEST_TIMED_OUT)
+        assert client.take() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert client.fetched() == -1
+        log = world.log_of("g")
+        log.high_watermark = log.log_end_offset
+        assert client.fetched() == 5
+
+    @pytest.mark.parametrize(
+        ("error", "expected"),
+        [
+            (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+            (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+            (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        ],
+    )
+    def test_refused_appends(self, error: ErrorCode, expected: ErrorCode) -> None:
+        world = World(group_initial_rebalance_delay_ms=3000)
+        client = Client(world)
+        world.replicas.refuses = error
+        client.commit(5)
+        assert client.take() == expected
+        client.join(version=3)
+        assert client.take().error == expected
+
+    def test_an_assignment_is_handed_out_when_it_is_committed(self) -> None:
+        world = World()
+        client = Client(world)
+        client.join()
+        client.take()
+        world.replicas.holds = True
+        client.sync("m", 1, m=b"mine")
+        assert client.answers == []
+        assert state_of(world) is GroupState.COMPLETING_REBALANCE
+        world.replicas.release()
+        assert client.take().assignment == b"mine"
+        assert state_of(world) is GroupState.STABLE
+
+    def test_a_failed_assignment_sends_members_back_to_join(self) -> None:
+        world = World()
+        client = Client(world)
+        client.join()
+        client.take()
+        world.replicas.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+        client.sync("m", 1, m=b"mine")
+        assert client.take().error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert state_of(world) is GroupState.PREPARING_REBALANCE
+
+
+class TestTimers:
+    def test_a_silent_member_is_dropped_and_its_group_becomes_empty(self) -> None:
+        world = World()
+        client = Client(world).make_stable()
+        world.advance_ms(9999)
+        assert client.heartbeat() == NONE
+        world.advance_ms(9999)
+        assert client.heartbeat() == NONE
+        world.advance_ms(10_001)
+        assert client.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+        assert state_of(world) is GroupState.EMPTY
+
+    def test_a_renewed_session_leaves_its_task_on_the_wheel(self) -> None:
+        world = World()
+        client = Client(world).make_stable()
+        tasks = len(world.coordinator._timer)
+        for _ in range(100):
+            client.heartbeat()
+        assert len(world.coordinator._timer) == tasks
+
+    def test_the_initial_delay(self) -> None:
+        world = World(group_initial_rebalance_delay_ms=3000)
+        client = Client(world)
+        client.join()
+        world.advance_ms(2999)
+        assert client.answers == []
+        world.advance_ms(2)
+        assert client.take().generation_id == 1
+
+
+class TestMoving:
+    def test_replay_gives_the_same_state(self) -> None:
+        world = World()
+        client = Client(world).make_stable()
+        client.commit(5, member_id="m", generation_id=1)
+        client.commit(6, member_id="m", generation_id=1, partition=1)
+        client.answers.clear()
+        world.fail_over()
+        assert client.heartbeat() == NONE
+        assert client.fetched() == 5
+        client.sync("m", 1)
+        assert client.answers.pop().assignment == b"mine"
+        world.advance_ms(10_001)  # sessions start again after loading, and expire as usual
+        assert client.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_after_loading_no_response_is_sent_before_all_read_records_are_committed(self) -> None:
+        """The old coordinator may have sent it or not: neither may be undone."""
+        world = World()
+        client = Client(world)
+        client.commit(5)
+        world.replicas.holds = True
+        client.commit(6)
+        world.fail_over()
+        client.answers.clear()
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert client.fetched() == loading
+        client.fetch(stable=True)
+        assert client.take() == loading
+        deleted: list[Any] = []
+        world.coordinator.delete_groups(["g"], deleted.append)
+        world.coordinator.delete_offsets("g", {"t": [0]}, deleted.append)
+        assert deleted == [{"g": loading}, DeletedOffsets(loading)]
+        client.commit(7)  # the others need not wait
+        log = world.log_of("g")
+        log.high_watermark = log.log_end_offset - 1
+        assert client.fetched() == 6
+        log.high_watermark = log.log_end_offset
+        assert Client(world).fetched() == 7
+        assert client.take() == NONE
+
+    @pytest.mark.parametrize(("kind", "offset"), [(ControlType.COMMIT, 9), (ControlType.ABORT, 5)])
+    def test_a_marker_that_is_not_committed_yet_ends_nothing_after_loading(
+        self, kind: ControlType, offset: int
+    ) -> None:
+        world = World()
+        client = Client(world)
+        client.commit(5)
+        client.answers.clear()
+        log = world.log_of("g")
+        record = SimpleRecord(1, *records.offset_commit("g", "t", 0, CommittedOffset(9, -1, "", 1)))
+        log.append(transactional_batch([record], 4))
+        log.append(end_txn_marker(kind, producer_id=4, producer_epoch=0, coordinator_epoch=1, timestamp_ms=1))
+        world.fail_over()
+        assert client.fetched() == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        log.high_watermark = log.log_end_offset
+        assert client.fetched() == offset
+
+    def test_a_member_in_mid_join_is_sent_away(self) -> None:
+        world = World(group_initial_rebalance_delay_ms=3000)
+        client = Client(world)
+        client.join()
+        world.coordinator.on_resignation(world.tp(world.coordinator.partition_for("g")), 2)
+        assert client.take().error == ErrorCode.NOT_COORDINATOR
+        client.join()
+        assert client.take().error == ErrorCode.NOT_COORDINATOR
+
+    def test_a_commit_on_its_way_is_answered_and_not_applied(self) -> None:
+        world = World()
+        client = Client(world)
+        world.replicas.holds = True
+        client.commit(5)
+        world.coordinator.on_resignation(world.tp(world.coordinator.partition_for("g")), None)
+        assert client.take() == ErrorCode.NOT_COORDINATOR
+        world.replicas.release()
+        assert client.answers == []
+
+    def test_an_old_resignation_is_ignored(self) -> None:
+        world = World()
+        client = Client(world).make_stable()
+        for partition in (0, 1):
+            world.coordinator.on_leadership(world.tp(partition), 7)
+            world.coordinator.on_resignation(world.tp(partition), 6)
+        assert client.heartbeat() == NONE
+
+    def test_resigned_while_loading(self) -> None:
+        world = World(leads=False)
+        world.lead(0, loads=False)
+        world.coordinator.on_resignation(world.tp(0), 2)
+        world.coordinator.run_pending_jobs()
+        assert world.coordinator.list_groups([]) == (NONE, [])
+
+    def test_other_topics_do_not_matter(self) -> None:
+        world = World(leads=False)
+        world.coordinator.on_leadership(TopicPartition("t", 0), 1)
+        world.coordinator.on_resignation(TopicPartition("t", 0), 1)
+        assert world.coordinator._jobs.empty()
+
+    def test_a_log_that_cannot_be_read_closes_the_shard_only(self) -> None:
+        world = World(leads=False)
+        world.lead(0)
+        world.replicas.logs[world.tp(0)].append(build_batch([SimpleRecord(1, b"\x00\x01\x00", b"")]))
+        world.coordinator.on_resignation(world.tp(0), None)
+        world.lead(0)
+        world.lead(1)
+        broken = next(name for name in "abcdef" if world.coordinator.partition_for(name) == 0)
+        fine = next(name for name in "abcdef" if world.coordinator.partition_for(name) == 1)
+        assert Client(world, broken).heartbeat() == ErrorCode.NOT_COORDINATOR
+        assert Client(world, fine).heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+    @pytest.mark.parametrize(("kind", "offset"), [(ControlType.COMMIT, 9), (ControlType.ABORT, -1)])
+    def test_transactions_in_the_log(self, kind: ControlType, offset: int) -> None:
+        world = World()
+        log = world.log_of("g")
+        record = SimpleRecord(1, *records.offset_commit("g", "t", 0, CommittedOffset(9, -1, "", 1)))
+        log.append(transactional_batch([record], 4))
+        log.append(end_txn_marker(kind, producer_id=4, producer_epoch=0, coordinator_epoch=1, timestamp_ms=1))
+        log.high_watermark = log.log_end_offset
+        world.fail_over()
+        assert Client(world).fetched() == offset
+
+    def test_an_open_transaction_is_unstable(self) -> None:
+        world = World()
+        record = SimpleRecord(1, *records.offset_commit("g", "t", 0, CommittedOffset(9, -1, "", 1)))
+        log = world.log_of("g")
+        log.append(transactional_batch([record], 4))
+        log.high_watermark = log.log_end_offset
+        world.fail_over()
+        errors: list[ErrorCode] = []
+        world.coordinator.fetch_offsets(
+            OffsetQuery("g", [TopicQuery(NO_ID, "t", [0])], True),
+            lambda fetched: errors.append(fetched.topics[0].partitions[0].error),
+        )
+        assert errors == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
+
+
+class TestRemoval:
+    def test_delete_groups(self) -> None:
+        world = World()
+        client, simple = Client(world).make_stable(), Client(world, "simple")
+        simple.commit(3)
+        assert simple.take() == NONE
+        results: list[dict[str, ErrorCode]] = []
+        world.coordinator.delete_groups(["g", "simple", "nobody"], results.append)
+        assert results == [{"g": ErrorCode.NON_EMPTY_GROUP, "simple": NONE, "nobody": ErrorCode.GROUP_ID_NOT_FOUND}]
+        assert simple.fetched() == -1
+        assert client.heartbeat() == NONE
+        world.fail_over()
+        assert simple.fetched() == -1
+        assert [group.group_id for group in world.coordinator.list_groups([])[1]] == ["g"]
+
+    def test_delete_groups_waits_for_commits_on_their_way(self) -> None:
+        world = World()
+        client = Client(world)
+        client.commit(1)
+        client.take()
+        world.replicas.holds = True
+        client.commit(2, partition=1)
+        results: list[dict[str, ErrorCode]] = []
+        world.coordinator.delete_groups(["g"], results.append)
+        world.replicas.release()
+        assert results == []
+        world.replicas.release()
+        assert results == [{"g": NONE}]
+        world.fail_over()
+        assert world.coordinator.list_groups([]) == (NONE, [])
+
+    def test_delete_groups_is_answered_when_the_shard_is_replaced_meanwhile(self) -> None:
+        world = World()
+        ids = [f"g{i}" for i in range(9) if world.coordinator.partition_for(f"g{i}") == 0]
+
+        def group_ids() -> Iterator[str]:
+            yield ids[0]
+            world.coordinator.on_resignation(world.tp(0), None)
+            world.lead(0, 2)
+            yield ids[1]
+
+        results: list[dict[str, ErrorCode]] = []
+        world.coordinator.delete_groups(cast("list[str]", group_ids()), results.append)
+        assert results == [{ids[0]: ErrorCode.NOT_COORDINATOR, ids[1]: ErrorCode.GROUP_ID_NOT_FOUND}]
+
+    def test_delete_groups_elsewhere(self) -> None:
+        results: list[dict[str, ErrorCode]] = []
+        World(leads=False).coordinator.delete_groups(["g"], results.append)
+        assert results == [{"g": ErrorCode.NOT_COORDINATOR}]
+
+    def test_delete_offsets(self) -> None:
+        world = World()
+        client = Client(world)
+        client.commit(1)
+        client.commit(2, partition=1)
+        client.commit(3, topic="u")
+        results: list[Any] = []
+        world.coordinator.delete_offsets("g", {"t": [0, 7]}, results.append)
+        assert results == [DeletedOffsets(NONE)]
+        assert client.answers == [NONE] * 3
+        client.answers.clear()
+        assert client.fetched() == -1
+        assert world.registry_value(catalogue.NUM_OFFSETS) == 2
+
+    def test_offsets_of_subscribed_topics_stay(self) -> None:
+        world = World()
+        client = Client(world).make_stable()
+        client.commit(1, member_id="m", generation_id=1)
+        results: list[Any] = []
+        world.coordinator.delete_offsets("g", {"t": [0], "u": [0]}, results.append)
+        assert results == [DeletedOffsets(NONE, {"t": ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC})]
+        client.answers.clear()
+        assert client.fetched() == 1
+
+    def test_delete_offsets_of_no_group(self) -> None:
+        results: list[Any] = []
+        World().coordinator.delete_offsets("g", {"t": [0]}, results.append)
+        World().coordinator.delete_offsets("", {"t": [0]}, results.append)
+        assert results == [DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND), DeletedOffsets(ErrorCode.INVALID_GROUP_ID)]
+
+    def test_offsets_of_deleted_topics_go(self) -> None:
+        world = World()
+        client = Client(world)
+        client.commit(1)
+        client.commit(2, topic="u")
+        client.answers.clear()
+        world.cache.snapshot = snapshot({"u": 1, GROUP_METADATA_TOPIC: 2})
+        world.coordinator.on_metadata_update({"t": NO_ID, "v": NO_ID})  # never known: nothing is removed
+        world.coordinator.run_pending_jobs()
+        assert world.registry_value(catalogue.NUM_OFFSETS) == 2
+        world.coordinator.on_metadata_update({"t": b"t" * 16, "v": NO_ID})
+        world.coordinator.run_pending_jobs()
+        assert client.fetched() == -1
+        assert world.registry_value(catalogue.NUM_OFFSETS) == 1
+
+    def test_offsets_expire_and_the_group_with_them(self) -> None:
+        world = World(offsets_retention_minutes=15)
+        client = Client(world)
+        client.commit(1)
+        client.take()
+        world.advance_ms(600_001)
+        assert client.fetched() == 1
+        world.advance_ms(600_001)
+        assert client.fetched() == -1
+        assert world.coordinator.list_groups([]) == (NONE, [])
+        world.fail_over()
+        assert world.coordinator.list_groups([]) == (NONE, [])
+
+    def test_a_named_member_keeps_its_group(self) -> None:
+        world = World()
+        client = Client(world)
+        client.join(version=4)
+        assert client.take().error == ErrorCode.MEMBER_ID_REQUIRED
+        world.coordinator._shards[world.coordinator.partition_for("g")].expire()
+        client.join("m", version=4)
+        assert client.take().generation_id == 1
+
+
+class TestShown:
+    def test_list_by_state(self) -> None:
+        world = World()
+        Client(world).make_stable()
+        Client(world, "simple").commit(3)
+        assert sorted(world.coordinator.list_groups([])[1]) == [
+            ("g", "consumer", "Stable", "classic"),
+            ("simple", "", "Empty", "classic"),
+        ]
+        assert world.coordinator.list_groups([" STABLE "])[1] == [("g", "consumer", "Stable", "classic")]
+        assert world.coordinator.list_groups(["Dead"])[1] == []
+
+    def test_gauges(self) -> None:
+        world = World()
+        Client(world).make_stable()
+        Client(world, "simple").commit(3)
+        assert world.registry_value(catalogue.NUM_GROUPS) == 2
+        assert world.registry_value(catalogue.NUM_GROUPS_STABLE) == 1
+        assert world.registry_value(catalogue.NUM_GROUPS_EMPTY) == 1
+        assert world.registry_value(catalogue.NUM_GROUPS_DEAD) == 0
+        assert world.registry_value(catalogue.NUM_OFFSETS) == 1
+
+
+def test_threads_start_load_and_stop() -> None:
+    world = World(leads=False)
+    world.coordinator.start()
+    world.lead(0, loads=False)
+    world.lead(1, loads=False)
+    world.coordinator.shutdown()
+    client = Client(world)
+    assert client.heartbeat() == ErrorCode.NOT_COORDINATOR

@@ -1,0 +1,145 @@
+"""MetadataCache: the effect of pushes on the snapshot and its offset. Covers `metadata/features.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.broker.metadata.metadata_cache import MetadataCache, Node
+from barnabas.common.ids import ZERO_UUID
+from barnabas.common.topic_partition import TopicPartition
+from barnabas.protocol.messages import k06_update_metadata as wire
+from barnabas.protocol.metadata_records import BrokerEndpoint, RegisterBrokerRecord
+from barnabas.protocol.push_tags import FULL, INCREMENTAL, LEADER_DURING_DELETE
+
+ID, OTHER_ID = b"a" * 16, b"b" * 16
+
+
+def topic(name: str, topic_id: bytes, *leaders: int) -> wire.UpdateMetadataTopicState:
+    """A topic whose partitions have these leaders, on replicas 1 and 2."""
+    return wire.UpdateMetadataTopicState(
+        topic_name=name,
+        topic_id=topic_id,
+        partition_states=[
+            wire.UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=[1, 2], replicas=[1, 2])
+            for index, leader in enumerate(leaders)
+        ],
+    )
+
+
+def push(
+    *topics: wire.UpdateMetadataTopicState, brokers: tuple[int, ...] = (1, 2), type_: int = INCREMENTAL
+) -> wire.UpdateMetadataRequest:
+    """An UpdateMetadata; broker 2 has no listener EXTERNAL."""
+    return wire.UpdateMetadataRequest(
+        controller_id=100,
+        type=type_,
+        topic_states=list(topics),
+        live_brokers=[
+            wire.UpdateMetadataBroker(
+                id=broker_id,
+                rack=None,
+                endpoints=[
+                    wire.UpdateMetadataEndpoint(port=port, host=f"h{broker_id}", listener=name)
+                    for name, port in (("INTERNAL", 1), ("EXTERNAL", 2))[: 1 if broker_id == 2 else 2]
+                ],
+            )
+            for broker_id in brokers
+        ],
+    )
+
+
+def registration(broker_id: int, epoch: int, *, is_leaving: bool = False) -> RegisterBrokerRecord:
+    """A registered broker."""
+    return RegisterBrokerRecord(
+        broker_id=broker_id,
+        broker_epoch=epoch,
+        in_controlled_shutdown=is_leaving,
+        end_points=[BrokerEndpoint(name="INTERNAL", host=f"h{broker_id}", port=1)],
+    )
+
+
+@pytest.fixture
+def cache() -> MetadataCache:
+    made = MetadataCache()
+    made.apply_update_metadata(push(topic("a", ID, 1, 2), type_=FULL))
+    return made
+
+
+def test_a_push_replaces_the_snapshot_and_returns_the_changed_topics(cache: MetadataCache) -> None:
+    before = cache.snapshot
+    assert cache.apply_update_metadata(push(topic("b", OTHER_ID, 1))) == {"b"}
+    assert before.partition_count("b") is None, "a snapshot never changes"
+    after = cache.snapshot
+    assert (after.topic_id("a"), after.topic_id("b"), after.topic_name(OTHER_ID)) == (ID, OTHER_ID, "b")
+    assert (after.topic_id("c"), after.topic_name(b"c" * 16)) == (ZERO_UUID, None)
+    partition = after.partition(TopicPartition("a", 1))
+    assert partition is not None
+    assert (partition.leader, after.partition(TopicPartition("a", 2))) == (2, None)
+
+
+def test_a_full_push_removes_topics_that_it_does_not_name(cache: MetadataCache) -> None:
+    assert cache.apply_update_metadata(push(topic("b", OTHER_ID, 1), type_=FULL)) == {"a", "b"}
+    assert set(cache.snapshot.topics) == {"b"}
+
+
+def test_deleted_partitions_go_and_the_topic_with_the_last_one(cache: MetadataCache) -> None:
+    cache.apply_update_metadata(push(topic("a", ID, LEADER_DURING_DELETE)))
+    assert cache.snapshot.partition_count("a") == 1
+    cache.apply_update_metadata(push(topic("a", ID, LEADER_DURING_DELETE, LEADER_DURING_DELETE)))
+    assert cache.snapshot.partition_count("a") is None
+
+
+def test_a_topic_that_was_created_again_starts_empty_and_outlives_the_deletion_of_the_old_one(
+    cache: MetadataCache,
+) -> None:
+    cache.apply_update_metadata(push(topic("a", OTHER_ID, 1)))
+    assert cache.snapshot.partition_count("a") == 1
+    cache.apply_update_metadata(push(topic("a", ID, LEADER_DURING_DELETE, LEADER_DURING_DELETE)))
+    assert cache.snapshot.topic_id("a") == OTHER_ID
+
+
+def test_a_broker_without_the_listener_is_invisible_there(cache: MetadataCache) -> None:
+    snapshot = cache.snapshot
+    assert snapshot.nodes("EXTERNAL") == [Node(1, "h1", 2, None)]
+    assert [node.id for node in snapshot.nodes("INTERNAL")] == [1, 2]
+    assert snapshot.node(2, "EXTERNAL") is None
+    assert cache.nodes_of([2, 1, 9], "INTERNAL") == [Node(2, "h2", 1, None), Node(1, "h1", 1, None)]
+
+
+def test_a_broker_names_itself_as_controller_while_it_is_alive(cache: MetadataCache) -> None:
+    assert cache.snapshot.controller_for_clients(2) == 2
+    cache.apply_update_metadata(push(brokers=(1,)))
+    assert cache.snapshot.controller_for_clients(2) == 1
+    cache.apply_update_metadata(push(brokers=()))
+    assert cache.snapshot.controller_for_clients(2) == -1
+
+
+def test_registrations_decide_on_isr_members_and_outdated_fetches(cache: MetadataCache) -> None:
+    cache.apply_update_metadata(
+        push(), [registration(1, 10), registration(2, 20, is_leaving=True), registration(3, 30)]
+    )
+    cache.apply_update_metadata(push(), [])
+    snapshot = cache.snapshot
+    assert snapshot.is_isr_eligible(1, 10)
+    assert snapshot.is_isr_eligible(1, -1)
+    assert not snapshot.is_isr_eligible(1, 9), "an earlier incarnation"
+    assert not snapshot.is_isr_eligible(2, 20), "about to leave"
+    assert not snapshot.is_isr_eligible(3, 30), "fenced"
+    assert [snapshot.is_outdated(1, epoch) for epoch in (-1, 9, 10)] == [False, True, False]
+    assert [node.id for node in snapshot.fenced_nodes("INTERNAL")] == [3]
+
+
+def test_the_offset_rises_and_is_reset_by_a_registration(cache: MetadataCache) -> None:
+    calls: list[int] = []
+    cache.on_caught_up = lambda: calls.append(1)
+    assert cache.is_current
+    cache.expect_offset(7)
+    assert not cache.is_current
+    cache.note_features({"transaction.version": 2})
+    cache.note_offset(7)
+    cache.note_offset(5)
+    assert (cache.offset, cache.picture_offset, cache.is_current, calls) == (7, 7, True, [1])
+    assert (cache.finalized_features.levels, cache.finalized_features.epoch) == ({"transaction.version": 2}, 7)
+    cache.forget_offset()
+    assert (cache.offset, cache.picture_offset, cache.is_current) == (-1, 7, False)
+    assert cache.finalized_features.levels == {"transaction.version": 2}

@@ -1,0 +1,53 @@
+"""RecoveryReporter: a report has all logs of the broker or there is none, and no invented producer id.
+
+Also covers `apis/k59_fetch_snapshot.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.broker.metadata.recovery_reporter import RecoveryReporter
+from barnabas.protocol.errors import ApiError, ErrorCode
+from tests.support.broker.broker_rig import BROKER_EPOCH, BROKER_ID, CLUSTER_ID, BrokerRig, batch, produce, state
+
+
+def reporter_of(rig: BrokerRig) -> RecoveryReporter:
+    return RecoveryReporter(
+        broker_id=BROKER_ID,
+        cluster_id=CLUSTER_ID,
+        broker_epoch=lambda: BROKER_EPOCH,
+        fs=rig.fs,
+        log_manager=rig.log_manager,
+        replica_manager=rig.manager,
+        metadata_cache=rig.cache,
+        dynamic_config=rig.dynamic_config,
+        producer_ids=rig.producer_ids,
+        push_state=rig.push_state,
+    )
+
+
+def test_a_producer_id_that_was_never_allocated_is_not_reported() -> None:
+    rig = BrokerRig()
+    rig.push({"t": [state(1)]})
+    for producer_id in (7, 2**63 - 1):
+        data = batch(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        answer = rig.answer(produce(data), 9)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert reporter_of(rig).report().highest_producer_id == 7
+
+
+def test_there_is_no_report_while_a_log_directory_is_offline() -> None:
+    rig = BrokerRig(log_dirs="/a,/b")
+    rig.push({"t": [state(1), state(1)]})
+    reporter = reporter_of(rig)
+    assert sorted((log.topic, log.partition, log.isr) for log in reporter.report().logs) == [
+        ("t", 0, [1]),
+        ("t", 1, [1]),
+    ]
+    failed = rig.log_manager.directories[0]
+    rig.log_manager.fail_directory(failed, OSError("it broke"))
+    rig.log_manager.forget_directory(failed)
+    with pytest.raises(ApiError) as refusal:
+        reporter.report()
+    assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,152 @@
+"""Request threads share one core unless batches are large, and do not interrupt each other while they are small."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.broker.network import affinity
+from barnabas.broker.network.affinity import BUSY_BYTES, Placement, RequestAffinity, next_placement
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.table import catalogue
+
+CPUS = {4, 5, 7}
+PATIENT, PROMPT, APART = Placement
+
+
+KIB = 1 << 10
+
+
+@pytest.mark.parametrize(
+    ("placement", "mean_bytes", "size_bytes", "expected"),
+    [
+        (APART, 100, BUSY_BYTES, PATIENT),
+        (PATIENT, 100, BUSY_BYTES, PATIENT),
+        (PATIENT, 100 * KIB, BUSY_BYTES - 1, PATIENT),  # little to copy
+        (APART, 100 * KIB, BUSY_BYTES - 1, PATIENT),
+        (PATIENT, 16 * KIB, 100 * BUSY_BYTES, PROMPT),  # a producer's batch.size
+        (APART, 16 * KIB, 100 * BUSY_BYTES, PROMPT),
+        (PATIENT, 4 * KIB, BUSY_BYTES, PATIENT),  # between the two bounds the placement stays
+        (PROMPT, 4 * KIB, BUSY_BYTES, PROMPT),
+        (PROMPT, 32 * KIB, BUSY_BYTES, PROMPT),
+        (APART, 32 * KIB, BUSY_BYTES, APART),
+        (PATIENT, 64 * KIB, BUSY_BYTES, APART),
+    ],
+)
+def test_decision(placement: Placement, mean_bytes: int, size_bytes: int, expected: Placement) -> None:
+    assert next_placement(placement, size_bytes // mean_bytes, size_bytes) is expected
+
+
+@pytest.fixture
+def policies(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """How each thread is scheduled, by its native id."""
+    policies: dict[int, int] = {}
+
+    def set_policy(native_id: int, policy: int, parameter: os.sched_param) -> None:
+        assert parameter.sched_priority == 0
+        policies[native_id] = policy
+
+    monkeypatch.setattr(os, "sched_setscheduler", set_policy)
+    return policies
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch, policies: dict[int, int]) -> dict[int, set[int]]:
+    """Each thread's last affinity, by its native id."""
+    where: dict[int, set[int]] = {}
+    monkeypatch.setattr(affinity, "HAS_GLOBAL_LOCK", True)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: CPUS)
+    monkeypatch.setattr(os, "sched_setaffinity", where.__setitem__)
+    return where
+
+
+@pytest.fixture
+def handler() -> Iterator[threading.Thread]:
+    """A thread with a request handler's name."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait, name="data-plane-kafka-request-handler-3")
+    thread.start()
+    yield thread
+    end.set()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("name", "cpus", "policy"),
+    [
+        ("data-plane-kafka-network-thread-1-ListenerName(PLAINTEXT)-PLAINTEXT-0", {5}, os.SCHED_BATCH),
+        ("data-plane-kafka-request-handler-0", {5}, os.SCHED_BATCH),
+        ("ReplicaFetcherThread-0-2", CPUS, os.SCHED_BATCH),
+        ("log-cleaner", CPUS, os.SCHED_OTHER),
+    ],
+)
+def test_which_threads_are_confined_and_patient(
+    placed: dict[int, set[int]], policies: dict[int, int], name: str, cpus: set[int], policy: int
+) -> None:
+    def review() -> None:
+        RequestAffinity(Registry(), 4, "auto").review()
+        found.append((placed[threading.get_native_id()], policies[threading.get_native_id()]))
+
+    found: list[tuple[set[int], int]] = []
+    thread = threading.Thread(target=review, name=name)
+    thread.start()
+    thread.join()
+    assert found == [(cpus, policy)]
+
+
+def produce(registry: Registry, batches: int, size_bytes: int) -> None:
+    registry.meter(catalogue.TOTAL_PRODUCE_REQUESTS_PER_SEC).mark(batches)
+    registry.meter(catalogue.BYTES_IN_PER_SEC).mark(size_bytes)
+
+
+def test_threads_move_to_one_core_and_apart(
+    placed: dict[int, set[int]], policies: dict[int, int], handler: threading.Thread
+) -> None:
+    registry = Registry()
+    request_affinity = RequestAffinity(registry, 4, "auto")
+    request_affinity.review()
+    assert handler.native_id is not None
+    assert placed[handler.native_id] == {5}, "broker 4 of 3 cores takes the second"
+    assert placed[threading.get_native_id()] == CPUS, "other threads are never confined"
+    assert policies[handler.native_id] == os.SCHED_BATCH, "a woken thread waits until its waker sleeps"
+    assert policies[threading.get_native_id()] == os.SCHED_OTHER
+    produce(registry, BUSY_BYTES >> 14, BUSY_BYTES)
+    request_affinity.review()
+    assert placed[handler.native_id] == {5}
+    assert policies[handler.native_id] == os.SCHED_OTHER, "it does not wait for others' time slices"
+    produce(registry, 10, BUSY_BYTES)
+    request_affinity.review()
+    assert placed[handler.native_id] == CPUS
+    assert policies[handler.native_id] == os.SCHED_OTHER
+    placed.clear()
+    produce(registry, 10, BUSY_BYTES)
+    request_affinity.review()
+    assert placed == {}, "they are not confined"
+    request_affinity.review()
+    assert placed[handler.native_id] == {5}
+
+
+@pytest.mark.parametrize(
+    ("setting", "cpus", "has_lock"), [("none", CPUS, True), ("auto", {1}, True), ("auto", CPUS, False)]
+)
+def test_inactive_where_it_does_not_help(
+    placed: dict[int, set[int]], monkeypatch: pytest.MonkeyPatch, setting: str, cpus: set[int], has_lock: bool
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: cpus)
+    monkeypatch.setattr(affinity, "HAS_GLOBAL_LOCK", has_lock)
+    assert not RequestAffinity(Registry(), 0, setting).is_active
+
+
+def test_a_container_may_forbid_scheduling_calls(
+    placed: dict[int, set[int]], monkeypatch: pytest.MonkeyPatch, handler: threading.Thread
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    RequestAffinity(Registry(), 4, "auto").review()
+    assert handler.native_id is not None
+    assert placed[handler.native_id] == {5}

@@ -1,0 +1,193 @@
+"""Frames: each stream is fed whole, byte by byte, and with bytes of the next frame behind it."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from typing import Any
+
+import pytest
+
+from barnabas.broker.network.connection import Connection, FrameReader, InvalidFrameError
+from barnabas.broker.network.transport import TURN_BYTES, Anonymous, PlainTransport
+from barnabas.broker.requests.request import Request, RequestContext
+
+SIZE_MAX = 3_000_000
+CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")
+
+STREAMS: dict[str, list[bytes]] = {
+    "one": [b"abc"],
+    "empty": [b""],
+    "several": [b"a", b"", b"bc" * 100, b"d" * 4],
+    "large": [random.Random(1).randbytes(70_000), b"x"],
+    "larger than what is trusted": [b"y" * 2_500_000, b"z"],
+}
+
+
+def framed(payloads: list[bytes]) -> bytes:
+    return b"".join(struct.pack(">i", len(payload)) + payload for payload in payloads)
+
+
+def feed(reader: FrameReader, data: bytes, chunk_size: int) -> list[bytes]:
+    """Give `data` to the reader in chunks, as a connection does; return the frames."""
+    frames: list[bytes] = []
+    view = memoryview(data)
+    while len(view):
+        wanted = reader.wanted()
+        if wanted is None:
+            frame = reader.receive(view[:chunk_size])
+            view = view[chunk_size:]
+        else:
+            count = min(len(wanted), len(view), chunk_size)
+            wanted[:count] = view[:count]
+            wanted.release()
+            view = view[count:]
+            frame = reader.filled(count)
+        while frame is not None:
+            assert not frame.readonly, "storage patches batch headers in place"
+            frames.append(bytes(frame))
+            frame = reader.next_frame()
+    return frames
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("chunk_size", [1, 3, 4, 7, 65_536, 10**9])
+def test_frames_come_out_however_they_are_cut(name: str, chunk_size: int) -> None:
+    payloads = STREAMS[name]
+    if chunk_size < 8 and sum(map(len, payloads)) > 100_000:
+        chunk_size += 4_000
+    reader = FrameReader(SIZE_MAX)
+    assert feed(reader, framed(payloads), chunk_size) == payloads
+    assert reader.is_at_boundary()
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_bytes_after_a_frame_are_kept(name: str) -> None:
+    reader = FrameReader(SIZE_MAX)
+    assert feed(reader, framed(STREAMS[name]) + b"\0\0", 10**9) == STREAMS[name]
+    assert not reader.is_at_boundary()
+    assert feed(reader, b"\0\1!", 10**9) == [b"!"]
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), SIZE_MAX + 1, 2**31 - 1])
+@pytest.mark.parametrize("chunk_size", [1, 4, 100])
+def test_impossible_sizes_are_refused(size: int, chunk_size: int) -> None:
+    reader = FrameReader(SIZE_MAX)
+    with pytest.raises(InvalidFrameError, match=str(size)):
+        feed(reader, struct.pack(">i", size) + b"rest", chunk_size)
+
+
+def test_a_false_size_allocates_no_memory() -> None:
+    reader = FrameReader(100_000_000)
+    reader.receive(memoryview(struct.pack(">i", 100_000_000) + b"x"))
+    wanted = reader.wanted()
+    assert wanted is not None
+    assert len(wanted) < 2_000_000
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_streams_in_random_cuts(seed: int) -> None:
+    random_ = random.Random(seed)
+    payloads = [random_.randbytes(random_.choice((0, 1, 30, 5_000))) for _ in range(30)]
+    data = framed(payloads)
+    reader = FrameReader(SIZE_MAX)
+    frames: list[bytes] = []
+    while data:
+        count = random_.randrange(1, 3_000)
+        frames += feed(reader, data[:count], random_.randrange(1, 3_000))
+        data = data[count:]
+    assert frames == payloads
+
+
+SIZE = 5 * TURN_BYTES
+
+
+class Peer:
+    """A connection over a socket pair."""
+
+    def __init__(self) -> None:
+        self.client, self.server = socket.socketpair()
+        self.server.setblocking(False)
+        self.connection = Connection(self.server.fileno(), PlainTransport(self.server), Anonymous(), CONTEXT, SIZE_MAX)
+        self.scratch = memoryview(bytearray(64))
+
+    def read(self) -> bytes | None:
+        frame = self.connection.read_frame(self.scratch)
+        return None if frame is None else bytes(frame)
+
+    def close(self) -> None:
+        self.client.close()
+        self.server.close()
+
+
+@pytest.fixture
+def peer() -> Any:
+    peer = Peer()
+    yield peer
+    peer.close()
+
+
+def test_pipelined_frames_are_read_one_at_a_time(peer: Peer) -> None:
+    payloads = [b"first", b"2" * 200, b"third"]
+    peer.client.sendall(framed(payloads))
+    assert [peer.read(), peer.read(), peer.read(), peer.read()] == [*payloads, None]
+    assert not peer.connection.may_have_input
+
+
+def test_more_input_is_remembered(peer: Peer) -> None:
+    peer.client.sendall(framed([b"a" * 60, b"b"]))
+    assert peer.read() == b"a" * 60
+    assert peer.connection.may_have_input, "the read filled its buffer: no edge reports the rest"
+
+
+def test_the_end_of_the_stream_may_share_the_edge_of_the_last_frame(peer: Peer) -> None:
+    peer.client.sendall(framed([b"last"]))
+    peer.client.close()
+    peer.connection.is_hung_up = True
+    assert peer.read() == b"last"
+    assert peer.connection.may_have_input
+    with pytest.raises(EOFError):
+        peer.read()
+
+
+def test_a_cut_frame_ends_the_stream(peer: Peer) -> None:
+    peer.client.sendall(framed([b"abc"])[:-1])
+    assert peer.read() is None
+    peer.client.close()
+    with pytest.raises(EOFError):
+        peer.read()
+
+
+def test_a_muted_connection_is_not_read(peer: Peer) -> None:
+    request = Request(peer.connection, None, CONTEXT, memoryview(b""))
+    peer.connection.mute(request)
+    with pytest.raises(AssertionError):
+        peer.read()
+    with pytest.raises(AssertionError):
+        peer.connection.mute(request)
+    assert peer.connection.is_muted
+
+
+def test_a_large_frame_is_read_over_several_turns() -> None:
+    """However fast its sender is. The rest is read in the next turn; no edge reports it."""
+
+    class Endless:
+        may_go_on = False
+
+        def receive_into(self, buffer: memoryview) -> int:
+            if not self.began:
+                buffer[:4] = SIZE.to_bytes(4, "big")
+            self.began = True
+            return len(buffer)
+
+        began = False
+
+    connection = Connection(0, Endless(), Anonymous(), CONTEXT, SIZE)  # type: ignore[arg-type]
+    scratch = memoryview(bytearray(64 * 1024))
+    turns = 1
+    while connection.read_frame(scratch) is None:
+        assert connection.may_have_input
+        turns += 1
+        assert turns < 100
+    assert 3 <= turns <= SIZE // TURN_BYTES

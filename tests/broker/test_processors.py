@@ -1,0 +1,248 @@
+"""Processors (`processors.py`, `network/connections.py`) on a loopback port: every client gets its answers in order,
+and a client's errors end only its own connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import socket
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from tests.support.broker.network import (
+    FETCH,
+    FETCH_VERSION,
+    HEARTBEAT,
+    HEARTBEAT_VERSION,
+    TIMEOUT_S,
+    Client,
+    Network,
+    fetch,
+    heartbeat,
+)
+from tests.support.waiting import eventually
+
+
+def frame(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def header(key: int, version: int, client_id: bytes = b"\x00\x04test") -> bytes:
+    return struct.pack(">hhi", key, version, 1) + client_id
+
+
+def test_pipelined_requests_are_answered_in_order(network: Network) -> None:
+    """However long each takes; one is in progress at a time."""
+    with network.client() as client:
+        kinds = ["ok", "park:5", "error", "bug", "ok", "park:1", "move:x"] * 30
+        client.send(b"".join(heartbeat(kind, number) for number, kind in enumerate(kinds)))
+        codes = [client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code for number in range(len(kinds))]
+    expected = [
+        ErrorCode.NONE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.NONE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NONE,
+    ]
+    assert codes == expected * 30
+
+
+def test_a_request_byte_by_byte_is_answered(network: Network, bystander: Client) -> None:
+    with network.client() as client:
+        for byte in heartbeat("ok", 5):
+            client.send(bytes([byte]))
+            bystander.heartbeat("ok")
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 5).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("kind", ["last", "close"])
+def test_nothing_follows_the_last_request_of_a_connection(network: Network, bystander: Client, kind: str) -> None:
+    with network.client() as client:
+        kinds = ["ok", "ok", kind, "move:after"]
+        client.send(b"".join(heartbeat(kind, number) for number, kind in enumerate(kinds)))
+        for number in range(2 if kind == "close" else 3):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+        assert client.is_closed_by_server()
+    bystander.heartbeat("ok")
+    assert network.services.completed == []
+
+
+@pytest.mark.parametrize("bad", [struct.pack(">i", -1), struct.pack(">i", 8) + b"\0\x0c\0\0\0\0\0\0"])
+def test_requests_before_garbage_are_answered(network: Network, bystander: Client, bad: bytes) -> None:
+    with network.client() as client:
+        client.send(b"".join(heartbeat("ok", number) for number in range(20)) + bad)
+        for number in range(20):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+        assert client.is_closed_by_server()
+
+
+def test_a_request_without_response_lets_the_next_one_in(network: Network) -> None:
+    with network.client() as client:
+        client.send(heartbeat("none", 1) + heartbeat("none", 2) + heartbeat("ok", 3))
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 3).error_code == ErrorCode.NONE
+
+
+def test_the_last_response_is_sent_before_closing(network: Network) -> None:
+    with network.client() as client:
+        assert client.heartbeat("last", 1) == ErrorCode.NONE
+        assert client.is_closed_by_server()
+    with network.client() as client:
+        client.send(heartbeat("close", 1))
+        assert client.is_closed_by_server()
+
+
+def test_a_throttled_client_waits_only_for_its_next_response(network: Network, bystander: Client) -> None:
+    with network.client() as client:
+        client.send(heartbeat("throttle:150", 1) + heartbeat("none-throttled:150", 2) + heartbeat("ok", 3))
+        before_ms = network.clock.monotonic_ms()
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 1).error_code == ErrorCode.NONE
+        assert network.clock.monotonic_ms() - before_ms < 140, "the response itself is not delayed"
+        bystander.heartbeat("ok")
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 3).error_code == ErrorCode.NONE
+        assert network.clock.monotonic_ms() - before_ms >= 290
+
+
+def test_large_responses_arrive_whole(network: Network, tmp_path: Path) -> None:
+    content = random.Random(3).randbytes(3_000_000)
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    fd = os.open(path, os.O_RDONLY)
+    with network.client() as client:
+        client.send(fetch(2_000_000, 1) + fetch(2_500_000, 2, fd, 1_000) + fetch(3, 3, fd))
+        parts = []
+        for number in (1, 2, 3):
+            response = client.receive(FETCH, FETCH_VERSION, number)
+            parts.append(bytes(response.responses[0].partitions[0].records))
+    os.close(fd)
+    assert parts == [bytes(2_000_000), content[1_000:2_501_000], content[:3]]
+
+
+def test_a_large_request_is_read(network: Network) -> None:
+    with network.client() as client:
+        big = heartbeat("ok", 1, 0) + bytes(5_000_000)  # bytes after the body are ignored, as in Kafka
+        client.send(frame(big[4:]))
+        assert client.receive(HEARTBEAT, 0, 1).error_code == ErrorCode.NONE
+
+
+BAD_STREAMS = {
+    "negative size": struct.pack(">i", -1),
+    "least size": struct.pack(">i", -(2**31)),
+    "size too large": struct.pack(">i", 104857601),
+    "TLS hello": bytes.fromhex("16030100a5010000a10303") + bytes(100),
+    "HTTP": b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "empty frame": frame(b""),
+    "cut header": frame(b"\x00\x0c\x00"),
+    "unknown key": frame(header(999, 0)),
+    "negative key": frame(header(-1, 0)),
+    "key not served here": frame(header(0, 9)),
+    "version too new": frame(header(HEARTBEAT, HEARTBEAT_VERSION + 1) + b"\0"),
+    "negative version": frame(header(HEARTBEAT, -1)),
+    "client id longer than the frame": frame(header(HEARTBEAT, 0, b"\x7f\xff") + b"abc"),
+    "client id that is not text": frame(header(HEARTBEAT, 0, b"\x00\x02\xff\xfe")),
+    "cut body": frame(heartbeat("ok")[4:-5]),
+    "array longer than the frame": frame(header(FETCH, 4) + struct.pack(">iiiibi", -1, 1, 1, 1, 0, 2**31 - 1)),
+    "random bytes": frame(random.Random(4).randbytes(5_000)),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STREAMS)
+def test_garbage_closes_its_own_connection(
+    network: Network, bystander: Client, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), network.client() as client:
+        assert client.heartbeat("ok") == ErrorCode.NONE
+        with contextlib.suppress(ConnectionError):
+            client.send(BAD_STREAMS[name])
+        assert client.is_closed_by_server()
+        bystander.heartbeat("ok")
+    assert len(caplog.records) == 1, "one line in the log"
+    assert "closing connection" in caplog.text
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 20])
+def test_a_frame_cut_off_by_its_client_is_dropped(network: Network, bystander: Client, cut: int) -> None:
+    with network.client() as client:
+        client.send(heartbeat("ok")[:cut])
+    eventually("it is gone", lambda: network.server.quotas.total() == 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_connections_never_disturb(network: Network, bystander: Client, seed: int) -> None:
+    random_ = random.Random(seed)
+    for _ in range(40):
+        with network.client() as client, contextlib.suppress(ConnectionError):
+            data = random_.randbytes(random_.randrange(1, 200))
+            client.send(frame(data) if random_.random() < 0.7 else data)
+            if random_.random() < 0.5:
+                reset = struct.pack("ii", 1, 0)
+                client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        bystander.heartbeat("ok")
+    eventually("they are gone", lambda: network.server.quotas.total() == 1)
+
+
+def test_a_client_that_never_reads_blocks_only_itself(network: Network, bystander: Client) -> None:
+    with network.client() as client:
+        for number in range(20):
+            client.send(fetch(1_000_000, number))
+        for number in range(100):
+            bystander.heartbeat("ok", number)
+
+        def sending() -> int:
+            return sum(connection.outgoing is not None for connection in network.connections())
+
+        eventually("its response waits for it to read", lambda: sending() == 1)
+        for number in range(20):
+            response = client.receive(FETCH, FETCH_VERSION, number)
+            assert len(response.responses[0].partitions[0].records) == 1_000_000
+
+
+def test_a_client_that_disconnects_during_its_response_is_closed(network: Network, bystander: Client) -> None:
+    for _ in range(10):
+        with network.client() as client:
+            client.send(fetch(5_000_000, 1) + fetch(5_000_000, 2))
+            client.read(10)
+    eventually("they are gone", lambda: network.server.quotas.total() == 1)
+
+
+def test_a_client_that_disconnects_while_waiting_is_closed(network: Network, bystander: Client) -> None:
+    with network.client() as client:
+        client.send(heartbeat("park:100", 1))
+        assert network.services.arrived.acquire(timeout=TIMEOUT_S)
+    eventually("it is gone", lambda: network.server.quotas.total() == 1)
+
+
+def test_a_pipelining_client_that_does_not_read_gets_no_second_large_response(network: Network) -> None:
+    with network.client() as client:
+        client.send(heartbeat("ok", 0) + b"".join(fetch(20_000_000, number) for number in range(1, 5)))
+        eventually("a response is unread", lambda: any(c.outgoing is not None for c in network.connections()))
+        (connection,) = network.connections()
+        assert sum(map(len, connection.outgoing or ())) <= 20_000_100
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 0).error_code == ErrorCode.NONE
+        for number in range(1, 5):
+            client.receive(FETCH, FETCH_VERSION, number)
+
+
+def test_idle_connections_are_closed() -> None:
+    with Network(connections_max_idle_ms=300) as network, network.client() as idle, network.client() as busy:
+        idle.heartbeat("ok")
+        done = threading.Event()
+
+        def work() -> None:
+            while not done.wait(0.05):
+                busy.heartbeat("ok")
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        assert idle.is_closed_by_server()
+        done.set()
+        worker.join()
+        assert busy.heartbeat("ok") == ErrorCode.NONE

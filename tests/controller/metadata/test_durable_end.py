@@ -1,0 +1,139 @@
+"""Flipped bits, and truncated or lost files: the controller starts with its whole log, or fails with one line.
+
+It must never start with less: brokers would set the logs of the missing topics aside as strays. Also covers
+`controller/metadata/metadata_directory.py`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.common.disk.faulty_files import MemoryFileSystem
+from barnabas.controller.image import Image
+from barnabas.controller.metadata.durable_end import DurableEnd
+from barnabas.controller.metadata.metadata_directory import DirectoryError, MetadataDirectory
+from tests.controller.rig import Rig
+from tests.controller.test_quorum_controller import contents
+
+DIRECTORY = "/meta/__cluster_metadata-0"
+DURABLE_END = "/meta/recovery-point-offset-checkpoint"
+
+
+def filled(*, with_snapshot: bool) -> tuple[MemoryFileSystem, Image]:
+    rig = Rig()
+    rig.join(0)
+    rig.create("t", [[0], [0]], retention_ms="7")
+    if with_snapshot:
+        rig.controller._log._max_bytes = 100
+        rig.controller.loop.step()
+        rig.controller._log._max_bytes = 1 << 20
+    rig.create("u", [[0]])
+    rig.controller.stop()
+    assert isinstance(rig.fs, MemoryFileSystem)
+    return rig.fs, rig.image
+
+
+PLAIN = filled(with_snapshot=False)
+SNAPSHOT = filled(with_snapshot=True)
+
+
+def file_of(fs: MemoryFileSystem, suffix: str) -> str:
+    (name,) = (entry.name for entry in fs.listdir(DIRECTORY) if entry.name.endswith(suffix))
+    return f"{DIRECTORY}/{name}"
+
+
+def flips(content: bytes) -> Iterator[bytes]:
+    for index in range(len(content)):
+        for bit in range(8):
+            damaged = bytearray(content)
+            damaged[index] ^= 1 << bit
+            yield bytes(damaged)
+
+
+def cuts(content: bytes) -> Iterator[bytes]:
+    """Its beginning alone, or followed by zeros."""
+    for kept in range(0, len(content), 9):
+        yield content[:kept]
+        yield content[:kept] + bytes(len(content) - kept)
+
+
+def refusals(fs: MemoryFileSystem, path: str, contents_of_it: Iterator[bytes], image: Image) -> list[str]:
+    """Start on every content of a file; what starts has the whole image."""
+    lines: list[str] = []
+    for content in contents_of_it:
+        disk = fs.kill()
+        disk.write_bytes(path, content, sync=True)
+        try:
+            again = Rig(disk)
+        except DirectoryError as error:
+            lines.append(str(error))
+            assert disk.read_bytes(path) == content, "what is left is left alone"
+        else:
+            assert contents(again.image) == contents(image), content
+    return lines
+
+
+@pytest.mark.parametrize(("fs", "image"), [PLAIN, SNAPSHOT], ids=["log", "log behind a snapshot"])
+def test_a_damaged_log_is_refused(fs: MemoryFileSystem, image: Image) -> None:
+    path = file_of(fs, ".log")
+    content = fs.read_bytes(path)
+    lines = refusals(fs, path, flips(content), image) + refusals(fs, path, cuts(content), image)
+    assert len(lines) > len(content)
+    assert all("is damaged at offset" in line and "Restore it from a copy" in line for line in lines)
+    assert all("barnabas controller recover" in line and "remove" not in line for line in lines), "no log is given up"
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    fs, image = SNAPSHOT
+    path = file_of(fs, ".checkpoint")
+    content = fs.read_bytes(path)
+    lines = refusals(fs, path, flips(content), image) + refusals(fs, path, cuts(content), image)
+    assert len(lines) > len(content)
+    assert all("its last whole snapshot ends at 0. Restore its .checkpoint file" in line for line in lines)
+
+
+def test_without_a_durable_end_the_log_is_accepted_as_it_is() -> None:
+    fs, image = PLAIN
+    assert refusals(fs, DURABLE_END, flips(fs.read_bytes(DURABLE_END)), image) == []
+    path = file_of(fs, ".log")
+    disk = fs.kill()
+    disk.unlink(DURABLE_END)
+    disk.open(path).truncate(disk.size(path) - 1)
+    assert set(Rig(disk).image.topic_ids) == {"t"}
+
+
+def test_a_missing_log_is_refused() -> None:
+    fs, _ = SNAPSHOT
+    disk = fs.kill()
+    disk.unlink(file_of(fs, ".log"))
+    with pytest.raises(DirectoryError, match="batches are missing"):
+        Rig(disk)
+
+
+def test_the_written_end_is_never_beyond_the_durable_end() -> None:
+    fs, image = PLAIN
+    assert DurableEnd(fs, "/meta").read() == image.offset + 1
+    for seed in range(30):
+        assert DurableEnd(fs.crash(random.Random(seed)), "/meta").read() <= image.offset + 1
+
+
+def test_the_identity_of_the_directory() -> None:
+    fs = MemoryFileSystem()
+    MetadataDirectory.open(fs, "/meta", 100, "cluster-a").close()
+    content = fs.read_bytes("/meta/meta.properties")
+    accepted = 0
+    for index in range(len(content)):
+        for bit in range(8):
+            damaged = bytearray(content)
+            damaged[index] ^= 1 << bit
+            fs.write_bytes("/meta/meta.properties", damaged, sync=True)
+            try:
+                found = MetadataDirectory.open(fs, "/meta", 100, "cluster-a")
+            except DirectoryError:
+                continue
+            found.close()
+            assert found.cluster_id == "cluster-a"
+            accepted += 1
+    assert accepted <= 8 * len("#crc32c="), "the seal went, the content is whole"
