@@ -17,7 +17,6 @@ Source: Kafka's GroupCoordinatorService (4.3).
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
@@ -38,6 +37,7 @@ from barnabas.broker.coordinators.groups.group_offsets import (
 )
 from barnabas.broker.coordinators.groups.loader import load
 from barnabas.broker.coordinators.groups.shard import ListedGroup, Shard
+from barnabas.broker.coordinators.runtime.job_thread import JobThread
 from barnabas.broker.coordinators.runtime.log_replay import describe
 from barnabas.broker.coordinators.runtime.partitioning import partition_for
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
@@ -98,7 +98,7 @@ class GroupCoordinator:
         self._metadata_cache = metadata_cache  # fixed before start
         self._replica_manager = replica_manager  # fixed before start
         self._timer = Timer(clock)
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs = JobThread("group-metadata-manager-0", "group-meta-0", log)
         consumers = ConsumerContext(
             MetadataWatch(metadata_cache), self._jobs.put, lambda group_id: _times(group_config(group_id))
         )
@@ -108,7 +108,6 @@ class GroupCoordinator:
         self._shards: dict[int, Shard] = {}  # guarded by: _lock (lookups need none); by partition
         self._loaded: list[Shard] = []  # owner: the loader thread; loaded shards that wait for newer metadata
         self._is_running = False  # set by start, cleared by shutdown
-        self._loader_thread = ServiceThread("group-metadata-manager-0", "group-meta-0", self._work)
         self._reaper_thread = ServiceThread("group-coordinator-reaper", "group-reaper", self._reap)
 
     # Life
@@ -116,7 +115,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Start the threads."""
         self._is_running = True
-        self._loader_thread.start()
+        self._jobs.start()
         self._reaper_thread.start()
 
     def shutdown(self) -> None:
@@ -126,10 +125,9 @@ class GroupCoordinator:
             shards, self._shards = list(self._shards.values()), {}
         for shard in shards:
             shard.close()
-        self._jobs.put(None)
         self._timer.close()
+        self._jobs.stop()
         if was_running:
-            self._loader_thread.join()
             self._reaper_thread.join()
 
     def reconfigure(self, config: Config) -> None:
@@ -185,10 +183,7 @@ class GroupCoordinator:
 
     def run_pending_jobs(self) -> None:
         """Run the loader thread's jobs on this thread, for tests without threads."""
-        while not self._jobs.empty():
-            job = self._jobs.get()
-            if job is not None:
-                job()
+        self._jobs.run_pending()
 
     def _load(self, shard: Shard) -> None:
         started_ms = self._context.clock.monotonic_ms()
@@ -228,13 +223,6 @@ class GroupCoordinator:
                 shard.on_topics_replaced(former_ids)
             except Exception as error:
                 shard.fail(describe(error))
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                job()
-            except Exception:
-                log.exception("a job of the group coordinator failed")
 
     def _reap(self) -> None:
         while self._is_running:

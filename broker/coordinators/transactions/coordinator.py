@@ -15,7 +15,6 @@ Source: Kafka's TransactionCoordinator, TransactionStateManager (4.3).
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.coordinators.regex.pattern import PatternError, matching_names
+from barnabas.broker.coordinators.runtime.job_thread import JobThread
 from barnabas.broker.coordinators.runtime.log_replay import describe
 from barnabas.broker.coordinators.runtime.partitioning import partition_for
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
@@ -35,7 +35,6 @@ from barnabas.broker.coordinators.transactions.shard import (
 )
 from barnabas.broker.coordinators.transactions.transaction import DEAD, Producer, TxnData, TxnState
 from barnabas.broker.metadata.metadata_cache import TRANSACTION_STATE_TOPIC
-from barnabas.common.threads import ServiceThread
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -94,15 +93,14 @@ class TransactionCoordinator:
         )  # fmt: skip
         self._lock = threading.Lock()  # serialises changes of _shards
         self._shards: dict[int, TransactionShard] = {}  # guarded by: _lock (lookups need none); by partition
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs = JobThread("transaction-log-manager-0", "txn-log-0", log)
         self.load_time: AvgMax | None = None  # fixed before start; records the ms of each load
-        self._thread = ServiceThread("transaction-log-manager-0", "txn-log-0", self._work)
 
     # Life
 
     def start(self) -> None:
         """Start the thread and the periodic tasks."""
-        self._thread.start()
+        self._jobs.start()
         config, every = self._config, self._scheduler.schedule
         abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         every("transaction-abort", self.abort_timed_out, abort_ms, abort_ms)
@@ -116,9 +114,7 @@ class TransactionCoordinator:
             shards, self._shards = list(self._shards.values()), {}
         for shard in shards:
             shard.close()
-        self._jobs.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
+        self._jobs.stop()
 
     def abort_timed_out(self) -> None:
         """Abort transactions that are open for longer than their timeout; a periodic task."""
@@ -169,10 +165,7 @@ class TransactionCoordinator:
 
     def run_pending_jobs(self) -> None:
         """Run the loader thread's jobs on this thread, for tests without threads."""
-        while not self._jobs.empty():
-            job = self._jobs.get()
-            if job is not None:
-                job()
+        self._jobs.run_pending()
 
     def _load(self, shard: TransactionShard) -> None:
         started_ms = self._clock.monotonic_ms()
@@ -208,13 +201,6 @@ class TransactionCoordinator:
             self._replica_manager.when_committed(
                 shard.tp, end_offset, COMMIT_WAIT_MS, lambda error: self._jobs.put(partial(again, error))
             )
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                job()
-            except Exception:
-                log.exception("a job of the transaction coordinator failed")
 
     # Where an id is
 
