@@ -2,7 +2,7 @@
 
 Theory
 The first member of the consumer protocol that joins a classic group of consumers turns it into a consumer group. The
-others continue in it as *classic members* (`classic_turn.py`): the generation becomes the epoch, assignments become
+others continue in it as *classic members* (`classic_requests.py`): the generation becomes the epoch, assignments become
 target assignments. When the last member of the consumer protocol leaves, the remaining ones form a classic group again.
 `group.consumer.migration.policy` says which directions are allowed.
 

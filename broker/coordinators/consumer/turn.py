@@ -1,4 +1,4 @@
-"""The shared part of decisions about a consumer group: collects records, timers and follow-up work. Pure.
+"""One decision about a consumer group: the steps that requests share, and the records that they collect. Pure.
 
 Theory
 A turn handles one event. It reads the group without changing it, and collects records. They change the group
@@ -7,9 +7,12 @@ leaves no trace. A turn of a member takes three steps:
     1. the member is written if it changed; the group epoch rises if subscriptions, or the subscribed topics, changed
     2. the assignor runs if the target assignment is older than the group, and the last run is long enough ago
     3. the member takes a step towards its target assignment (`reconcile.py`)
+The requests of the consumer protocol are in `heartbeats.py`, those of the classic protocol in `classic_requests.py`.
+Each of their public functions is one turn's decision.
 
 Threads: owner is the group's shard, under its lock.
-Source: Kafka's GroupMetadataManager (4.3): consumerGroupHeartbeat, maybeUpdateTargetAssignment, maybeReconcile.
+Source: Kafka's GroupMetadataManager (4.3): consumerGroupHeartbeat, maybeUpdateRegularExpressions,
+maybeUpdateTargetAssignment, maybeReconcile.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from barnabas.broker.coordinators.consumer.metadata_watch import metadata_hash
 from barnabas.broker.coordinators.consumer.migration import may_downgrade, to_classic_group
 from barnabas.broker.coordinators.consumer.reconcile import Aim, reconcile
 from barnabas.broker.coordinators.consumer.values import Assignment, Member, MemberState, Record, Timeout
+from barnabas.broker.coordinators.regex.pattern import PatternError, check_pattern
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 log = logging.getLogger("barnabas.group")
@@ -38,7 +42,7 @@ EPOCH_MAX = 2**31 - 1
 
 
 class Turn:
-    """One decision; see the module."""
+    """What one decision reads and collects, and the steps it may take; see the module. The steps may raise ApiError."""
 
     def __init__(self, group: ConsumerGroup, environment: Environment) -> None:
         self.group = group
@@ -50,11 +54,12 @@ class Turn:
         self.has_compared_topics = False  # with the metadata image, to detect changed topics
         self.downgraded: Group | None = None  # the classic group that this one becomes; the records remove this one
         self.must_rebalance = False  # the classic group starts with a rebalance
-        self._replaced_id: str | None = None  # the former id of a static member that returns
+        self.replaced_id: str | None = None  # the former id of a static member that returns
 
     # Identity
 
-    def _check_room(self, member_id: str) -> None:
+    def check_capacity(self, member_id: str) -> None:
+        """Check group.consumer.max.size for a member that may be new. Raises ApiError(GROUP_MAX_SIZE_REACHED)."""
         max_size = self.environment.settings.max_size
         if len(self.group.members) >= max_size and member_id not in self.group.members:
             raise ApiError(
@@ -62,7 +67,7 @@ class Turn:
                 f"The consumer group has reached its maximum capacity of {max_size} members.",
             )
 
-    def _static_member(self, instance_id: str, member_id: str) -> Member:
+    def static_member(self, instance_id: str, member_id: str) -> Member:
         """Return the static member, if it has this member id; raises ApiError otherwise."""
         member = self.group.static_member(instance_id)
         if member is None:
@@ -74,10 +79,10 @@ class Turn:
             )
         return member
 
-    def _replace_static(self, old: Member, new_id: str) -> Member:
+    def replace_static(self, old: Member, new_id: str) -> Member:
         """Replace a static member by one with a new id, which keeps its assignment, in epoch 0."""
         new = replace(old, member_id=new_id, epoch=v.JOIN_EPOCH, previous_epoch=0)
-        self._replaced_id = old.member_id
+        self.replaced_id = old.member_id
         self._remove(old.member_id)
         self.records += [
             v.MemberMetadata(new_id, new),
@@ -95,14 +100,57 @@ class Turn:
 
     # 1. Subscriptions and the group epoch
 
-    def _write_member(self, before: Member, after: Member) -> bool:
+    def write_member(self, before: Member, after: Member) -> bool:
         """Write the member if it changed; returns whether its topic names changed."""
         if after == before:
             return False
         self.records.append(v.MemberMetadata(after.member_id, after))
         return after.topic_names != before.topic_names
 
-    def _raise_epoch(self, before: Member, after: Member, must_rise: bool) -> int:
+    def take_regex(self, before: Member, after: Member) -> tuple[bool, bool]:
+        """Handle a change of the member's regular expression; returns (it changed, its topics are known)."""
+        old, new = before.topic_regex, after.topic_regex
+        is_changed = old != new
+        is_known = False
+        is_first = False
+        if is_changed:
+            if old and self.group.regexes[old] == 1:
+                self.records.append(v.RegexTopics(old, None))
+            if new:
+                is_first = not self.group.regexes[new]
+                is_known = not is_first and new in self.group.resolved_regexes
+                if is_first:
+                    _check_regex(new)
+            else:
+                is_known = bool(old)
+        self._maybe_match(before, after, is_first)
+        return is_changed, is_known
+
+    def _maybe_match(self, before: Member, after: Member, is_first: bool) -> None:
+        """Request matching when it is due: there is a new expression, a new topic, or the last match is old."""
+        group, environment = self.group, self.environment
+        if not (is_first or group.regexes) or group.is_resolving:
+            return
+        resolved = group.resolved_regexes.values()
+        last_ms = max((one.timestamp_ms for one in resolved), default=None)
+        if last_ms is not None and environment.now_ms <= last_ms + REGEX_REFRESH_MIN_MS:
+            return
+        regexes = Counter(group.regexes)
+        if before.topic_regex:
+            regexes[before.topic_regex] -= 1
+        if after.topic_regex:
+            regexes[after.topic_regex] += 1
+        wanted = frozenset(+regexes)
+        is_due = (
+            is_first
+            or len(wanted) != len(group.resolved_regexes)
+            or max((one.version for one in resolved), default=0) < environment.image.creation
+            or (last_ms is not None and environment.now_ms > last_ms + environment.settings.regex_refresh_ms)
+        )
+        if is_due:
+            self.regexes_wanted = wanted
+
+    def raise_epoch(self, before: Member, after: Member, must_rise: bool) -> int:
         """Raise the group epoch if it must rise, or if the subscribed topics have changed; returns it."""
         group, image = self.group, self.environment.image
         if not must_rise and group.image_compared == image.number:
@@ -113,12 +161,13 @@ class Turn:
         old_regex = before.topic_regex
         if old_regex and old_regex != after.topic_regex and group.regexes[old_regex] == 1:
             names.subtract(group.resolved_regexes.get(old_regex, v.NO_TOPICS).topics)
-        epoch = self._epoch_after(+names, must_rise)
+        epoch = self.epoch_after(+names, must_rise)
         if group.has_partition_metadata_record:
             self.records.append(v.PartitionMetadata(exists=False))
         return epoch
 
-    def _epoch_after(self, topic_names: Iterable[str], must_rise: bool) -> int:
+    def epoch_after(self, topic_names: Iterable[str], must_rise: bool) -> int:
+        """Raise the group epoch if it must rise, or if the metadata of these topics has changed; returns it."""
         group = self.group
         self.has_compared_topics = True
         digest = metadata_hash(topic_names, self.environment.image.snapshot)
@@ -134,14 +183,14 @@ class Turn:
 
     # 2. The target assignment
 
-    def _assign(self, epoch: int, member: Member) -> tuple[int, Assignment]:
+    def assign(self, epoch: int, member: Member) -> tuple[int, Assignment]:
         """Run the assignor if the target is older than `epoch`; returns the target's epoch and the member's part."""
         group, environment = self.group, self.environment
         if group.assignment_epoch >= epoch or not self._may_assign():
-            return group.assignment_epoch, group.target.get(self._replaced_id or member.member_id, NOTHING)
+            return group.assignment_epoch, group.target.get(self.replaced_id or member.member_id, NOTHING)
         members = {**group.members, member.member_id: member}
-        if self._replaced_id not in (None, member.member_id):
-            del members[self._replaced_id]
+        if self.replaced_id not in (None, member.member_id):
+            del members[self.replaced_id]
         default = environment.settings.assignors[0]
         name = group.preferred_assignor(members.values(), default)
         if name not in ASSIGNORS:  # accepted by a broker that had it
@@ -167,7 +216,7 @@ class Turn:
             subscription = (member.topic_names, member.topic_regex)
             if subscription not in known:
                 known[subscription] = self._topic_ids(member)
-            before_id = self._replaced_id if member.member_id not in self.group.members else None
+            before_id = self.replaced_id if member.member_id not in self.group.members else None
             held = self.group.target.get(before_id or member.member_id, NOTHING)
             specs[member.member_id] = MemberSpec(known[subscription], held, member.instance_id)
         snapshot = self.environment.image.snapshot
@@ -189,13 +238,13 @@ class Turn:
 
     # 3. The member's step
 
-    def _reconcile(
+    def reconcile(
         self, member: Member, target_epoch: int, target: Assignment, owned: Assignment | None, *, is_changed: bool
     ) -> Member:
         """Take the member's next step, if there is one, and start or stop the timer of its revocation."""
         if not is_changed and member.is_reconciled_to(target_epoch):
             return member
-        itself = (member.member_id, self._replaced_id or member.member_id)
+        itself = (member.member_id, self.replaced_id or member.member_id)
         aim = Aim(
             target_epoch, target, self._topic_ids(member), is_changed,
             lambda topic_id, partition: self.group.is_free(topic_id, partition, *itself), owned,
@@ -205,10 +254,11 @@ class Turn:
             return member
         self.records.append(v.CurrentAssignment(after.member_id, after))
         if not after.uses_classic_protocol:  # classic members have timers for join and sync instead
-            self._watch_revocation(after)
+            self.watch_revocation(after)
         return after
 
-    def _watch_revocation(self, member: Member) -> None:
+    def watch_revocation(self, member: Member) -> None:
+        """Start the timer of the member's revocation, or stop it if the member has nothing to revoke."""
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             timeout_ms = member.rebalance_timeout_ms
             event = v.RevocationExpired(member.member_id, member.epoch, timeout_ms)
@@ -216,20 +266,21 @@ class Turn:
         else:
             self.timeouts.append(Timeout("rebalance", member.member_id))
 
-    def _start_session(self, member_id: str, timeout_ms: int) -> None:
+    def start_session(self, member_id: str, timeout_ms: int) -> None:
+        """Start the member's session again."""
         expired = v.MemberExpired(member_id, "its session timed out")
         self.timeouts.append(Timeout("session", member_id, timeout_ms, expired))
 
     # Leaving members
 
-    def _fence(self, members: Sequence[Member]) -> None:
+    def fence(self, members: Sequence[Member]) -> None:
         """Remove members; the group epoch rises, so that the others get their partitions."""
         if not members:
             return
         group = self.group
         leaving = {member.member_id for member in members}
         if may_downgrade(group, leaving, self.environment.settings):
-            self._downgrade(leaving, must_rebalance=True)
+            self.downgrade(leaving, must_rebalance=True)
             return
         for member in members:
             self._remove(member.member_id)
@@ -242,15 +293,25 @@ class Turn:
             if group.regexes[regex] == count:
                 self.records.append(v.RegexTopics(regex, None))
                 names.subtract(group.resolved_regexes.get(regex, v.NO_TOPICS).topics)
-        self._epoch_after(+names, must_rise=True)
+        self.epoch_after(+names, must_rise=True)
         self.is_rebalance = False
 
-    def _downgrade(self, leaving: Set[str], *, must_rebalance: bool, joining: Member | None = None) -> None:
+    def downgrade(self, leaving: Set[str], *, must_rebalance: bool, joining: Member | None = None) -> None:
         """Turn the group into a classic one of the remaining members and, if given, the joining one."""
         log.info("Consumer group %s becomes a classic group", self.group.group_id)
         self.downgraded = to_classic_group(
-            self.group, leaving, self.environment.image.snapshot, self.environment.now_ms, joining, self._replaced_id
+            self.group, leaving, self.environment.image.snapshot, self.environment.now_ms, joining, self.replaced_id
         )
         self.must_rebalance = must_rebalance
         self.records = self.group.tombstones()
         self.timeouts = []
+
+
+def _check_regex(regex: str) -> None:
+    try:
+        check_pattern(regex)
+    except PatternError as error:
+        raise ApiError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+        ) from None

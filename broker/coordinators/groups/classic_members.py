@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.classic import events as ev
-from barnabas.broker.coordinators.consumer.classic_turn import ClassicTurn
+from barnabas.broker.coordinators.consumer import classic_requests
+from barnabas.broker.coordinators.consumer.turn import Turn
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class ClassicMembers:
         """Handle a JoinGroup."""
         core, turn = self._core, self._turn(group_id)
         try:
-            result = turn.join(event)
+            result = classic_requests.join(turn, event)
         except ApiError as refusal:
             core.answer_locked(event.reply, ev.JoinResult(refusal.code, ev.UNKNOWN_MEMBER_ID))
             return
@@ -44,7 +45,7 @@ class ClassicMembers:
         """Handle a SyncGroup."""
         core, turn = self._core, self._turn(group_id)
         try:
-            result = turn.sync(event)
+            result = classic_requests.sync(turn, event)
         except ApiError as refusal:
             core.answer_locked(event.reply, ev.SyncResult(refusal.code))
             return
@@ -56,7 +57,7 @@ class ClassicMembers:
         """Handle a Heartbeat."""
         turn = self._turn(group_id)
         try:
-            result = turn.classic_heartbeat(event.member_id, event.instance_id, event.generation_id)
+            result = classic_requests.heartbeat(turn, event.member_id, event.instance_id, event.generation_id)
         except ApiError as refusal:
             return refusal.code
         self._consumers.carry_out(turn)
@@ -66,7 +67,7 @@ class ClassicMembers:
         """Handle a LeaveGroup."""
         core, turn = self._core, self._turn(group_id)
         try:
-            result = turn.classic_leave(event)
+            result = classic_requests.leave(turn, event)
         except ApiError as refusal:
             core.answer_locked(event.reply, ev.LeaveResult(refusal.code))
             return
@@ -74,5 +75,5 @@ class ClassicMembers:
             turn, lambda error: core.answer_locked(event.reply, ev.LeaveResult(error) if error else result)
         )
 
-    def _turn(self, group_id: str) -> ClassicTurn:
-        return ClassicTurn(self._consumers.groups[group_id], self._consumers.environment(group_id))
+    def _turn(self, group_id: str) -> Turn:
+        return Turn(self._consumers.groups[group_id], self._consumers.environment(group_id))

@@ -18,20 +18,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.classic.events import GroupState, TimerKey
+from barnabas.broker.coordinators.consumer import heartbeats
 from barnabas.broker.coordinators.consumer import records as consumer_records
 from barnabas.broker.coordinators.consumer import values as v
 from barnabas.broker.coordinators.consumer.environment import Environment
 from barnabas.broker.coordinators.consumer.group import ConsumerGroup
-from barnabas.broker.coordinators.consumer.heartbeat_turn import HeartbeatTurn
 from barnabas.broker.coordinators.consumer.migration import check_upgrade, to_consumer_group
 from barnabas.broker.coordinators.consumer.records import ConsumerGroupRecord
 from barnabas.broker.coordinators.consumer.topic_regexes import resolve
+from barnabas.broker.coordinators.consumer.turn import Turn
 from barnabas.broker.coordinators.groups.core import log_failure, unchanged
 from barnabas.broker.coordinators.offsets import records
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.broker.coordinators.consumer.turn import Turn
     from barnabas.broker.coordinators.groups.classic_groups import ClassicGroups
     from barnabas.broker.coordinators.groups.core import ShardCore
     from barnabas.broker.coordinators.runtime.completion import Completion
@@ -78,8 +78,9 @@ class ConsumerGroups:
         core = self._core
         try:
             group, before = self._find_or_create(group_id, request.epoch == v.JOIN_EPOCH)
-            turn = HeartbeatTurn(group, self.environment(group_id))
-            result = turn.leave(request) if request.epoch < 0 else turn.heartbeat(request)
+            turn = Turn(group, self.environment(group_id))
+            decide = heartbeats.leave if request.epoch < 0 else heartbeats.heartbeat
+            result = decide(turn, request)
         except ApiError as refusal:
             core.answer_locked(reply, refusal)
             return
@@ -203,9 +204,9 @@ class ConsumerGroups:
 
     def expire(self, group: ConsumerGroup, key: TimerKey, event: v.GroupEvent) -> None:
         """Handle a timer that expired."""
-        turn = HeartbeatTurn(group, self.environment(group.group_id))
+        turn = Turn(group, self.environment(group.group_id))
         try:
-            turn.expire(event)
+            heartbeats.expire(turn, event)
         except ApiError as refusal:
             log.error("Member %s is not removed: %s", event.member_id, refusal)
             return
@@ -218,8 +219,8 @@ class ConsumerGroups:
             self._core.timers.start(group.group_id, key, RETRY_MS, event)
 
     def _watch_members(self, group: ConsumerGroup) -> None:
-        turn = HeartbeatTurn(group, self.environment(group.group_id))
-        turn.watch_members()
+        turn = Turn(group, self.environment(group.group_id))
+        heartbeats.watch_members(turn)
         for timeout in turn.timeouts:
             self._set_timeout(group.group_id, timeout)
 
@@ -242,9 +243,9 @@ class ConsumerGroups:
         if group is None or not self._core.life.is_active:
             return
         group.is_resolving = False
-        turn = HeartbeatTurn(group, self.environment(group_id))
+        turn = Turn(group, self.environment(group_id))
         try:
-            turn.take_resolved(resolved)
+            heartbeats.take_resolved(turn, resolved)
         except ApiError as refusal:
             log.error("Regular expressions are not matched: %s", refusal)
             return

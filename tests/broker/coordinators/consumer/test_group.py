@@ -1,8 +1,8 @@
 """Consumer groups: every state of a group with every event; replay; permission to commit and fetch.
 
-Tests the turns, too: `coordinators/consumer/turn.py`, `coordinators/consumer/heartbeat_turn.py`,
-`coordinators/consumer/classic_turn.py`, with `coordinators/consumer/values.py`, `coordinators/consumer/environment.py`
-and `coordinators/consumer/context.py`.
+Tests the turns, too: `coordinators/consumer/turn.py`, `coordinators/consumer/heartbeats.py`,
+`coordinators/consumer/classic_requests.py`, with `coordinators/consumer/values.py`,
+`coordinators/consumer/environment.py` and `coordinators/consumer/context.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from barnabas.broker.coordinators.classic import events as ev
+from barnabas.broker.coordinators.consumer import classic_requests, heartbeats
 from barnabas.broker.coordinators.consumer import values as t
-from barnabas.broker.coordinators.consumer.classic_turn import ClassicTurn
 from barnabas.broker.coordinators.consumer.environment import ConsumerGroupSettings, Environment, GroupTimes
 from barnabas.broker.coordinators.consumer.group import ConsumerGroup
 from barnabas.broker.coordinators.consumer.metadata_watch import MetadataImage
+from barnabas.broker.coordinators.consumer.turn import Turn
 from barnabas.broker.coordinators.consumer.values import GroupState, Heartbeat, Member, MemberState
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.broker.coordinators.fake_log import snapshot
@@ -41,11 +42,11 @@ class ConsumerGroupRig:
         self.group = ConsumerGroup("g")
         self.environment = environment
         self.records: list[t.Record] = []
-        self.turn = ClassicTurn(self.group, environment)
+        self.turn = Turn(self.group, environment)
 
-    def take(self, what: Callable[[ClassicTurn], Any]) -> Any:
+    def take(self, what: Callable[[Turn], Any]) -> Any:
         """One turn; its records take effect, an ApiError is the outcome."""
-        self.turn = ClassicTurn(self.group, self.environment)
+        self.turn = Turn(self.group, self.environment)
         try:
             outcome = what(self.turn)
         except ApiError as error:
@@ -59,14 +60,14 @@ class ConsumerGroupRig:
         return outcome
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
-        return self.take(lambda turn: turn.heartbeat(Heartbeat(member_id, epoch, **fields)))
+        return self.take(lambda turn: heartbeats.heartbeat(turn, Heartbeat(member_id, epoch, **fields)))
 
     def join(self, member_id: str, **fields: Any) -> Any:
         given = {"rebalance_timeout_ms": 100, "topic_names": frozenset("t"), "owned": {}, **fields}
         return self.beat(member_id, 0, **given)
 
     def leave(self, member_id: str, epoch: int = -1, instance_id: str | None = None) -> Any:
-        return self.take(lambda turn: turn.leave(Heartbeat(member_id, epoch, instance_id)))
+        return self.take(lambda turn: heartbeats.leave(turn, Heartbeat(member_id, epoch, instance_id)))
 
 
 def empty() -> ConsumerGroupRig:
@@ -95,12 +96,12 @@ def stable() -> ConsumerGroupRig:
     """A dynamic member, a static one, and one of the classic protocol."""
     rig = ConsumerGroupRig()
     rig.join("a")
-    rig.take(lambda turn: turn.join(classic_join("c")))
+    rig.take(lambda turn: classic_requests.join(turn, classic_join("c")))
     rig.join("s", instance_id="i", topic_names=frozenset("u"))
     for _ in range(3):
         owned = t.without_epochs(rig.group.members["a"].assigned)
         rig.beat("a", rig.group.members["a"].epoch, owned=owned)
-        rig.take(lambda turn: turn.join(classic_join("c")))
+        rig.take(lambda turn: classic_requests.join(turn, classic_join("c")))
         rig.beat("s", rig.group.members["s"].epoch, instance_id="i")
     return rig
 
@@ -130,28 +131,36 @@ EVENTS: dict[str, Callable[[ConsumerGroupRig], Any]] = {
     "another subscription": lambda rig: rig.beat("a", epoch_of(rig, "a"), topic_names=frozenset("u")),
     "leave": lambda rig: rig.leave("a"),
     "leave for a while": lambda rig: rig.leave("s", -2, "i"),
-    "silence": lambda rig: rig.take(lambda turn: turn.expire(t.MemberExpired("a", "silence"))),
+    "silence": lambda rig: rig.take(lambda turn: heartbeats.expire(turn, t.MemberExpired("a", "silence"))),
     "no revocation": lambda rig: rig.take(
-        lambda turn: turn.expire(t.RevocationExpired("a", epoch_of(rig, "a"), 100))
+        lambda turn: heartbeats.expire(turn, t.RevocationExpired("a", epoch_of(rig, "a"), 100))
     ),
     "a revocation of another epoch": lambda rig: rig.take(
-        lambda turn: turn.expire(t.RevocationExpired("a", 99, 100))
+        lambda turn: heartbeats.expire(turn, t.RevocationExpired("a", 99, 100))
     ),
     "expressions resolved": lambda rig: rig.take(
-        lambda turn: turn.take_resolved({"x": t.ResolvedRegex(frozenset("u"))})
+        lambda turn: heartbeats.take_resolved(turn, {"x": t.ResolvedRegex(frozenset("u"))})
     ),
-    "classic join": lambda rig: rig.take(lambda turn: turn.join(classic_join("c"))),
+    "classic join": lambda rig: rig.take(lambda turn: classic_requests.join(turn, classic_join("c"))),
     "classic join by another protocol": lambda rig: rig.take(
-        lambda turn: turn.join(classic_join("c", (("x", b""),)))
+        lambda turn: classic_requests.join(turn, classic_join("c", (("x", b""),)))
     ),
-    "classic join of another type": lambda rig: rig.take(lambda turn: turn.join(classic_join("c", ROW, "connect"))),
-    "classic sync": lambda rig: rig.take(lambda turn: turn.sync(classic_sync(epoch_of(rig, "c")))),
-    "classic sync in another generation": lambda rig: rig.take(lambda turn: turn.sync(classic_sync(99))),
-    "classic heartbeat": lambda rig: rig.take(lambda turn: turn.classic_heartbeat("c", None, epoch_of(rig, "c"))),
+    "classic join of another type": lambda rig: rig.take(
+        lambda turn: classic_requests.join(turn, classic_join("c", ROW, "connect"))
+    ),
+    "classic sync": lambda rig: rig.take(lambda turn: classic_requests.sync(turn, classic_sync(epoch_of(rig, "c")))),
+    "classic sync in another generation": lambda rig: rig.take(
+        lambda turn: classic_requests.sync(turn, classic_sync(99))
+    ),
+    "classic heartbeat": lambda rig: rig.take(
+        lambda turn: classic_requests.heartbeat(turn, "c", None, epoch_of(rig, "c"))
+    ),
     "classic heartbeat of a consumer member": lambda rig: rig.take(
-        lambda turn: turn.classic_heartbeat("a", None, epoch_of(rig, "a"))
+        lambda turn: classic_requests.heartbeat(turn, "a", None, epoch_of(rig, "a"))
     ),
-    "classic leave": lambda rig: rig.take(lambda turn: turn.classic_leave(ev.Leave((ev.LeavingMember("c"),), None))),
+    "classic leave": lambda rig: rig.take(
+        lambda turn: classic_requests.leave(turn, ev.Leave((ev.LeavingMember("c"),), None))
+    ),
     "topics changed": lambda rig: setattr(
         rig, "environment", replace(rig.environment, image=MetadataImage(snapshot({"t": 7, "u": 1}), 2, 2))
     ) or rig.beat("a", epoch_of(rig, "a")),
@@ -363,7 +372,7 @@ class TestLimits:
 
     def test_loaded_members_are_watched(self) -> None:
         rig = reconciling()
-        rig.take(lambda turn: turn.watch_members())
+        rig.take(lambda turn: heartbeats.watch_members(turn))
         delays = {(timeout.kind, timeout.member_id): timeout.delay_ms for timeout in rig.turn.timeouts}
         assert delays == {
             ("session", "a"): 45_000, ("rebalance", "a"): 100, ("session", "c"): 9000, ("session", "s"): 45_000,
