@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.channels.active_controller import ActiveController
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.threads import ServiceThread
-from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.client.connection import TrafficObserver
@@ -61,11 +61,9 @@ class ControllerChannel:
     ) -> None:
         self._clock = clock  # fixed before start
         self._timeout_ms = request_timeout_ms  # fixed before start; the default of a request
-        self._broker_id = broker_id  # fixed before start
-        self._traffic = traffic  # fixed before start
-        self._connect = connect  # fixed before start
-        self._addresses = list(addresses)  # owner: the channel's thread; the one to try next is first
-        self._connection: NodeConnection | None = None  # owner: the channel's thread; shutdown may abort it
+        self._controller = ActiveController(
+            broker_id, addresses, clock, timeout_ms=request_timeout_ms, traffic=traffic, connect=connect
+        )  # owner: the channel's thread; shutdown aborts it
         self._items: queue.Queue[_Item | None] = queue.Queue(QUEUE_SIZE_MAX)
         self._stopping = threading.Event()
         self._thread = ServiceThread(
@@ -79,9 +77,7 @@ class ControllerChannel:
     def shutdown(self) -> None:
         """Stop the thread; queued requests are completed with None."""
         self._stopping.set()
-        connection = self._connection
-        if connection is not None:
-            connection.abort()
+        self._controller.abort()
         self._items.put(None)
         if self._thread.is_alive():
             self._thread.join()
@@ -129,8 +125,7 @@ class ControllerChannel:
             left = self._items.get_nowait()
             if left is not None:
                 left.on_done(None)
-        if self._connection is not None:
-            self._connection.close()
+        self._controller.close()
 
     def _serve(self, item: _Item) -> None:
         response = None
@@ -148,25 +143,8 @@ class ControllerChannel:
 
     def _try(self, item: _Item, left_ms: int) -> Any:
         """Try once; returns None if the request has to be sent again, to another address."""
-        connection = self._connection
-        if connection is None:
-            host, port = self._addresses[0]
-            connection = self._connection = self._connect(
-                host,
-                port,
-                timeout_ms=self._timeout_ms,
-                client_id=str(self._broker_id),
-                clock=self._clock,
-                traffic=self._traffic,
-            )
         try:
-            response = connection.send(item.message, item.version, timeout_ms=left_ms)
+            return self._controller.send(item.message, item.version, timeout_ms=left_ms)
         except NodeConnectionError as error:
             log.debug("%s", error)
-            response = None
-        if response is not None and getattr(response, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
-            return response
-        connection.close()
-        self._connection = None
-        self._addresses.append(self._addresses.pop(0))
-        return None
+            return None

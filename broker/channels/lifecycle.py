@@ -32,6 +32,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.broker.channels.active_controller import ActiveController
 from barnabas.broker.metadata.features import SUPPORTED_FEATURES
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError, TrafficObserver
 from barnabas.common.ids import random_uuid
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from barnabas.broker.metadata.metadata_cache import MetadataCache
     from barnabas.common.clock import Clock
     from barnabas.config.config import Config
+    from barnabas.protocol.schema import Request
 
 log = logging.getLogger("barnabas.lifecycle")
 
@@ -126,16 +128,16 @@ class Lifecycle:
         self._on_refused = on_refused
         self._offline_log_dirs = offline_log_dirs
         self._cordoned_log_dirs = cordoned_log_dirs
-        self._traffic = traffic
-        self._connect = connect
         self.incarnation_id = random_uuid()  # secret: it authorizes pushes (push_tags.py)
         # Owner: the lifecycle thread; others read.
-        self._addresses = list(addresses)  # the first is the next to try
-        self._connection: NodeConnection | None = None
+        self._controller = ActiveController(
+            broker_id, addresses, clock, timeout_ms=config.broker_session_timeout_ms // 2, traffic=traffic,
+            connect=connect,
+        )  # fmt: skip
         self.epoch = NO_EPOCH
         self.is_fenced = True
         self._reported_cordoned: list[bytes] = []  # the cordoned directories that the controller knows
-        self._unreached_since_ms: int | None = None  # monotonic; None while the controller responds
+        self._unreached_since_ms: int | None = None  # monotonic; None while the active controller responds
         self._was_registered = False  # whether this process has ever been registered
         self._refused_since_ms: int | None = None  # monotonic; None after a registration
         self._reminded_ms: int | None = None  # monotonic; when the refusal was last logged
@@ -200,9 +202,7 @@ class Lifecycle:
         with self._condition:
             self._is_stopping = True
             self._condition.notify_all()
-        connection = self._connection
-        if connection is not None:
-            connection.abort()
+        self._controller.abort()
         if self._thread.is_alive():
             self._thread.join()
         self._set_state(BrokerState.NOT_RUNNING)
@@ -215,8 +215,7 @@ class Lifecycle:
             with self._condition:
                 self._condition.wait_for(lambda: self._is_woken or self._is_stopping, delay_ms / 1000)
                 self._is_woken = False
-        if self._connection is not None:
-            self._connection.close()
+        self._controller.close()
 
     def _step(self) -> int:
         """Register or send a heartbeat; returns the delay until the next step (ms)."""
@@ -228,7 +227,6 @@ class Lifecycle:
         except NodeConnectionError as error:
             is_first = self._unreached_since_ms is None  # Why: there are ten attempts a second
             log.log(logging.INFO if is_first else logging.DEBUG, "the controller cannot be reached: %s", error)
-            self._next_address()
             self._maybe_leave_alone()
             return RETRY_MS
 
@@ -355,26 +353,11 @@ class Lifecycle:
         set_applied(request, self._applied())
         return request
 
-    def _send(self, message: Any, version: int) -> Any:
-        """Send a request to the first address; raises NodeConnectionError, also if that controller is not active."""
-        connection = self._connection
-        if connection is None:
-            host, port = self._addresses[0]
-            connection = self._connection = self._connect(
-                host, port, timeout_ms=self._config.broker_session_timeout_ms // 2,
-                client_id=str(self._broker_id), clock=self._clock, traffic=self._traffic,
-            )  # fmt: skip
-        response = connection.send(message, version)
+    def _send(self, message: Request, version: int) -> Any:
+        """Send a request to the active controller; raises NodeConnectionError."""
+        response = self._controller.send(message, version)
         self._unreached_since_ms = None
-        if response.error_code == ErrorCode.NOT_CONTROLLER:
-            raise NodeConnectionError(f"{self._addresses[0]} is not the active controller")
         return response
-
-    def _next_address(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        self._addresses.append(self._addresses.pop(0))
 
     def _set_state(self, state: BrokerState) -> None:
         with self._condition:

@@ -28,7 +28,7 @@ class Controller:
     def __call__(self, *_: Any, **__: Any) -> Controller:
         return self
 
-    def send(self, message: Any, version: int) -> Any:
+    def send(self, message: Any, version: int, **_: Any) -> Any:
         self.asked.append(message)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -97,7 +97,7 @@ def test_a_broker_registers_catches_up_and_runs(rig, controller):
 def test_a_push_during_a_heartbeat_causes_another_heartbeat_at_once(rig, controller):
     controller.answers = [registered(5), beat(is_fenced=True)]
     rig.life._step()
-    controller.send = lambda message, version: (rig.cache.note_offset(9), beat(is_fenced=True))[1]
+    controller.send = lambda message, version, **_: (rig.cache.note_offset(9), beat(is_fenced=True))[1]
     assert rig.life._step() == 0
 
 
@@ -125,7 +125,7 @@ def test_a_push_that_overtakes_the_registration_response_counts(rig, controller)
         return answers.pop(0)
 
     answers = [NodeConnectionError("the answer is lost"), registered(8)]
-    controller.send = lambda *request: raised(pushes_first(*request))
+    controller.send = lambda *request, **_: raised(pushes_first(*request))
     for _ in range(2):
         rig.life._step()
     assert (rig.life.epoch, rig.cache.offset) == (8, 8)
@@ -245,6 +245,21 @@ def test_a_shutdown_goes_on_without_a_controller(rig, controller):
     rig.life.begin_controlled_shutdown()
     rig.life._step()
     assert rig.life.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    rig.clock.advance_ms(module.CONTROLLER_GONE_MS)
+    rig.life._step()
+    assert rig.life.state == BrokerState.SHUTTING_DOWN
+
+
+def test_a_shutdown_goes_on_if_only_standby_controllers_answer(rig, controller, caplog):
+    standby = beat(error_code=ErrorCode.NOT_CONTROLLER)
+    controller.answers = [registered(5), standby, standby, standby]
+    rig.life._step()
+    rig.life.begin_controlled_shutdown()
+    with caplog.at_level("INFO", logger="barnabas.lifecycle"):
+        for _ in range(2):
+            rig.life._step()
+    assert rig.life.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
+    assert caplog.text.count("is not the active controller") == 1, "it is logged once"
     rig.clock.advance_ms(module.CONTROLLER_GONE_MS)
     rig.life._step()
     assert rig.life.state == BrokerState.SHUTTING_DOWN
