@@ -7,9 +7,7 @@ controller's push does after an IncrementalAlterConfigs, and checks how the brok
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +25,6 @@ from barnabas.protocol.records.batch import Record, SimpleRecord, TimestampType,
 from barnabas.protocol.records.compression import CompressionType
 from tests.support.broker.broker_rig import BrokerRig, produce, state
 
-REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "configs.tsv"
 TP = TopicPartition("t", 0)
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -423,14 +420,8 @@ TABLE: dict[str, Callable[[TopicBroker], None] | str] = {
 
 
 def test_the_table_has_every_key() -> None:
+    """These are Apache Kafka's: tests/barnabas/config/table/test_keys.py."""
     assert TABLE.keys() == TOPIC_KEYS.keys()
-
-
-@pytest.mark.skipif(not REFERENCE.exists(), reason="Kafka's list of keys is not available")
-def test_the_table_has_every_key_of_apache_kafka() -> None:
-    with REFERENCE.open() as file:
-        kafkas = {row[1] for row in csv.reader(file, delimiter="\t") if row[0] == "topic"}
-    assert TABLE.keys() == kafkas
 
 
 @pytest.mark.parametrize("name", [name for name, proof in TABLE.items() if callable(proof)])

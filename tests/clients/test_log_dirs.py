@@ -25,7 +25,7 @@ THROTTLE = 400_000  # bytes a second
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BarnabasCluster]:
     """A broker with two log directories, and a topic."""
     if request.config.getoption("target") == "apache":
-        pytest.skip("about Barnabas's own directories")
+        pytest.skip("--target apache: these are Barnabas's own directories")
     config = {"log.dirs": "one,two", "offsets.topic.num.partitions": "1"}
     with BarnabasCluster(tmp_path, broker_count=1, first_port=0, config=config) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

@@ -27,6 +27,7 @@ from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from tests.support.cluster import BarnabasCluster
 from tests.support.history import ProduceLoad, Reader
 from tests.support.kafka.kafka_tools import KafkaTools
+from tests.support.programs import skip_or_fail
 from tests.support.waiting import eventually
 
 TOPIC = "flights"
@@ -44,7 +45,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tmpfs", str(path)], capture_output=True, check=False
     )
     if done.returncode:
-        pytest.skip("no right to mount a file system")
+        skip_or_fail("needs the right to mount a file system: run it as root")
     yield path
     subprocess.run(["umount", "-l", str(path)], check=True)
 

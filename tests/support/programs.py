@@ -2,7 +2,7 @@
 
 A test names them with `@pytest.mark.needs("java", "mvn")`, or uses a fixture of NEEDED_BY_FIXTURES. If one is missing,
 the test is skipped, and the reason says what to install. With REQUIRE_TOOLS=1 in the environment, as in `make test`, a
-missing program fails the test instead, so nothing is skipped there.
+missing program fails the test instead. So do other things that the machine lacks (`skip_or_fail`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from functools import cache
+from typing import NoReturn
 
 import pytest
 
@@ -70,6 +71,11 @@ def require(names: Iterable[str]) -> None:
         return
     packages = sorted({PACKAGES[name] for name in missing})
     reason = f"needs {', '.join(missing)}: run `make test-tools` (Debian's packages: {' '.join(packages)})"
+    skip_or_fail(reason)
+
+
+def skip_or_fail(reason: str) -> NoReturn:
+    """Skip the running test, or fail it with REQUIRE_TOOLS=1."""
     if os.environ.get("REQUIRE_TOOLS", "") not in ("", "0"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

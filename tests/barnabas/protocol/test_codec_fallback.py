@@ -24,7 +24,7 @@ ODD_VALUES: tuple[Any, ...] = (
 )
 
 if plans._Plan is None:
-    pytest.skip("nothing is compiled here: there is no C codec", allow_module_level=True)
+    pytest.skip("nothing is compiled here: see `make compiled`", allow_module_level=True)
 
 
 def outcome(call: Callable[..., Any], *arguments: Any) -> Any:

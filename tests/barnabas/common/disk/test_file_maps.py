@@ -29,7 +29,7 @@ if file_maps.is_compiled():
 
     MAPS["map"] = CompiledMap
 
-needs_maps = pytest.mark.skipif(not file_maps.is_compiled(), reason="nothing is compiled here")
+needs_maps = pytest.mark.skipif(not file_maps.is_compiled(), reason="nothing is compiled here: see `make compiled`")
 
 
 @pytest.fixture(params=MAPS)

@@ -45,7 +45,7 @@ def interpreted() -> ModuleType:
 
 
 def written_in_c() -> dict[str, Callable[..., tuple[int, int, bool, bool]]]:
-    """Return the C extension; None if it was not built."""
+    """Return the C extension; nothing if it was not built."""
     try:
         from barnabas.protocol.records._walk import summarize
     except ImportError:
@@ -145,7 +145,7 @@ def almost_records(draw: st.DrawFn) -> tuple[bytes, int]:
     return bytes(payload), draw(st.just(count) | st.integers(-2, 6))
 
 
-@pytest.mark.skipif(len(SUMMARIES) == 1, reason="the C extension is not built")
+@pytest.mark.skipif(len(SUMMARIES) == 1, reason="nothing is compiled here: see `make compiled`")
 @settings(max_examples=300, deadline=None)
 @given(almost_records() | st.tuples(st.binary(max_size=40), st.integers(-1, 4)))
 @example((b"", 0))

@@ -21,6 +21,7 @@ from barnabas.broker.coordinators.consumer.topic_regexes import resolve
 from barnabas.broker.coordinators.regex import errors, fallback, pattern
 from barnabas.broker.coordinators.regex.errors import PatternError
 from barnabas.broker.coordinators.regex.fallback import TOPIC_NAMES, Alphabet, compile_pattern
+from tests.support.programs import skip_or_fail
 
 RECORDED = json.loads((Path(__file__).parents[3] / "data" / "re2j-answers.json").read_text())
 
@@ -29,14 +30,22 @@ RECORDED = json.loads((Path(__file__).parents[3] / "data" / "re2j-answers.json")
 #: own, and no topic's name has a brace: the expression only finds nothing instead of being refused.
 DIFFERENT = {"{*": [""]}
 
-has_re2 = pattern._re2() is not None
-needs_re2 = pytest.mark.skipif(not has_re2, reason="google-re2 is not installed")
+needs_re2 = pytest.mark.usefixtures("re2")
 
 
-@pytest.fixture(params=[pytest.param("re2", marks=needs_re2), "fallback"])
+@pytest.fixture
+def re2() -> None:
+    """Google-re2, which has no wheel for musl and is not used by a free-threaded interpreter."""
+    if pattern._re2() is None:
+        skip_or_fail("google-re2 is not installed, or would turn the interpreter's lock on")
+
+
+@pytest.fixture(params=["re2", "fallback"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test with each engine."""
-    if request.param == "fallback":
+    if request.param == "re2":
+        request.getfixturevalue("re2")
+    else:
         monkeypatch.setattr(pattern, "_re2", lambda: None)
     return str(request.param)
 
