@@ -67,11 +67,13 @@ class Format:
         if last is None or len(last.samples) != len(family.samples):
             return self._encoded(family, family.samples)
         changed = [at for at, (old, new) in enumerate(zip(last.samples, family.samples, strict=True)) if old != new]
+        lines = last.lines
         if changed:
+            lines = lines[:]  # Why a copy: if this page fails, the last one is that before it
             written = self._encoded(family, [family.samples[at] for at in changed])
             for at, line in zip(changed, written.lines, strict=True):
-                last.lines[at] = line
-        return last._replace(samples=family.samples)
+                lines[at] = line
+        return last._replace(samples=family.samples, lines=lines)
 
     def _encoded(self, family: Family, samples: Sequence[Sample]) -> _Written:
         """Have prometheus-client write some samples of a family."""

@@ -312,6 +312,20 @@ def test_request_times() -> None:
     assert not any(("request", "FetchFollower") in labels for _, labels in series(page))
 
 
+def test_a_page_that_fails_leaves_no_number_to_the_next_one() -> None:
+    registry = Registry()
+    numbers: dict[str, object] = {"leaders": 1, "state": 3}
+    registry.gauge(c.LEADER_COUNT, lambda: cast("float", numbers["leaders"]))
+    registry.gauge(c.BROKER_STATE, lambda: cast("float", numbers["state"]))
+    exposition = Exposition(registry)
+    exposition.render()
+    numbers.update(leaders=2, state="no number")
+    with pytest.raises(ValueError, match="no number"):
+        exposition.render()
+    numbers.update(leaders=1, state=3)
+    assert value(exposition.render(), "kafka_server_replicamanager_leadercount") == 1
+
+
 def test_a_failing_gauge_loses_only_its_own_series(caplog: pytest.LogCaptureFixture) -> None:
     registry = Registry()
     registry.gauge(c.BROKER_STATE, lambda: 1 / 0)
