@@ -27,7 +27,6 @@ API_KEYS: Final = {row.name.lower(): int(key) for key, row in ROWS.items()}
 MS_MAX: Final = 24 * 3600 * 1000
 CONTROLLER: Final = "controller"
 OPERATIONS: Final = ("read", "write", "fsync", "create", "rename", "delete")
-FULL_DISK_OPERATIONS: Final = ("write", "create")
 
 
 class FaultError(ValueError):

@@ -34,7 +34,7 @@ OPERATIONS_OF: Final = {
     "remove_tree": "delete",
 }
 #: The operations that need space, and fail on a full disk.
-NEEDS_ROOM: Final = frozenset({"write", "preallocate", "create", "mkdir"})
+NEEDS_SPACE: Final = frozenset({"write", "preallocate", "create", "mkdir"})
 
 
 class FaultableFileSystem(FaultyFileSystem):
@@ -79,7 +79,7 @@ def _concerns(armed: Armed, operation: str, path: str) -> bool:
     if fault.path is not None and not fnmatchcase(path, fault.path):
         return False
     if armed.action == "disk_full":
-        return operation in NEEDS_ROOM
+        return operation in NEEDS_SPACE
     return fault.operations is None or OPERATIONS_OF[operation] in fault.operations
 
 

@@ -22,7 +22,7 @@ from barnabas.faults.shapes import Place, names_topics, place_of_answer, shapes_
 from barnabas.protocol.error_responses import Items
 
 if TYPE_CHECKING:
-    from barnabas.broker.faults.actions.call import Call, TopicName
+    from barnabas.broker.faults.actions.call import Call
     from barnabas.broker.faults.matching import Partition
     from barnabas.common.clock import Clock
 
@@ -103,7 +103,7 @@ class Recorder:
             "throttle_time_ms": 0 if isinstance(given, Close) else given.throttle_time_ms,
         }
         if isinstance(given, Reply):
-            answered = dict(_answered(call, given.message, call.topic_name))
+            answered = dict(_answered(call, given.message))
             codes = {*error_codes_of(given.message), *answered.values()}
             found["errors"] = sorted(error_name(code) for code in codes if code)
             found["partitions"] = _with_errors(record["partitions"], answered)
@@ -128,12 +128,12 @@ def _name(code: int | None) -> str | None:
     return None if code is None else error_name(code)
 
 
-def _answered(call: Call, message: Any, topic_name: TopicName) -> Iterator[tuple[Partition, int]]:
+def _answered(call: Call, message: Any) -> Iterator[tuple[Partition, int]]:
     """Yield the partitions of a response with their error codes."""
     for items in shapes_of(call.key, call.version):
         if names_topics(items):
             for place, code in _errors(items, message, Place()):
-                yield (place.topic or topic_name(place.topic_id or b"") or "", place.partition), code
+                yield call.partition_at(place), code
 
 
 def _errors(items: Items, parent: Any, around: Place) -> Iterator[tuple[Place, int]]:

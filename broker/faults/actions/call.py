@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.api import Api
     from barnabas.broker.requests.request import Request
     from barnabas.broker.storage.scheduler import TaskScheduler
+    from barnabas.faults.shapes import Place
 
 TopicName = Callable[[bytes], str | None]
 
@@ -26,7 +27,7 @@ TopicName = Callable[[bytes], str | None]
 class Call:
     """One request, with everything that the faults' actions need to answer it. Owner: the thread that handles it."""
 
-    __slots__ = ("_partitions", "api", "request", "scheduler", "sender", "services", "topic_name")
+    __slots__ = ("_partitions", "_topic_name", "api", "request", "scheduler", "sender", "services")
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Call:
         self.request = request
         self.sender = sender  # the id of the sending node, None for a client
         self.scheduler = scheduler
-        self.topic_name = topic_name
+        self._topic_name = topic_name
         self._partitions: list[Partition] | None = None
 
     @property
@@ -67,12 +68,15 @@ class Call:
             return []
         if self.key == ApiKey.FETCH:
             return fetching.partitions_of(self.services, self.request)
-        named: list[Partition] = []
-        for items in shapes_of(self.key, self.version):
-            for place in places_asked(items, self.request.message):
-                name = place.topic or self.topic_name(place.topic_id or b"")
-                named.append((name or "", place.partition))
-        return named
+        return [
+            self.partition_at(place)
+            for items in shapes_of(self.key, self.version)
+            for place in places_asked(items, self.request.message)
+        ]
+
+    def partition_at(self, place: Place) -> Partition:
+        """Return the partition at a place of the request or its response. The name of an unknown topic id is ""."""
+        return place.topic or self._topic_name(place.topic_id or b"") or "", place.partition
 
     # Answers
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.requests.answers import Close, Ending, Reply
+from barnabas.broker.requests.answers import Ending, Reply
 from barnabas.broker.requests.parking import Answer
 from barnabas.faults.shapes import MORE, Place, place_of, place_of_answer, shapes_of
 from barnabas.protocol.api_keys import ApiKey
@@ -22,7 +22,6 @@ from barnabas.protocol.messages import response_class
 if TYPE_CHECKING:
     from barnabas.broker.faults.actions.call import Call
     from barnabas.broker.faults.armed import Armed
-    from barnabas.broker.faults.matching import Partition
     from barnabas.broker.requests.request import Request
     from barnabas.protocol.errors import ErrorCode
     from barnabas.protocol.schema import Message
@@ -42,12 +41,12 @@ def fail_some(armed: Armed, call: Call, proceed: Proceed, code: ErrorCode) -> An
     faulted, rest = divide(shapes, message, _fits(armed, call))
     refused = refuse(call.key, call.version, shapes, faulted, code)
     if rest is None:
-        return _close(code) if call.expects_nothing else Reply(refused)
+        return call.refuse(code) if call.expects_nothing else Reply(refused)
     _replace_message(call.request, rest)
 
     def merged(given: Ending) -> Answer:
         if call.expects_nothing:
-            return _close(code)
+            return call.refuse(code)
         if isinstance(given, Reply):
             for items in shapes:
                 merge(items, given.message, refused)
@@ -57,14 +56,9 @@ def fail_some(armed: Armed, call: Call, proceed: Proceed, code: ErrorCode) -> An
     return call.after(proceed(), merged)
 
 
-def _close(code: ErrorCode) -> Close:
-    return Close(f"{code.name} by a fault, and the request has no response")
-
-
 def _fits(armed: Armed, call: Call) -> Fits:
     def fits(place: Place) -> bool:
-        name = place.topic or call.topic_name(place.topic_id or b"") or ""
-        return armed.matcher.fits(name, place.partition)
+        return armed.matcher.fits(*call.partition_at(place))
 
     return fits
 
@@ -178,10 +172,7 @@ def _rewritten(armed: Armed, call: Call, given: Ending, code: ErrorCode) -> Answ
     fits, response = _fits(armed, call), given.message
     shapes = shapes_of(call.key, call.version)
     found = [place for items in shapes for place in _places_told(items, response, Place()) if fits(place)]
-    named: list[Partition] = [
-        (place.topic or call.topic_name(place.topic_id or b"") or "", place.partition) for place in found
-    ]
-    if not found or not armed.fires_for(call.request, named):
+    if not found or not armed.fires_for(call.request, map(call.partition_at, found)):
         return given
     for items in shapes:
         _rewrite(items, response, Place(), fits, call.version, code)
