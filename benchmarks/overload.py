@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import statistics
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,19 +19,20 @@ from typing import Final, NamedTuple
 
 import click
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
 from barnabas.cluster import LocalCluster
 from barnabas.common.clock import SystemClock
+from benchmarks.bench import create_topic
+from benchmarks.harness import directory, systems_option
 from benchmarks.load.members import ClassicMember, ConsumerMember, Member, join_all
 from benchmarks.load.pressure import (
     WARM_UP_MS,
     Aggressor,
     Offered,
     Pressure,
-    PressureError,
     fetch_frame,
     metadata_frame,
     produce_frame,
@@ -43,7 +41,6 @@ from benchmarks.load.pressure import (
 from tests.support.kafka.apache_kafka import SERVER_JVM, ApacheKafka
 from tests.support.kafka.kafka_jars import kafka_runtime
 from tests.support.processes import cpu_seconds, resident_bytes
-from tests.support.waiting import eventually
 
 PARTITIONS: Final = 6
 MIB: Final = 1 << 20
@@ -85,9 +82,7 @@ class Bench:
 
     def topic(self, name: str, partitions: int = PARTITIONS) -> str:
         """Create a topic and wait until all its partitions have leaders."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
-        eventually("the topic has leaders", lambda: _is_led(admin, name, partitions), TIMEOUT_S * 1000)
+        create_topic(AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0}), name, partitions)
         return name
 
     @property
@@ -304,11 +299,6 @@ def _mib(value: float) -> str:
     return f"{value:.0f} MiB"
 
 
-def _is_led(admin: AdminClient, name: str, partitions: int) -> bool:
-    topic = admin.list_topics(timeout=TIMEOUT_S).topics.get(name)
-    return topic is not None and sum(found.leader >= 0 for found in topic.partitions.values()) == partitions
-
-
 class Scenario(NamedTuple):
     """A load on a system, with the title of its table."""
 
@@ -349,23 +339,18 @@ SCENARIOS: Final = {
 
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice(list(SCENARIOS)), help="Run only this scenario.")
-@click.option("--systems", type=click.Choice(["both", "barnabas", "apache"]), default="both", show_default=True)
+@systems_option
 @click.option("--measure-ms", default=4000, show_default=True, help="How long each rate is measured.")
 def main(only: tuple[str, ...], systems: str, measure_ms: int) -> None:
     """Overload both systems, one after another, and print a table for each scenario."""
-    directory = Path(tempfile.mkdtemp(prefix="barnabas-overload-"))
     console = Console(stderr=True)
     results: dict[str, dict[str, Rows]] = {name: {} for name in only or SCENARIOS}
-    with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        try:
-            pressure = Pressure(directory)
-        except PressureError as error:
-            sys.exit(str(error))
+    with directory("overload") as where:
+        pressure = Pressure(where)
         for system, running in SYSTEMS.items():
             if systems not in ("both", system.split()[0].lower()):
                 continue
-            with running(directory) as (port, pid):
+            with running(where) as (port, pid):
                 bench = Bench(port, pid, pressure, measure_ms)
                 topic = bench.topic("warm-up")
                 bench.work(topic, 4 * measure_ms)  # a JVM compiles while it runs

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 OURS, THEIRS = "Barnabas", "Apache Kafka"
-LOOPS = ("32x2", "1x1")  # connections x requests in flight on each
 
 
 @dataclass(frozen=True, slots=True)
