@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
 
 class Kind(Enum):
@@ -55,11 +54,6 @@ class Metric:
     total: str = "total"
     exact: str = ""
 
-    @property
-    def is_of_client_library(self) -> bool:
-        """Whether the row is an attribute of an MBean, not an MBean of its own."""
-        return self.type in CLIENT_LIBRARY_TYPES or "-" in self.type
-
     def attributes(self) -> tuple[str, ...]:
         """Return the attributes of the MBean that a row of the client library covers."""
         if self.kind is Kind.SENSOR:
@@ -68,9 +62,6 @@ class Metric:
             return f"{self.name}-avg", f"{self.name}-max"
         return (f"{self.name}-total",) if self.kind is Kind.COUNTER else (self.name,)
 
-
-#: Types of the client library without a hyphen: quotas.
-CLIENT_LIBRARY_TYPES: Final = frozenset({"Produce", "Fetch", "Request", "ControllerMutation", "ForwardingManager"})
 
 METRICS: list[Metric] = []
 

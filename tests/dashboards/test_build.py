@@ -18,8 +18,6 @@ from dashboards import build
 from tests.support.docker.compose_cluster import BROKERS, NODES, compose_file, dashboards
 from tests.support.docker.images import PYTHON_IMAGE, ROOT
 
-PROVISIONING = ROOT / "dashboards" / "provisioning"
-
 
 def read(path: str) -> Any:
     return yaml.safe_load((ROOT / "dashboards" / path).read_text())

@@ -97,10 +97,6 @@ class Client:
         self.producer.poll(0.1)
         return sum(broker["req"].get("Produce", 0) for broker in self.brokers())
 
-    def round_trip_ms(self) -> float:
-        """Return the mean round trip of the last interval with requests."""
-        return max((broker["rtt"]["avg"] for broker in self.brokers()), default=0) / 1000
-
 
 def test_counts_sizes_and_times_are_what_the_producer_saw(cluster: BarnabasCluster, scrape: Callable[[], Page]) -> None:
     topic = create(cluster, "known")

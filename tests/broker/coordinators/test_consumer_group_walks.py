@@ -25,7 +25,6 @@ from tests.broker.coordinators.fake_log import World, snapshot
 STEPS = 150
 GROUP = "g"
 SETTLED = (GroupState.STABLE, GroupState.EMPTY)
-STARTS_OVER = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 SESSION_MS = 45_000
 REBALANCE_MS = 600_000  # only silence removes anybody here: who is removed otherwise does not know until it asks
 TURN_MS = 1000

@@ -102,9 +102,6 @@ class TestWaiting:
         rig.end(True, 2)
         return rig
 
-    def next_producer(self, rig: TransactionShardRig) -> Producer:
-        return Producer(rig.data.producer_id, rig.data.producer_epoch)
-
     def test_an_addition_waits_until_all_markers_are_written(self, rig: TransactionShardRig) -> None:
         answers = rig.add(T0, T1, version=2)
         assert answers == []
