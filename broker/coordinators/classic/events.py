@@ -1,6 +1,6 @@
 """The input and output of a classic group's state machine: states, events, answers, effects. Values only.
 
-    event --> Group.step(event, now_ms) --> [effect, ...]
+    event --> step(group, event, now_ms, settings) --> [effect, ...]
 
 Rules
 1. An event carries all the data it needs. The state machine never calls an event's `reply`; it returns it in an
@@ -26,6 +26,7 @@ from barnabas.protocol.errors import ErrorCode
 UNKNOWN_MEMBER_ID = ""
 UNKNOWN_GENERATION = -1
 NO_REASON = "not provided"
+REQUIRES_MEMBER_ID_FROM = 4  # JoinGroup version, KIP-394
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # (name, metadata), the preferred one first
 

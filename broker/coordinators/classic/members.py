@@ -1,7 +1,7 @@
 """The members of a classic group: the leader, the static members, the protocols that all members support.
 
 Rules
-1. This module keeps counts and indexes consistent; `group.py` decides when something may happen.
+1. This module keeps counts and indexes consistent; `steps.py` and `turn.py` decide when something may happen.
 2. Members are kept in the order in which they joined; the first of several candidates becomes the leader.
 
 Invariants (asserted by `invariants()`)

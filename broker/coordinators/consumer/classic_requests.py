@@ -30,9 +30,6 @@ from barnabas.broker.coordinators.consumer.turn import Turn
 from barnabas.broker.coordinators.consumer.values import Member, MemberState, Timeout
 from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 
-REQUIRES_MEMBER_ID_FROM = 4  # JoinGroup version, KIP-394
-
-
 # Join
 
 
@@ -40,7 +37,7 @@ def join(turn: Turn, event: ev.Join) -> ev.JoinResult:
     """Handle a JoinGroup."""
     member_id = event.member_id or event.new_member_id
     _check_may_join(turn, event, member_id)
-    if not event.member_id and event.instance_id is None and event.version >= REQUIRES_MEMBER_ID_FROM:
+    if not event.member_id and event.instance_id is None and event.version >= ev.REQUIRES_MEMBER_ID_FROM:
         return ev.JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     subscription = _subscription(event)
     before = _identify(turn, event, member_id)

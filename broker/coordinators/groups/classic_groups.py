@@ -1,4 +1,4 @@
-"""The classic groups of a shard: carries out the decisions of `classic/group.py`.
+"""The classic groups of a shard: carries out the decisions of `classic/steps.py`.
 
 Threads: owner is the shard, under its lock; every method wants it held.
 Source: Kafka's GroupMetadataManager (classic groups, 4.3).
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.classic import events as ev
 from barnabas.broker.coordinators.classic.group import Group
+from barnabas.broker.coordinators.classic.steps import step
 from barnabas.broker.coordinators.groups.core import unchanged
 from barnabas.broker.coordinators.offsets import records
 from barnabas.protocol.errors import ErrorCode
@@ -149,7 +150,7 @@ class ClassicGroups:
 
     def _effects(self, group: Group, event: ev.Event) -> list[ev.Effect]:
         context = self._core.context
-        effects = group.step(event, self._core.now_ms(), context.settings)
+        effects = step(group, event, self._core.now_ms(), context.settings)
         if context.checks_invariants:
             group.invariants()
         return effects

@@ -1,7 +1,7 @@
 """What the parts of one group shard share: its lock and life, its writes, its timers.
 
 Rules
-1. Everything is guarded by the shard's lock. The pure parts decide (`classic/group.py`, `consumer/turn.py`,
+1. Everything is guarded by the shard's lock. The pure parts decide (`classic/steps.py`, `consumer/turn.py`,
    `offsets/store.py`).
 2. Lock order: a shard's, then a partition's, then a log's. No answer is delivered and no request is woken while the
    shard's lock is held.

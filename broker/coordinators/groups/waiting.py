@@ -1,16 +1,15 @@
 """Explains the waits of a group's members, in fields and in sentences, for the live page. Pure.
 
 Threads: the page's. It holds no lock, so the group may change between two reads.
-Source: KIP-134 (initial rebalance delay), the phases of `classic/phases.py`.
+Source: KIP-134 (initial rebalance delay), the phases of `classic/turn.py`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.coordinators.classic.group import Group
+from barnabas.broker.coordinators.classic.group import COMPLETING, EMPTY, PREPARING, Group
 from barnabas.broker.coordinators.classic.members import Member
-from barnabas.broker.coordinators.classic.phases import COMPLETING, EMPTY, PREPARING
 from barnabas.broker.coordinators.consumer.group import ConsumerGroup
 from barnabas.broker.coordinators.consumer.values import GroupState as ConsumerGroupState
 from barnabas.broker.coordinators.consumer.values import MemberState

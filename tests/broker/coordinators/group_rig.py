@@ -10,6 +10,7 @@ from typing import Any
 from barnabas.broker.coordinators.classic import events as ev
 from barnabas.broker.coordinators.classic.events import GroupSettings, TimerKey
 from barnabas.broker.coordinators.classic.group import Group
+from barnabas.broker.coordinators.classic.steps import step
 from barnabas.protocol.errors import ErrorCode
 
 RANGE = (("range", b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"),)
@@ -32,7 +33,7 @@ class GroupShardRig:
         self.versions: dict[str, int] = {}
 
     def step(self, event: ev.Event) -> None:
-        effects = self.group.step(event, self.now_ms, self.settings)
+        effects = step(self.group, event, self.now_ms, self.settings)
         self.group.invariants()
         for effect in effects:
             if isinstance(effect, ev.Answer):

@@ -8,6 +8,7 @@ from typing import Any
 from barnabas.broker.coordinators.classic import events as ev
 from barnabas.broker.coordinators.classic.events import GroupSettings, GroupState
 from barnabas.broker.coordinators.classic.group import Group
+from barnabas.broker.coordinators.classic.steps import step
 from barnabas.protocol.errors import ErrorCode
 from tests.broker.coordinators.group_rig import RANGE
 
@@ -22,7 +23,7 @@ class Counted:
     def step(self, event: ev.Event) -> list[ev.Effect]:
         sys.setprofile(self._count)
         try:
-            return self.group.step(event, 0, GroupSettings(initial_rebalance_delay_ms=10))
+            return step(self.group, event, 0, GroupSettings(initial_rebalance_delay_ms=10))
         finally:
             sys.setprofile(None)
 
