@@ -37,7 +37,7 @@ from benchmarks.report.table import console, missed, table
 from benchmarks.systems import own_executable
 from tests.support.kafka.apache_cluster import ApacheCluster
 from tests.support.kafka.kafka_jars import KafkaRuntime, kafka_runtime
-from tests.support.kafka.numbered_producers import Load, NumberedProducers, Told
+from tests.support.kafka.numbered_producers import Load, NumberedProducers, RecordEvent
 from tests.support.waiting import eventually
 
 WARM_UP_ROUNDS = 1  # a JVM compiles while it runs
@@ -90,7 +90,7 @@ class Acknowledgements:
     times: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))  # ns; guarded by: lock
     errors: list[str] = field(default_factory=list)  # guarded by: lock
 
-    def add(self, events: Sequence[Told]) -> None:
+    def add(self, events: Sequence[RecordEvent]) -> None:
         """Add a producer's events."""
         with self.lock:
             for event in events:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.failover import Acknowledgements
-from tests.support.kafka.numbered_producers import Told
+from tests.support.kafka.numbered_producers import RecordEvent
 
 MS = 1_000_000
 
@@ -13,7 +13,7 @@ def acknowledged(**times_ms: list[int]) -> Acknowledgements:
     made = Acknowledgements()
     for name, times in times_ms.items():
         partition = int(name.removeprefix("p"))
-        made.add([Told("A", 0, partition, number, number, at * MS) for number, at in enumerate(times)])
+        made.add([RecordEvent("A", 0, partition, number, number, at * MS) for number, at in enumerate(times)])
     return made
 
 
@@ -36,6 +36,6 @@ def test_the_latest_acknowledgement_needs_every_partition() -> None:
 
 def test_a_failed_record_is_an_error_and_no_acknowledgement() -> None:
     made = Acknowledgements()
-    made.add([Told("S", 0, 0, 0), Told("E", 0, 0, 0, error="too late")])
+    made.add([RecordEvent("S", 0, 0, 0), RecordEvent("E", 0, 0, 0, error="too late")])
     assert made.errors == ["too late"]
     assert made.latest([0]) == 0

@@ -19,7 +19,7 @@ from tests.stress.clients import SETTINGS, TURN_S, SharedHistory
 from tests.stress.cluster import PARTITIONS, TOPIC
 from tests.support.history import Worker
 from tests.support.kafka.kafka_jars import KafkaRuntime
-from tests.support.kafka.numbered_producers import Load, NumberedProducers, Told
+from tests.support.kafka.numbered_producers import Load, NumberedProducers, RecordEvent
 
 RECORDS_PER_TURN = (0, 0, 1, 3)  # a partition; batches differ in size
 UNACKNOWLEDGED_MAX = 600
@@ -60,12 +60,12 @@ class JavaProducers(NumberedProducers):
         """The acknowledgements of each producer so far."""
         return list(self._acknowledged)
 
-    def _note(self, told: Sequence[Told]) -> None:
+    def _note(self, events: Sequence[RecordEvent]) -> None:
         with self._shared.lock:
-            for event in told:
+            for event in events:
                 self._note_one(event)
 
-    def _note_one(self, event: Told) -> None:
+    def _note_one(self, event: RecordEvent) -> None:
         history, record = self._shared.history, Record(event.producer, event.number)
         if event.kind == "S":
             assert history.send(event.partition, event.producer) == record, f"{event} is out of step"

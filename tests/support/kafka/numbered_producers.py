@@ -43,11 +43,11 @@ class Load:
         counts = ",".join(map(str, self.records_per_turn))
         limits = [self.padding_max, self.waiting_max, self.session_records]
         settings = {"bootstrap.servers": bootstrap, **self.settings}
-        told = [f"{key}={value}" for key, value in settings.items()]
-        return [topic, *map(str, numbers), counts, *map(str, limits), *told]
+        pairs = [f"{key}={value}" for key, value in settings.items()]
+        return [topic, *map(str, numbers), counts, *map(str, limits), *pairs]
 
 
-class Told(NamedTuple):
+class RecordEvent(NamedTuple):
     """An event of a record; numbers count from 0 for each producer and partition."""
 
     kind: str  # "S": passed to the client, "A": acknowledged, "E": failed
@@ -59,24 +59,29 @@ class Told(NamedTuple):
     error: str = ""  # of "E"
 
 
-def parse(line: str) -> Told:
+def parse(line: str) -> RecordEvent:
     """The event in a line of the program's output."""
     kind, producer, partition, number, *rest = line.rstrip("\n").split(" ", 4)
-    told = Told(kind, int(producer), int(partition), int(number))
+    event = RecordEvent(kind, int(producer), int(partition), int(number))
     if kind == "A":
         offset, at_ns = rest[0].split()
-        return told._replace(offset=int(offset), at_ns=int(at_ns))
-    return told._replace(error=rest[0]) if rest else told
+        return event._replace(offset=int(offset), at_ns=int(at_ns))
+    return event._replace(error=rest[0]) if rest else event
 
 
 class NumberedProducers(Worker):
-    """Runs the program. `on_told` gets all events, on this worker's thread; `stop` returns after the last one."""
+    """Runs the program. `on_events` gets all events, on this worker's thread; `stop` returns after the last one."""
 
     def __init__(
-        self, runtime: KafkaRuntime, bootstrap: str, topic: str, load: Load, on_told: Callable[[Sequence[Told]], None]
+        self,
+        runtime: KafkaRuntime,
+        bootstrap: str,
+        topic: str,
+        load: Load,
+        on_events: Callable[[Sequence[RecordEvent]], None],
     ) -> None:
         super().__init__("java-producers")
-        self._on_told = on_told
+        self._on_events = on_events
         program = runtime.command(SOURCE.stem, *JVM, classes=runtime.compiled(SOURCE))
         command = [*program, *load.arguments(bootstrap, topic)]
         self._child = subprocess.Popen(
@@ -101,7 +106,7 @@ class NumberedProducers(Worker):
         heard = os.read(self._child.stdout.fileno(), READ_BYTES)
         if heard:
             *lines, self._rest = (self._rest + heard).split(b"\n")
-            self._on_told([parse(line.decode()) for line in lines])
+            self._on_events([parse(line.decode()) for line in lines])
             return
         self._stopping.set()
         code = self._child.wait()
