@@ -1,10 +1,11 @@
 """A broker's report on the cluster, from which `barnabas controller recover` rebuilds a lost metadata log.
 
-A report has two parts. The *picture* is the metadata of the last push: the broker has it in memory, and a copy on disk
+A report has two parts. The *image* is the metadata of the last push: the broker has it in memory, and a copy on disk
 (broker/metadata/recovery_reporter.py). The *logs* are the replicas on the broker's disks now.
 
 Format: 4 bytes (big endian) with the CRC-32C of the rest, then JSON in UTF-8, compressed by zlib. Topic ids are
-hexadecimal. A config with a secret value is named without the value.
+hexadecimal. A config with a secret value is named without the value. The image has the key
+"picture", so that copies on existing disks can be decoded.
 
 Threads: none; values and pure functions.
 """
@@ -25,6 +26,7 @@ MAX_BYTES: Final = 256 << 20  # decompressed
 #: No cluster allocates so many. A client can write any producer id into its batches, but none above this is genuine.
 PRODUCER_ID_MAX: Final = 1 << 62
 _CRC: Final = struct.Struct(">I")
+_IMAGE_KEY: Final = "picture"
 
 
 class ReportError(ValueError):
@@ -51,7 +53,7 @@ class ConfigValue(NamedTuple):
 
 
 @dataclass(slots=True)
-class Picture:
+class ReportedImage:
     """The metadata of the cluster, complete up to `offset`, inclusive."""
 
     offset: int
@@ -86,13 +88,15 @@ class Report:
     metadata_offset: int = NOTHING  # the highest that the broker has obeyed
     broker_epoch: int = NOTHING
     highest_producer_id: int = NOTHING  # in its blocks or in a log; below PRODUCER_ID_MAX
-    picture: Picture | None = None
+    image: ReportedImage | None = None
     logs: list[LogState] = field(default_factory=list)
 
 
 def encode_report(report: Report) -> bytes:
     """Return a report in its format."""
-    data = zlib.compress(json.dumps(asdict(report), separators=(",", ":")).encode())
+    values = asdict(report)
+    values[_IMAGE_KEY] = values.pop("image")
+    data = zlib.compress(json.dumps(values, separators=(",", ":")).encode())
     return _CRC.pack(crc32c.crc32c(data)) + data
 
 
@@ -111,17 +115,17 @@ def decode_report(data: bytes) -> Report:
 
 
 def _report(values: dict[str, Any]) -> Report:
-    picture = values.pop("picture")
-    if picture is not None:
+    image = values.pop(_IMAGE_KEY)
+    if image is not None:
         topics = {
             str(name): (str(topic_id), [PartitionState(*state) for state in states])
-            for name, (topic_id, states) in picture["topics"].items()
+            for name, (topic_id, states) in image["topics"].items()
         }
-        picture = Picture(
-            offset=int(picture["offset"]),
-            features={str(name): int(level) for name, level in picture["features"].items()},
+        image = ReportedImage(
+            offset=int(image["offset"]),
+            features={str(name): int(level) for name, level in image["features"].items()},
             topics=topics,
-            configs=[ConfigValue(*config) for config in picture["configs"]],
+            configs=[ConfigValue(*config) for config in image["configs"]],
         )
     logs = [LogState(*state) for state in values.pop("logs")]
-    return Report(**values, picture=picture, logs=logs)
+    return Report(**values, image=image, logs=logs)

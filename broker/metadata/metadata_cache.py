@@ -192,7 +192,7 @@ class MetadataCache:
         self._is_caught_up = False  # guarded by: _lock
         self.offset = -1  # guarded by: _lock; metadata offset (inclusive) of the last push since the registration
         self._expected_offset = -1  # guarded by: _lock; metadata offset of the newest push that has begun
-        self.picture_offset = -1  # guarded by: _lock; like `offset`, but over all registrations of this process
+        self.image_offset = -1  # guarded by: _lock; like `offset`, but over all registrations of this process
 
     def note_features(self, features: Mapping[str, int]) -> None:
         """Replace the finalized feature levels (a push that names any names all)."""
@@ -203,7 +203,7 @@ class MetadataCache:
         """Note that the pushes are complete up to `offset` of the metadata log."""
         with self._lock:
             self.offset = max(self.offset, offset)
-            self.picture_offset = max(self.picture_offset, offset)
+            self.image_offset = max(self.image_offset, offset)
             self.finalized_features = FinalizedFeatures(self.finalized_features.levels, self.offset)
             is_first, self._is_caught_up = not self._is_caught_up, True
         if is_first and self.on_caught_up is not None:

@@ -5,7 +5,7 @@ state on disk. So topics and configs survive the loss of the controller, even if
 is noticed.
 
 Rules
-1. Only a complete picture is written, and never an older one over a newer one.
+1. Only a complete image is written, and never an older one over a newer one.
 2. The copy is written after a change, at most every `COPY_MS`, and at the stop. So it may be that old. The logs and the
    push state (push_state.py) are newer, and the report has them too.
 3. A report names every log of this broker. So there is no report while a log directory is offline. Its logs may have
@@ -31,8 +31,8 @@ from barnabas.common.recovery_report import (
     ConfigValue,
     LogState,
     PartitionState,
-    Picture,
     Report,
+    ReportedImage,
     ReportError,
     decode_report,
     encode_report,
@@ -88,16 +88,16 @@ class RecoveryReporter:
         self._copy = self._read_copies()  # guarded by: _lock; the newest copy of an earlier process
 
     def write_copy(self) -> None:
-        """Write the picture to every online log directory, if it has changed."""
+        """Write the image to every online log directory, if it has changed."""
         with self._lock:
             snapshot = self._metadata_cache.snapshot
-            rest = (self._dynamic_config.version, self._producer_ids.highest, self._metadata_cache.picture_offset)
-            # Why "is": building or comparing a picture of many partitions takes long.
+            rest = (self._dynamic_config.version, self._producer_ids.highest, self._metadata_cache.image_offset)
+            # Why "is": building or comparing an image of many partitions takes long.
             is_known = snapshot is self._written_snapshot and rest == self._written_rest
-            picture = None if is_known else self._picture()
-            if picture is None:
+            image = None if is_known else self._image()
+            if image is None:
                 return
-            data = encode_report(self._report(picture))
+            data = encode_report(self._report(image))
             for directory in self._log_manager.online_directories():
                 try:
                     self._fs.atomic_write(f"{directory.path}/{METADATA_COPY_FILE}", data)
@@ -108,22 +108,22 @@ class RecoveryReporter:
     def report(self) -> Report:
         """Return everything that this broker knows; raises ApiError(KAFKA_STORAGE_ERROR) by rule 3.
 
-        Before the first push, the picture is that of the copy.
+        Before the first push, the image is that of the copy.
         """
         offline = [directory.path for directory in self._log_manager.directories if directory.is_offline]
         if offline:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {offline[0]} is offline")
         with self._lock:
-            report = self._report(self._picture())
-            if report.picture is None and self._copy is not None:
-                report.picture = self._copy.picture
+            report = self._report(self._image())
+            if report.image is None and self._copy is not None:
+                report.image = self._copy.image
         report.logs = list(self._logs())
         for known in self._log_manager.all_logs():
             ids = [entry.producer_id for entry in known.active_producers() if entry.producer_id < PRODUCER_ID_MAX]
             report.highest_producer_id = max(report.highest_producer_id, *ids, NOTHING)
         return report
 
-    def _report(self, picture: Picture | None) -> Report:
+    def _report(self, image: ReportedImage | None) -> Report:
         epoch, offset, producer_id = self._push_state.controller_epoch, self._push_state.metadata_offset, NOTHING
         if self._copy is not None:
             epoch = max(epoch, self._copy.controller_epoch)
@@ -133,15 +133,15 @@ class RecoveryReporter:
             broker_id=self._broker_id,
             cluster_id=self._cluster_id,
             controller_epoch=epoch,
-            metadata_offset=max(offset, self._metadata_cache.picture_offset),
+            metadata_offset=max(offset, self._metadata_cache.image_offset),
             broker_epoch=self._broker_epoch(),
             highest_producer_id=max(producer_id, self._producer_ids.highest),
-            picture=picture,
+            image=image,
         )
 
-    def _picture(self) -> Picture | None:
+    def _image(self) -> ReportedImage | None:
         """Return the metadata that this process has received; None before it is complete."""
-        offset, snapshot = self._metadata_cache.picture_offset, self._metadata_cache.snapshot
+        offset, snapshot = self._metadata_cache.image_offset, self._metadata_cache.snapshot
         if offset == NOTHING:
             return None
         topics = {
@@ -155,7 +155,7 @@ class RecoveryReporter:
             for topic in snapshot.topics.values()
         }
         features = dict(self._metadata_cache.finalized_features.levels)
-        return Picture(offset, features, topics, list(self._configs()))
+        return ReportedImage(offset, features, topics, list(self._configs()))
 
     def _configs(self) -> Iterator[ConfigValue]:
         for resource, texts in self._dynamic_config.all_overrides().items():
@@ -188,5 +188,5 @@ class RecoveryReporter:
                     found.append(decode_report(self._fs.read_bytes(path)))
             except (OSError, ReportError) as error:
                 log.warning("%s cannot be used: %s", path, error)
-        ours = [report for report in found if report.cluster_id == self._cluster_id and report.picture is not None]
+        ours = [report for report in found if report.cluster_id == self._cluster_id and report.image is not None]
         return max(ours, key=lambda report: report.metadata_offset, default=None)

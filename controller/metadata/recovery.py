@@ -1,8 +1,8 @@
 """Decides how to rebuild a lost metadata log from the reports of brokers (`barnabas controller recover`).
 
 Rules
-1. Nothing is invented. The metadata is that of the newest picture. A fact that cannot be known is a RecoveryError or a
-   note.
+1. Nothing is invented. The metadata is that of the newest reported image. A fact that cannot be known is a
+   RecoveryError or a note.
 2. No acknowledged record is lost. While a broker leads a partition, its in-sync replicas have all of them. Without a
    leader, nothing is appended. Then the replicas with the highest leader epoch, and in it the highest end offset, have
    all of them. This needs the logs of every replica.
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.common.recovery_report import NOTHING, PRODUCER_ID_MAX, LogState, PartitionState, Picture, Report
+from barnabas.common.recovery_report import NOTHING, PRODUCER_ID_MAX, LogState, PartitionState, Report, ReportedImage
 from barnabas.controller.decisions.producer_ids import BLOCK_SIZE
 from barnabas.controller.image import NO_LEADER, TOPIC_RESOURCE, UNASSIGNED_DIRECTORY, Image
 from barnabas.controller.image_editor import ImageEditor
@@ -57,27 +57,27 @@ class Rebuilt:
 def rebuild(reports: Sequence[Report]) -> Rebuilt:
     """Return the first image of the new log; raises RecoveryError."""
     _check_brokers(reports)
-    picture = _newest_picture(reports)
+    reported = _newest_image(reports)
     known = max(report.metadata_offset for report in reports)
-    is_outdated = picture.offset < known
+    is_outdated = reported.offset < known
     notes = []
     if is_outdated:
         notes.append(
-            f"the newest metadata is that of offset {picture.offset}, but brokers obeyed up to {known}: a config "
+            f"the newest metadata is that of offset {reported.offset}, but brokers obeyed up to {known}: a config "
             "changed just before may be missing"
         )
     records: list[MetadataRecord] = [
-        FeatureLevelRecord(name=name, feature_level=level) for name, level in picture.features.items()
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in reported.features.items()
     ]
-    topics = {name: topic_id for name, (topic_id, _) in picture.topics.items()}
-    topics.update(_topics_of_logs(reports, picture, is_outdated=is_outdated, notes=notes))
+    topics = {name: topic_id for name, (topic_id, _) in reported.topics.items()}
+    topics.update(_topics_of_logs(reports, reported, is_outdated=is_outdated, notes=notes))
     for name, topic_id in sorted(topics.items()):
         records += _topic_records(reports, name, topic_id, notes, is_outdated=is_outdated)
-    records += _config_records(picture, topics, notes)
+    records += _config_records(reported, topics, notes)
     records.append(_producer_ids(reports))
     editor = ImageEditor(Image())
     editor.apply_all(records, 0)
-    offset = max(known, *(report.broker_epoch for report in reports), picture.offset, 0) + OFFSET_MARGIN
+    offset = max(known, *(report.broker_epoch for report in reports), reported.offset, 0) + OFFSET_MARGIN
     epoch = max(report.controller_epoch for report in reports)
     image = editor.image(offset)
     image.invariants()
@@ -104,30 +104,30 @@ def _check_brokers(reports: Sequence[Report]) -> None:
         raise RecoveryError(f"the brokers belong to different clusters: {', '.join(sorted(clusters))}")
 
 
-def _newest_picture(reports: Sequence[Report]) -> Picture:
-    pictures = [(r.picture.offset, r.picture) for r in reports if r.picture is not None]
-    if not pictures:
+def _newest_image(reports: Sequence[Report]) -> ReportedImage:
+    images = [(r.image.offset, r.image) for r in reports if r.image is not None]
+    if not images:
         raise RecoveryError("none of these brokers has any metadata, neither in memory nor in a copy on its disks")
-    return max(pictures, key=lambda item: item[0])[1]
+    return max(images, key=lambda item: item[0])[1]
 
 
 def _topics_of_logs(
-    reports: Sequence[Report], picture: Picture, *, is_outdated: bool, notes: list[str]
+    reports: Sequence[Report], reported: ReportedImage, *, is_outdated: bool, notes: list[str]
 ) -> dict[str, str]:
-    """Return (name -> id) the topics that exist only as logs, if they were created after an outdated picture.
+    """Return (name -> id) the topics that exist only as logs, if they were created after an outdated image.
 
-    If the picture is not outdated, such topics were deleted. Their logs are left alone, with a note.
+    If that image is not outdated, such topics were deleted. Their logs are left alone, with a note.
     """
     found: dict[str, set[str]] = {}
     for report in reports:
         for log in report.logs:
-            if log.topic_id is not None and picture.topics.get(log.topic, ("",))[0] != log.topic_id:
+            if log.topic_id is not None and reported.topics.get(log.topic, ("",))[0] != log.topic_id:
                 found.setdefault(log.topic, set()).add(log.topic_id)
     topics: dict[str, str] = {}
     for name, ids in sorted(found.items()):
         if not is_outdated:
             notes.append(f"there are logs of a topic {name} that is not in the metadata: they are left alone")
-        elif len(ids) > 1 or name in picture.topics:
+        elif len(ids) > 1 or name in reported.topics:
             raise RecoveryError(f"brokers disagree about the id of topic {name}: {', '.join(sorted(ids))}")
         else:
             notes.append(f"topic {name} is known only by its logs: its configs, if it had any, must be set again")
@@ -157,7 +157,7 @@ def _topic_records(
 def _add_replicas_of_logs(
     states: dict[int, PartitionState], logs: dict[int, dict[int, LogState]], topic_id: str
 ) -> None:
-    """Add every broker with a log to the replicas: a reassignment after the picture may have moved the records."""
+    """Add every broker with a log to the replicas: a reassignment after the image may have moved the records."""
     for index, state in states.items():
         holders = [id_ for id_, log in logs.get(index, {}).items() if log.topic_id == topic_id]
         others = sorted(set(holders) - set(state.replicas))
@@ -165,12 +165,12 @@ def _add_replicas_of_logs(
 
 
 def _states(reports: Sequence[Report], name: str, topic_id: str) -> list[PartitionState]:
-    """Return the partition states of all pictures, the newest of each partition last."""
+    """Return the partition states of all reported images, the newest of each partition last."""
     states = [
         state
         for report in reports
-        if report.picture is not None and report.picture.topics.get(name, ("",))[0] == topic_id
-        for state in report.picture.topics[name][1]
+        if report.image is not None and report.image.topics.get(name, ("",))[0] == topic_id
+        for state in report.image.topics[name][1]
     ]
     return sorted(states, key=lambda state: (state.leader_epoch, state.partition_epoch))
 
@@ -239,8 +239,8 @@ def _in_sync(replicas: Sequence[int], logs: dict[int, LogState]) -> tuple[int, .
     )
 
 
-def _config_records(picture: Picture, topics: dict[str, str], notes: list[str]) -> Iterator[ConfigRecord]:
-    for config in picture.configs:
+def _config_records(reported: ReportedImage, topics: dict[str, str], notes: list[str]) -> Iterator[ConfigRecord]:
+    for config in reported.configs:
         if config.resource_type == TOPIC_RESOURCE and config.resource_name not in topics:
             continue
         if config.value is None:

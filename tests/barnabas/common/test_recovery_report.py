@@ -8,8 +8,8 @@ from barnabas.common.recovery_report import (
     ConfigValue,
     LogState,
     PartitionState,
-    Picture,
     Report,
+    ReportedImage,
     ReportError,
     decode_report,
     encode_report,
@@ -22,7 +22,7 @@ REPORT = Report(
     metadata_offset=77,
     broker_epoch=5,
     highest_producer_id=999,
-    picture=Picture(
+    image=ReportedImage(
         offset=70,
         features={"metadata.version": 25},
         topics={"t": ("0a" * 16, [PartitionState(0, 1, 2, [0, 1], [1])])},
@@ -32,12 +32,23 @@ REPORT = Report(
 )
 
 
+OLDER = bytes.fromhex(  # a copy from an existing disk
+    "359260ac789c4d8ec10e02210c44ff65ce78d08b09bf620c4128bb44b404ca69e3bf6f3762e26ddeeb64d20d8fc64f6a2e47"
+    "d88b4128a3cb4404a8e0b7342e451d550e2bece96cf022f1d18b779c5227f9cab9f4575bf3b25217571bc711e6ec71a839c8"
+    "6804bbe1b7703548e40fdb557f0c84b535b37e91f2a270bb2b159e71074ccc4111"
+)
+
+
 @pytest.mark.parametrize("report", [REPORT, Report(0, "c")])
 def test_a_report_is_decoded_as_encoded(report: Report) -> None:
     def plain(value: object) -> object:
         return repr(value).replace("[", "(").replace("]", ")").replace(",)", ")")
 
     assert plain(decode_report(encode_report(report))) == plain(report)
+
+
+def test_copies_on_existing_disks_are_decoded() -> None:
+    assert decode_report(OLDER) == Report(2, "c", image=ReportedImage(7))
 
 
 def test_every_flipped_bit_and_every_truncation_is_refused() -> None:

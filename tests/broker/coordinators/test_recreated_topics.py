@@ -24,7 +24,7 @@ FORMER, PRESENT = b"t" * 16, b"T" * 16
 NONE = ErrorCode.NONE
 
 
-def picture(id_: bytes | None) -> MetadataSnapshot:
+def snapshot_with(id_: bytes | None) -> MetadataSnapshot:
     """A cluster in which the topic t has this id, or is not there."""
     before = snapshot({"t": 2, GROUP_METADATA_TOPIC: 2})
     topics = {name: info for name, info in before.topics.items() if name != "t" or id_ is not None}
@@ -37,7 +37,7 @@ class Story(World):
     """Group g commits in topic t, whose id the pushes say."""
 
     def push(self, id_: bytes | None, former_id: bytes) -> None:
-        self.cache.snapshot = picture(id_)
+        self.cache.snapshot = snapshot_with(id_)
         self.coordinator.on_metadata_update({"t": former_id})
         self.coordinator.run_pending_jobs()
 
@@ -77,7 +77,7 @@ class Story(World):
 def test_both_in_one_push() -> None:
     story = Story()
     assert story.commit(100, FORMER) == NONE
-    story.cache.snapshot = picture(PRESENT)  # already published, though nothing is removed yet
+    story.cache.snapshot = snapshot_with(PRESENT)  # already published, though nothing is removed yet
     assert story.position() == -1
     assert story.told_of_all() == []
     story.push(PRESENT, FORMER)
@@ -94,7 +94,7 @@ def test_the_coordinator_moves_between_deletion_and_creation() -> None:
     story = Story()
     story.commit(100, FORMER)
     story.coordinator.shutdown()  # nothing is removed
-    story.cache.snapshot = picture(PRESENT)
+    story.cache.snapshot = snapshot_with(PRESENT)
     story.fail_over()
     assert story.position() == -1
     assert story.log_of("g").records()[-1].committed is None, "a tombstone"
@@ -103,7 +103,7 @@ def test_the_coordinator_moves_between_deletion_and_creation() -> None:
 def test_the_coordinator_was_away_during_the_deletion_and_sees_the_creation() -> None:
     story = Story()
     story.commit(100, FORMER)
-    story.cache.snapshot = picture(None)
+    story.cache.snapshot = snapshot_with(None)
     story.fail_over()
     assert story.position() == 100, "a topic that may come in a later push: nothing is known"
     story.push(PRESENT, ZERO_UUID)
@@ -144,7 +144,7 @@ def test_an_open_transaction_in_the_former_topic_commits_nothing_for_the_present
 def test_an_open_transaction_in_the_present_topic_survives_the_removal_of_a_former_position() -> None:
     story = Story()
     story.commit(100, FORMER)
-    story.cache.snapshot = picture(PRESENT)
+    story.cache.snapshot = snapshot_with(PRESENT)
     story.commit_in_transaction(5, PRESENT)
     story.push(PRESENT, FORMER)
     assert story.position() == -1
@@ -162,13 +162,13 @@ def test_a_position_without_id_goes_with_the_topic_that_was_there(former_id: byt
     assert story.position() == expected
 
 
-def test_nothing_is_told_before_the_picture_is_as_new_as_the_leadership() -> None:
-    """With an older picture the new topic's positions would look like another topic's, and be removed."""
+def test_no_removal_before_the_metadata_is_as_new_as_the_leadership() -> None:
+    """With older metadata the new topic's positions would look like another topic's, and be removed."""
     story = Story()
-    story.cache.snapshot = picture(PRESENT)
+    story.cache.snapshot = snapshot_with(PRESENT)
     story.commit(5, PRESENT)
     story.coordinator.shutdown()
-    story.cache.snapshot, story.cache.is_current = picture(FORMER), False  # another broker, which lags behind
+    story.cache.snapshot, story.cache.is_current = snapshot_with(FORMER), False  # another broker, which lags behind
     story.fail_over()
     assert story.position() == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     story.cache.is_current = True
@@ -198,7 +198,7 @@ def test_a_push_tells_which_topics_were_replaced() -> None:
     ]  # fmt: skip
 
 
-def test_the_picture_is_current_once_the_push_is_through() -> None:
+def test_the_metadata_is_current_once_the_push_is_through() -> None:
     cache = MetadataCache()
     assert cache.is_current
     cache.expect_offset(7)
@@ -211,6 +211,6 @@ def test_the_picture_is_current_once_the_push_is_through() -> None:
     assert cache.is_current
     cache.expect_offset(9)
     cache.forget_offset()
-    assert not cache.is_current, "the push that made this broker a leader is under way, and the picture is an old one"
+    assert not cache.is_current, "the push that made this broker a leader is under way, and the metadata is old"
     cache.note_offset(9)
     assert cache.is_current

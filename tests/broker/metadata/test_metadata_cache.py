@@ -138,8 +138,8 @@ def test_the_offset_rises_and_is_reset_by_a_registration(cache: MetadataCache) -
     cache.note_features({"transaction.version": 2})
     cache.note_offset(7)
     cache.note_offset(5)
-    assert (cache.offset, cache.picture_offset, cache.is_current, calls) == (7, 7, True, [1])
+    assert (cache.offset, cache.image_offset, cache.is_current, calls) == (7, 7, True, [1])
     assert (cache.finalized_features.levels, cache.finalized_features.epoch) == ({"transaction.version": 2}, 7)
     cache.forget_offset()
-    assert (cache.offset, cache.picture_offset, cache.is_current) == (-1, 7, False)
+    assert (cache.offset, cache.image_offset, cache.is_current) == (-1, 7, False)
     assert cache.finalized_features.levels == {"transaction.version": 2}

@@ -9,7 +9,7 @@ import pytest
 from barnabas.common.clock import FakeClock
 from barnabas.common.disk.faulty_files import FaultyFileSystem, MemoryFileSystem
 from barnabas.common.disk.files import FileSystem
-from barnabas.common.recovery_report import ConfigValue, LogState, PartitionState, Picture, Report
+from barnabas.common.recovery_report import ConfigValue, LogState, PartitionState, Report, ReportedImage
 from barnabas.controller import recover
 from barnabas.controller.image import NO_LEADER, ConfigKey, Partition
 from barnabas.controller.metadata.metadata_directory import DirectoryError, MetadataDirectory
@@ -22,20 +22,20 @@ ID, OTHER_ID = "0a" * 16, "0b" * 16
 FEATURES = {"metadata.version": 25, "group.version": 1}
 
 
-def picture(
+def reported(
     offset: int = 50, *, isr: tuple[int, ...] = (0, 1), epochs: tuple[int, int] = (4, 9), **more: Any
-) -> Picture:
+) -> ReportedImage:
     state = PartitionState(0, *epochs, [0, 1], list(isr))
-    return Picture(**{"offset": offset, "features": FEATURES, "topics": {"t": (ID, [state])}, **more})
+    return ReportedImage(**{"offset": offset, "features": FEATURES, "topics": {"t": (ID, [state])}, **more})
 
 
 def log(epoch: int, end: int, topic_id: str | None = ID, **leads: Any) -> LogState:
     return LogState("t", 0, topic_id, epoch, end, **leads)
 
 
-def report(broker_id: int, *logs: LogState, newest: Picture | None = None, **more: Any) -> Report:
+def report(broker_id: int, *logs: LogState, newest: ReportedImage | None = None, **more: Any) -> Report:
     values = {"controller_epoch": 3, "metadata_offset": 50, "broker_epoch": 20, **more}
-    return Report(broker_id, CLUSTER_ID, picture=newest, logs=list(logs), **values)
+    return Report(broker_id, CLUSTER_ID, image=newest, logs=list(logs), **values)
 
 
 def partition(reports: list[Report]) -> Partition:
@@ -70,15 +70,15 @@ def partition(reports: list[Report]) -> Partition:
     ],
 )
 def test_the_replicas_in_sync(logs: list[LogState], isr: tuple[int, ...]) -> None:
-    found = partition([report(index, each, newest=picture()) for index, each in enumerate(logs)])
+    found = partition([report(index, each, newest=reported()) for index, each in enumerate(logs)])
     assert (found.isr, found.leader, found.replicas) == (isr, NO_LEADER, (0, 1))
     assert found.leader_epoch > max(4, *(each.epoch for each in logs), *(each.leads_epoch for each in logs))
     assert found.partition_epoch == 10
 
 
-def test_the_newest_picture_and_the_newest_state_count() -> None:
-    old = picture(30, epochs=(2, 3), configs=[ConfigValue(2, "t", "retention.ms", "1")])
-    new = picture(50, configs=[ConfigValue(2, "t", "retention.ms", "7"), ConfigValue(2, "gone", "retention.ms", "1")])
+def test_the_newest_image_and_the_newest_state_count() -> None:
+    old = reported(30, epochs=(2, 3), configs=[ConfigValue(2, "t", "retention.ms", "1")])
+    new = reported(50, configs=[ConfigValue(2, "t", "retention.ms", "7"), ConfigValue(2, "gone", "retention.ms", "1")])
     rebuilt = rebuild([report(0, log(4, 1), newest=old), report(1, log(4, 1), newest=new)])
     assert rebuilt.image.configs == {ConfigKey(2, "t"): {"retention.ms": "7"}}
     assert rebuilt.image.features == FEATURES
@@ -87,7 +87,7 @@ def test_the_newest_picture_and_the_newest_state_count() -> None:
 
 
 def test_offsets_epochs_and_producer_ids_continue_above_all_known_ones() -> None:
-    reports = [report(0, log(4, 1), newest=picture(), metadata_offset=70, controller_epoch=8)]
+    reports = [report(0, log(4, 1), newest=reported(), metadata_offset=70, controller_epoch=8)]
     reports.append(report(1, log(4, 1), highest_producer_id=12_345, broker_epoch=500))
     rebuilt = rebuild(reports)
     assert rebuilt.image.offset > 500
@@ -99,16 +99,16 @@ def test_offsets_epochs_and_producer_ids_continue_above_all_known_ones() -> None
 @pytest.mark.parametrize(
     ("reports", "message"),
     [
-        ([report(0, log(4, 1), newest=picture())], "broker 1 holds a replica of t-0 and sent no report"),
+        ([report(0, log(4, 1), newest=reported())], "broker 1 holds a replica of t-0 and sent no report"),
         ([report(0), report(1, log(4, 1))], "none of these brokers has any metadata"),
         ([report(0), report(0)], "two of the addresses belong to broker 0"),
         ([report(0), Report(1, "other")], "belong to different clusters"),
         (
-            [report(0, log(4, 1), newest=picture(30)), report(1, log(4, 1, OTHER_ID))],
+            [report(0, log(4, 1), newest=reported(30)), report(1, log(4, 1, OTHER_ID))],
             f"disagree about the id of topic t: {OTHER_ID}",
         ),
         (
-            [report(0, log(4, 1), newest=picture(), highest_producer_id=2**63 - 1), report(1, log(4, 1))],
+            [report(0, log(4, 1), newest=reported(), highest_producer_id=2**63 - 1), report(1, log(4, 1))],
             f"a broker reports producer id {2**63 - 1}",
         ),
     ],
@@ -120,28 +120,28 @@ def test_missing_facts_are_refused(reports: list[Report], message: str) -> None:
 
 def test_notes_for_the_operator() -> None:
     secret = ConfigValue(4, "", "ssl.keystore.key", None)
-    rebuilt = rebuild([report(0, newest=picture(configs=[secret])), report(1)])
+    rebuilt = rebuild([report(0, newest=reported(configs=[secret])), report(1)])
     assert rebuilt.notes == [
         "no replica of t-0 has a log: it begins empty",
         "ssl.keystore.key of all brokers is secret: set it again",
     ]
     stray = LogState("u", 0, OTHER_ID, 4, 10)
-    assert "are left alone" in rebuild([report(0, log(4, 1), stray, newest=picture()), report(1, log(4, 1))]).notes[0]
+    assert "are left alone" in rebuild([report(0, log(4, 1), stray, newest=reported()), report(1, log(4, 1))]).notes[0]
 
 
-def test_records_that_moved_to_other_brokers_after_the_picture_are_kept() -> None:
+def test_records_that_moved_to_other_brokers_after_the_image_are_kept() -> None:
     reports = [
-        report(0, newest=picture(50)),
+        report(0, newest=reported(50)),
         report(1),
         report(2, log(5, 100, leads_epoch=5, isr=[2]), metadata_offset=51),
     ]
     assert (partition(reports).replicas, partition(reports).isr) == ((0, 1, 2), (2,))
-    up_to_date = [report(0, log(4, 9), newest=picture(50)), report(1, log(4, 9)), report(2, log(4, 9))]
+    up_to_date = [report(0, log(4, 9), newest=reported(50)), report(1, log(4, 9)), report(2, log(4, 9))]
     assert partition(up_to_date).replicas == (0, 1), "what is left of an older reassignment"
 
 
 def test_a_note_reports_that_the_logs_of_all_in_sync_replicas_are_gone() -> None:
-    newest = picture(isr=(0,))
+    newest = reported(isr=(0,))
     assert (
         "no replica of t-0 that was in sync has its log"
         in rebuild([report(0, newest=newest), report(1, log(4, 90))]).notes[0]
@@ -149,22 +149,22 @@ def test_a_note_reports_that_the_logs_of_all_in_sync_replicas_are_gone() -> None
     assert rebuild([report(0, log(4, 100), newest=newest), report(1)]).notes == []
 
 
-def test_a_topic_that_is_newer_than_the_picture_is_rebuilt_from_its_logs() -> None:
+def test_a_topic_that_is_newer_than_the_image_is_rebuilt_from_its_logs() -> None:
     made = LogState("u", 0, OTHER_ID, 0, 10)
-    rebuilt = rebuild([report(0, log(4, 1), made, newest=picture(30)), report(1, log(4, 1), made)])
+    rebuilt = rebuild([report(0, log(4, 1), made, newest=reported(30)), report(1, log(4, 1), made)])
     topic = rebuilt.image.topic("u")
     assert topic is not None
     assert (topic.id, topic.partitions[0].isr) == (bytes.fromhex(OTHER_ID), (0, 1))
     assert any("topic u is known only by its logs" in note for note in rebuilt.notes)
     with pytest.raises(RecoveryError, match="no broker knows partition u-0"):
-        rebuild([report(0, log(4, 1), made._replace(partition=1), newest=picture(30)), report(1, log(4, 1))])
+        rebuild([report(0, log(4, 1), made._replace(partition=1), newest=reported(30)), report(1, log(4, 1))])
 
 
 # -- the directory
 
 
 def rebuilt_on(fs: FileSystem) -> None:
-    reports = [report(index, log(4, 1), newest=picture()) for index in (0, 1)]
+    reports = [report(index, log(4, 1), newest=reported()) for index in (0, 1)]
     recover.write(make_config(), rebuild(reports), FakeClock(), fs)
 
 

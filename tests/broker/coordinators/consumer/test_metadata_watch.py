@@ -9,7 +9,7 @@ from barnabas.broker.coordinators.consumer.metadata_watch import MetadataWatch, 
 from tests.broker.coordinators.fake_log import snapshot
 
 
-def test_pictures_are_numbered() -> None:
+def test_images_are_numbered() -> None:
     cache: Any = SimpleNamespace(snapshot=snapshot({"t": 1}), offset=40)
     watch = MetadataWatch(cache)
     first = watch.latest()

@@ -141,9 +141,9 @@ class TestKafkasOwnLog:
         ids = sorted({bytes.fromhex(id_) for member in described for id_ in member["target"]})
         names = dict(zip(ids, ("other", "compared"), strict=True))
         topics = {"compared": 2, "other": 3, "__consumer_offsets": 1}
-        picture = snapshot(topics)
-        infos = {name: picture.topics[name]._replace(id=id_) for id_, name in names.items()}
-        world.cache.snapshot = type(picture)(topics={**picture.topics, **infos}, topic_names=names)
+        cluster = snapshot(topics)
+        infos = {name: cluster.topics[name]._replace(id=id_) for id_, name in names.items()}
+        world.cache.snapshot = type(cluster)(topics={**cluster.topics, **infos}, topic_names=names)
         log = world.replicas.logs[world.tp(0)] = FakeLog()
         data = memoryview(base64.b64decode(self.recorded["log"]))
         for position, header in iter_headers(data):
