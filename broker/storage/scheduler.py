@@ -129,7 +129,8 @@ class Scheduler:
         if len(self._threads) < self._threads_max:
             number = self._started
             self._started += 1
-            thread = ServiceThread(f"{self._name}-{number}", f"scheduler-{number}", self._run, daemon=True)
+            name = f"{self._name}-{number}"
+            thread = ServiceThread(name, name.removeprefix("kafka-"), self._run, daemon=True)
             self._threads.append(thread)
             thread.start()
 

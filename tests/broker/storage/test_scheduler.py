@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,23 @@ def test_threads_run_tasks_and_stop() -> None:
         assert repeated.acquire(timeout=10)
     scheduler.shutdown()
     assert scheduler.schedule_once("too late", lambda: None).cancelled
+
+
+@pytest.mark.parametrize(("name", "os_name"), [("kafka-scheduler", "scheduler-0"), ("fault", "fault-0")])
+def test_threads_have_the_name_of_their_scheduler(name: str, os_name: str) -> None:
+    scheduler = Scheduler(1, SystemClock(), name)
+    names: list[str] = []
+    done = threading.Event()
+
+    def note() -> None:
+        own = threading.current_thread()
+        names.extend((own.name, Path(f"/proc/self/task/{own.native_id}/comm").read_text().strip()))
+        done.set()
+
+    scheduler.schedule_once("note", note)
+    assert done.wait(10)
+    scheduler.shutdown()
+    assert names == [f"{name}-0", os_name]
 
 
 def test_a_failing_task_is_logged_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
