@@ -80,7 +80,8 @@ def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, co
     message: MetadataRequest = request.message
     version = request.version
     _check(message, version)
-    topics = _topics(services, request, message, snapshot)
+    nodes = snapshot.nodes(request.listener_name)
+    topics = _topics(services, request, message, snapshot, alive={node.id for node in nodes})
     if message.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == ErrorCode.NONE:
@@ -88,8 +89,7 @@ def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, co
     includes_cluster = version in CLUSTER_OPERATIONS_VERSIONS and message.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in snapshot.nodes(request.listener_name)
+            MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in nodes
         ],
         cluster_id=services.cluster_id,
         controller_id=controller_id,
@@ -109,15 +109,16 @@ def _check(message: MetadataRequest, version: int) -> None:
 
 
 def _topics(
-    services: Services, request: Request, message: MetadataRequest, snapshot: MetadataSnapshot
+    services: Services, request: Request, message: MetadataRequest, snapshot: MetadataSnapshot, *, alive: set[int]
 ) -> list[MetadataResponseTopic]:
+    """Describe the requested topics; `alive` are the ids of the brokers that the client can reach."""
     version = request.version
     requested = message.topics
     if requested is None or (version == 0 and not requested):
-        return [_known_topic(snapshot, topic, request) for topic in snapshot.topics.values()]
+        return [_known_topic(snapshot, topic, alive, version) for topic in snapshot.topics.values()]
     ids = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
     if ids:
-        return [_topic_by_id(snapshot, topic_id, request) for topic_id in ids]
+        return [_topic_by_id(snapshot, topic_id, alive, version) for topic_id in ids]
     found = []
     missing = []
     for name in dict.fromkeys(topic.name or "" for topic in requested):
@@ -125,7 +126,7 @@ def _topics(
         if topic is None:
             missing.append(name)
         else:
-            found.append(_known_topic(snapshot, topic, request))
+            found.append(_known_topic(snapshot, topic, alive, version))
     creates = services.config.auto_create_topics_enable and message.allow_auto_topic_creation
     return found + list(_missing_topics(services, request, missing, creates=creates))
 
@@ -141,28 +142,26 @@ def _missing_topics(
         yield MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[])
 
 
-def _topic_by_id(snapshot: MetadataSnapshot, topic_id: bytes, request: Request) -> MetadataResponseTopic:
+def _topic_by_id(snapshot: MetadataSnapshot, topic_id: bytes, alive: set[int], version: int) -> MetadataResponseTopic:
     name = snapshot.topic_name(topic_id)
     if name is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
-    return _known_topic(snapshot, snapshot.topics[name], request)
+    return _known_topic(snapshot, snapshot.topics[name], alive, version)
 
 
-def _known_topic(snapshot: MetadataSnapshot, topic: TopicInfo, request: Request) -> MetadataResponseTopic:
-    alive = {node.id for node in snapshot.nodes(request.listener_name)}
+def _known_topic(snapshot: MetadataSnapshot, topic: TopicInfo, alive: set[int], version: int) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=0,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[_partition(snapshot, p, alive, request.version) for p in topic.partitions.values()],
+        partitions=[_partition(snapshot, p, alive, version) for p in topic.partitions.values()],
     )
 
 
 def _partition(
     snapshot: MetadataSnapshot, p: PartitionInfo, alive: set[int], version: int
 ) -> MetadataResponsePartition:
-    """Describe a partition to a client of the listener; `alive` are the ids of the brokers it can reach."""
     replicas, isr = list(p.replicas), list(p.isr)
     if version == 0:
         replicas, isr = [r for r in replicas if r in alive], [r for r in isr if r in alive]
