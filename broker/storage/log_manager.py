@@ -249,7 +249,9 @@ class LogManager:
                 )
             kept, spare = sorted((other, opened), key=_completeness, reverse=True)
             logs[opened.topic_partition] = kept
-        log.warning("%s is in two log directories: %s is kept, not %s", kept.topic_partition, kept, spare.directory)
+        log.warning(
+            "%s is in two log directories: %s is kept, not %s", kept.topic_partition, kept.directory, spare.directory
+        )
         if spare.log_end_offset > spare.log_start_offset:
             self._remover.set_aside([spare], f"{kept.directory} holds the same partition")
         else:

@@ -379,7 +379,7 @@ def test_a_deleted_partitions_future_log_is_deleted_too() -> None:
     assert [directories_of(node, path) for path in ("/a", "/b")] == [["flights-0-delete"]] * 2
 
 
-def test_two_current_logs_after_a_crash_within_the_swap() -> None:
+def test_two_current_logs_after_a_crash_within_the_swap(caplog: pytest.LogCaptureFixture) -> None:
     node = Node(dirs=("/a", "/b")).start()
     current, future = moving(node)
     copy(current, future)
@@ -389,6 +389,7 @@ def test_two_current_logs_after_a_crash_within_the_swap() -> None:
     again = Node(node.fs.kill(), ("/a", "/b")).start()
     assert [value for _, value in contents(again.log(TPS[0]))] == [f"v{n}" for n in range(7)]
     assert directories_of(again, "/a") == ["flights-0-stray"]
+    assert "flights-0 is in two log directories: /b/flights-0 is kept, not /a/flights-0" in caplog.text
 
 
 def test_a_log_is_created_in_its_preferred_directory() -> None:
