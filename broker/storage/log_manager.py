@@ -393,9 +393,13 @@ class LogManager:
         """
         gone = self._registry.remove(doomed)
         ids = {found.topic_partition: found.topic_id for found in gone if found.topic_id is not None}
-        named = [f for f in gone if (f.topic_id or ids.get(f.topic_partition)) == doomed[f.topic_partition]]
+        named: list[Log] = []
+        others: list[Log] = []
+        for found in gone:
+            tp = found.topic_partition
+            is_named = (found.topic_id or ids.get(tp)) == doomed[tp]
+            (named if is_named else others).append(found)
         refused = self._remover.discard(named)
-        others = [found for found in gone if found not in named]
         return refused | self._remover.set_aside(others, "its topic was deleted, but the log has another id or none")
 
     def set_aside(self, strays: Mapping[TopicPartition, bytes | None], reason: str) -> dict[TopicPartition, ApiError]:
