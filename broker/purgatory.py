@@ -291,21 +291,6 @@ class Purgatory:
         """Return how many operations have a running timeout (NumDelayedOperations)."""
         return len(self._timer)
 
-    def operations_for(self, key: Hashable) -> list[DelayedOperation]:
-        """Return the incomplete operations watched under `key`, oldest first."""
-        shard = self._shards[hash(key) % SHARD_COUNT]
-        with shard.lock:
-            return [operation for operation in shard.lists.get(key, ()) if not operation.is_completed]
-
-    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Stop watching `key` and the timeouts of its operations; return the incomplete ones."""
-        shard = self._shards[hash(key) % SHARD_COUNT]
-        with shard.lock:
-            operations = shard.lists.pop(key, [])
-        for operation in operations:
-            operation.cancel()
-        return [operation for operation in operations if not operation.is_completed]
-
     def waiting(
         self, limit: int, is_wanted: Callable[[Hashable], bool] = lambda _key: True
     ) -> list[tuple[DelayedOperation, list[Hashable]]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -260,12 +260,6 @@ class MetadataCache:
                 registrations={r.broker_id: _registration(r) for r in registrations} or old.registrations,
             )
             return changed
-
-    def nodes_of(self, broker_ids: Iterable[int], listener_name: str) -> list[Node]:
-        """Return the addresses of the live ones of these brokers for a listener (the node endpoints of KIP-951)."""
-        snapshot = self.snapshot
-        found = (snapshot.node(broker_id, listener_name) for broker_id in broker_ids)
-        return [node for node in found if node is not None]
 
 
 def _broker_info(broker: UpdateMetadataBroker) -> BrokerInfo:

@@ -202,14 +202,6 @@ class Leadership:
                 listener.on_resignation(tp, None)
             self._manager.complete_delayed(tp)
 
-    def resign_all(self) -> None:
-        """Stop serving every partition: the broker is shutting down."""
-        with self._lock:
-            partitions = self._hosted.online()
-            self._fetchers.forget([p.tp for p in partitions])
-            for partition in partitions:
-                partition.resign()
-
     # Under the lock
 
     def _apply_one(

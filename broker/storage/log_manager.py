@@ -443,12 +443,6 @@ class LogManager:
 
     # Periodic work
 
-    def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Give all logs of a topic new settings."""
-        for found in self._registry.all():
-            if found.topic_partition.topic == topic:
-                found.update_config(config)
-
     def delete_old_segments(self) -> int:
         """Apply retention to every log; returns how many segments were deleted."""
         return log_upkeep.delete_old_segments(self._registry.all(), self._clock.wall_ms())

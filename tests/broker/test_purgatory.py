@@ -58,7 +58,6 @@ def test_a_moved_key_completes_the_operations_that_wait_for_it(purgatory: Purgat
     assert not purgatory.try_complete_else_watch(first, ["a", "b"])
     assert not purgatory.try_complete_else_watch(second, ["b"])
     assert (purgatory.watched(), purgatory.delayed()) == (3, 2)
-    assert purgatory.operations_for("b") == [first, second]
     assert purgatory.check_and_complete("b") == 0
     first.is_ready = True
     assert purgatory.check_and_complete("unwatched") == 0
@@ -159,15 +158,6 @@ def test_completed_operations_are_purged(purgatory: Purgatory) -> None:
     assert purgatory.watched() == 30
     purgatory.advance()
     assert (purgatory.watched(), purgatory.delayed()) == (0, 0)
-
-
-def test_watching_a_key_can_be_cancelled(purgatory: Purgatory, clock: FakeClock) -> None:
-    operation = Waiting()
-    purgatory.try_complete_else_watch(operation, ["a"])
-    assert purgatory.cancel_for_key("a") == [operation]
-    clock.advance_ms(10_000)
-    assert purgatory.advance() == 0
-    assert not operation.is_completed
 
 
 def test_the_callback_is_called_once_whenever_it_is_bound(purgatory: Purgatory) -> None:

@@ -113,12 +113,6 @@ def parse_dir_name(name: str) -> TopicPartition | None:
     return TopicPartition(match.group(1), partition) if match and partition <= PARTITION_MAX else None
 
 
-def with_suffix_replaced(path: str, old: str, new: str) -> str:
-    """Return `path` with its ending `old` replaced by `new`."""
-    assert path.endswith(old), (path, old)
-    return path[: len(path) - len(old)] + new
-
-
 def base_name(path: str) -> str:
     """Return the last component of a path."""
     return os.path.basename(path)

@@ -122,12 +122,6 @@ class LeaderEpochCache:
         found = bisect_right(starts, offset)
         return epochs[found - 1] if found else NO_EPOCH
 
-    def epoch_start(self, epoch: int) -> int | None:
-        """Return where `epoch` begins; None if it is unknown."""
-        epochs, starts = self._entries
-        at = bisect_left(epochs, epoch)
-        return starts[at] if at < len(epochs) and epochs[at] == epoch else None
-
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the epochs that start at or above `end_offset`."""
         epochs, starts = self._entries

@@ -213,11 +213,6 @@ class Log:
         return self._state.recovery_point
 
     @property
-    def log_end_metadata(self) -> LogOffsetMetadata:
-        """The log end offset with its position."""
-        return self._state.end
-
-    @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
         """The high watermark with its position, looked up now if it was not known."""
         return self._reader.high_watermark_metadata()

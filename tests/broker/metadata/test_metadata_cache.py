@@ -103,7 +103,6 @@ def test_a_broker_without_the_listener_is_invisible_there(cache: MetadataCache) 
     assert snapshot.nodes("EXTERNAL") == [Node(1, "h1", 2, None)]
     assert [node.id for node in snapshot.nodes("INTERNAL")] == [1, 2]
     assert snapshot.node(2, "EXTERNAL") is None
-    assert cache.nodes_of([2, 1, 9], "INTERNAL") == [Node(2, "h2", 1, None), Node(1, "h1", 1, None)]
 
 
 def test_a_broker_names_itself_as_controller_while_it_is_alive(cache: MetadataCache) -> None:

@@ -92,7 +92,6 @@ def test_changes_before_flush_by_schedule_a_flush_then(cache: LeaderEpochCache) 
 
 def test_lookups(cache: LeaderEpochCache) -> None:
     assert [cache.epoch_for_offset(offset) for offset in (5, 6, 7, 8, 11, 99)] == [-1, 2, 2, 3, 4, 4]
-    assert [cache.epoch_start(epoch) for epoch in (1, 2, 4, 5)] == [None, 6, 11, None]
     assert (cache.latest_epoch, cache.earliest) == (4, (2, 6))
 
 

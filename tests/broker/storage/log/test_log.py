@@ -495,4 +495,4 @@ def test_locating_offsets(bench: Bench) -> None:
     for value in "abc":
         bench.append(target, value)
     assert target.locate(2) == LogOffsetMetadata(2, 0, 2 * size)
-    assert target.locate(3) == target.log_end_metadata == LogOffsetMetadata(3, 0, 3 * size)
+    assert target.locate(3) == LogOffsetMetadata(3, 0, 3 * size)
