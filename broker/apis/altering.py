@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from barnabas.broker.requests.answers import Ending, Reply
 from barnabas.broker.requests.parking import Answer, then
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.headers import SIZE_BYTES, encode_request
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
     from barnabas.broker.requests.request import Request
     from barnabas.broker.settings.config_changes import Outcome
-
-_SIZE_PREFIX = 4
 
 #: Builds a response from resources and their outcomes.
 Build: TypeAlias = "Callable[[Sequence[tuple[Any, Outcome]]], Any]"
@@ -47,5 +45,5 @@ def answer(services: Services, request: Request, outcomes: Sequence[Outcome | No
         return given
 
     request.message = type(message)(resources=rest, validate_only=message.validate_only)
-    request.buffer = memoryview(encode_request(request.header, request.message))[_SIZE_PREFIX:]
+    request.buffer = memoryview(encode_request(request.header, request.message))[SIZE_BYTES:]
     return then(services.forwarding.forward(request), merge)

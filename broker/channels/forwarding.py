@@ -37,7 +37,6 @@ log = logging.getLogger("barnabas.forwarding")
 #: Whether this broker's metadata cache shows what a response (of the forwarded API) reports.
 IsVisible = Callable[[Any], bool]
 
-SIZE_PREFIX = 4
 _PRINCIPAL_VERSION = 0
 _PRINCIPAL_VERSION_PREFIX = b"\x00\x00"  # DefaultPrincipalData is preceded by its version, an int16
 

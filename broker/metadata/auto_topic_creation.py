@@ -14,9 +14,9 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.channels.forwarding import SIZE_PREFIX, make_envelope
+from barnabas.broker.channels.forwarding import make_envelope
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from barnabas.protocol.headers import RequestHeader, encode_request
+from barnabas.protocol.headers import SIZE_BYTES, RequestHeader, encode_request
 from barnabas.protocol.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -52,7 +52,7 @@ class AutoTopicCreation:
             request.header.correlation_id,
             request.client_id,
         )
-        envelope = make_envelope(bytes(encode_request(header, message)[SIZE_PREFIX:]), request)
+        envelope = make_envelope(bytes(encode_request(header, message)[SIZE_BYTES:]), request)
         log.info("asking the controller to create %s", ", ".join(wanted))
         self._channel.send(envelope, lambda response: self._done(wanted, response))
 
