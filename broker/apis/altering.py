@@ -6,7 +6,7 @@ Source: KafkaApis.handleAlterConfigsRequest, ConfigAdminManager.reassemble* (Kaf
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.requests.answers import Ending, Reply
 from barnabas.broker.requests.parking import Answer, then
@@ -17,23 +17,36 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request import Request
     from barnabas.broker.settings.config_changes import Outcome
 
-#: Builds a response from resources and their outcomes.
-Build: TypeAlias = "Callable[[Sequence[tuple[Any, Outcome]]], Any]"
 
-
-def answer(services: Services, request: Request, outcomes: Sequence[Outcome | None], build: Build) -> Answer:
+def answer(
+    services: Services,
+    request: Request,
+    outcomes: Sequence[Outcome | None],
+    response_type: Callable[..., Any],
+    row_type: Callable[..., Any],
+) -> Answer:
     """Reply if every resource has an outcome; else forward the resources without one and merge the responses.
 
     `outcomes` has one entry for each resource of the request, in its order: None where the controller decides.
+    `response_type` and `row_type` are the classes of the API's response and of its entry for a resource.
     """
     message = request.message
-    decided = [(r, o) for r, o in zip(message.resources, outcomes, strict=True) if o is not None]
-    rest = [r for r, o in zip(message.resources, outcomes, strict=True) if o is None]
+    pairs = list(zip(message.resources, outcomes, strict=True))
+    ours = [
+        row_type(
+            error_code=outcome.code,
+            error_message=outcome.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, outcome in pairs
+        if outcome is not None
+    ]
+    rest = [resource for resource, outcome in pairs if outcome is None]
     if not rest:
-        return Reply(build(decided))
-    if not decided:
+        return Reply(response_type(responses=ours))
+    if not ours:
         return services.forwarding.forward(request)
-    ours = build(decided).responses
     places = {(r.resource_type, r.resource_name): i for i, r in enumerate(message.resources)}
 
     def merge(given: Ending) -> Answer:

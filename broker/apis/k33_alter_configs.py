@@ -14,15 +14,13 @@ Different from Apache Kafka: keys that this project cannot change at run time ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.broker.apis.altering import answer
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
-from barnabas.broker.settings.config_changes import Outcome, check_legacy, preprocess
-from barnabas.protocol.messages.k33_alter_configs import AlterConfigsResourceResponse as ResourceResponse
-from barnabas.protocol.messages.k33_alter_configs import AlterConfigsResponse
+from barnabas.broker.settings.config_changes import check_legacy, preprocess
+from barnabas.protocol.messages.k33_alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -32,21 +30,7 @@ if TYPE_CHECKING:
 def handle(services: Services, request: Request) -> Answer:
     """Check this broker's own resources, forward the rest."""
     outcomes = preprocess(services.dynamic_config, request.message.resources, check_legacy)
-    return answer(services, request, outcomes, _response)
-
-
-def _response(outcomes: Sequence[tuple[Any, Outcome]]) -> AlterConfigsResponse:
-    return AlterConfigsResponse(
-        responses=[
-            ResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in outcomes
-        ]
-    )
+    return answer(services, request, outcomes, AlterConfigsResponse, AlterConfigsResourceResponse)
 
 
 API = Api(33, "AlterConfigs", (0, 2), handle, operation="ALTER_CONFIGS")

@@ -15,14 +15,13 @@ Different from Apache Kafka: keys that this project cannot change at run time ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.broker.apis.altering import answer
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
-from barnabas.broker.settings.config_changes import Outcome, check_incremental, preprocess
+from barnabas.broker.settings.config_changes import check_incremental, preprocess
 from barnabas.protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
@@ -37,21 +36,8 @@ def handle(services: Services, request: Request) -> Answer:
     """Check this broker's own resources, forward the rest."""
     message = request.message
     check = partial(check_incremental, validate_only=message.validate_only)
-    return answer(services, request, preprocess(services.dynamic_config, message.resources, check), _response)
-
-
-def _response(outcomes: Sequence[tuple[Any, Outcome]]) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in outcomes
-        ]
-    )
+    outcomes = preprocess(services.dynamic_config, message.resources, check)
+    return answer(services, request, outcomes, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
 
 
 API = Api(44, "IncrementalAlterConfigs", (0, 1), handle, operation="ALTER_CONFIGS")
