@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.broker.channels.forwarding import make_envelope
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -21,12 +21,14 @@ from barnabas.protocol.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 
 if TYPE_CHECKING:
     from barnabas.broker.channels.controller_channel import ControllerChannel
     from barnabas.broker.requests.request import Request
     from barnabas.config.config import Config
+    from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
 
 log = logging.getLogger("barnabas.auto-topic-creation")
 
@@ -74,13 +76,14 @@ class AutoTopicCreation:
             topics=[self._topic(name) for name in names], timeout_ms=self._config.request_timeout_ms
         )
 
-    def _done(self, names: list[str], response: Any) -> None:
-        """End a creation. `response` is a CreateTopics or Envelope response, or None after a timeout."""
+    def _done(self, names: list[str], response: CreateTopicsResponse | EnvelopeResponse | None) -> None:
+        """End a creation; `response` is None after a timeout."""
         if response is None:
             log.warning("the automatic creation of %s timed out", ", ".join(names))
-        for topic in getattr(response, "topics", ()):
-            if topic.error_code:
-                log.warning("%s was not created: %s", topic.name, topic.error_message)
+        elif isinstance(response, CreateTopicsResponse):
+            for topic in response.topics:
+                if topic.error_code:
+                    log.warning("%s was not created: %s", topic.name, topic.error_message)
         with self._lock:
             self._in_flight.difference_update(names)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.settings.dynamic_config import DynamicConfig, ResourceType, synonyms_of
 from barnabas.common import logs
@@ -190,7 +190,7 @@ def _default_texts(names: Iterable[str]) -> dict[str, str]:
 
 
 def _entry(key: Key, text: str | None, synonyms: list[Synonym], *, is_read_only: bool) -> Entry:
-    source: Any = synonyms[0].source if synonyms else Source.DEFAULT
+    source = synonyms[0].source if synonyms else Source.DEFAULT
     return Entry(
         name=key.name,
         value=None if key.sensitive else text,

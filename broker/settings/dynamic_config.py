@@ -27,6 +27,7 @@ from barnabas.config.listeners import LISTENER_KEYS, base_name
 from barnabas.config.table.keys import BROKER_KEYS, BROKER_SYNONYMS, DYNAMIC_KEYS, TOPIC_KEYS, Key, Mode, Scope
 
 if TYPE_CHECKING:
+    from barnabas.broker.storage.log_manager import LogManager
     from barnabas.config import Config, GroupConfig, TopicConfig
 
 log = logging.getLogger("barnabas.config")
@@ -66,13 +67,6 @@ class ConfigRecord(Protocol):
     resource_name: str
     name: str
     value: str | None
-
-
-class HasLogs(Protocol):
-    """The part of the log manager that is needed here."""
-
-    def all_logs(self) -> Iterable[Any]:
-        """Return every log."""
 
 
 Listener = Callable[[Resource], None]
@@ -283,14 +277,14 @@ def keep_throttled(dynamic: DynamicConfig, leader: HasLimits, follower: HasLimit
     dynamic.on_change(update)
 
 
-def keep_logs_configured(dynamic: DynamicConfig, logs: HasLogs) -> None:
+def keep_logs_configured(dynamic: DynamicConfig, logs: LogManager) -> None:
     """Make every log follow the configs of its topic and of this broker; called before the start."""
 
     def update(resource: Resource) -> None:
         if resource.type == ResourceType.TOPIC:
             changed = [log for log in logs.all_logs() if log.topic_partition.topic == resource.name]
         elif resource.type == ResourceType.BROKER:
-            changed = list(logs.all_logs())
+            changed = logs.all_logs()
         else:
             return
         configs: dict[str, TopicConfig] = {}
