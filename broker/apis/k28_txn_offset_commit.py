@@ -81,7 +81,7 @@ def handle(services: Services, request: Request) -> Answer:
     guards = draw()
     if not guards:
         return commit(NOTHING_TO_VERIFY)
-    return verify(services, message.transactional_id, producer, guards, draw, operation, partial(commit))
+    return verify(services, message.transactional_id, producer, guards, draw, operation, commit)
 
 
 def _operation(version: int) -> Operation:

@@ -59,9 +59,8 @@ def _names(services: Services, request: Request, type_: int) -> list[str]:
     if type_ == ResourceType.TOPIC:
         return sorted(snapshot.topics)
     if type_ in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        return [str(broker_id) for broker_id in sorted(node.id for node in snapshot.nodes(request.listener_name))]
-    names: list[str] = services.dynamic_config.names(type_)
-    return names
+        return [str(node.id) for node in snapshot.nodes(request.listener_name)]
+    return services.dynamic_config.names(type_)
 
 
 API = Api(74, "ListConfigResources", (0, 1), handle, operation="DESCRIBE_CONFIGS", resource="CLUSTER")

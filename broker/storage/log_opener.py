@@ -1,4 +1,4 @@
-"""Opens the log of a partition's directory, and creates logs in the directory with the fewest partitions.
+"""Opens the log of a partition's directory, and creates logs in the first directory that can take them.
 
 Threads: any.
 """

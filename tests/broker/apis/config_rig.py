@@ -30,10 +30,10 @@ class Channel:
 
 
 class Snapshot(MetadataSnapshot):
-    """A snapshot with two live brokers."""
+    """A snapshot with two live brokers, in order of ids as always."""
 
     def nodes(self, listener_name: str) -> list[Node]:
-        return [Node(2, "b2", 9092, None), Node(1, "b1", 9092, None)]
+        return [Node(1, "b1", 9092, None), Node(2, "b2", 9092, None)]
 
 
 def make_services(**settings: str) -> Any:
