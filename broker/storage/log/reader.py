@@ -295,8 +295,8 @@ def aborted_transactions(
         upper_bound = limit_offset if next_base is None else next_base
     collected: list[AbortedTransaction] = []
     for segment in segments.all[found.index :]:
-        transactions, complete = segment.collect_aborted(fetch_offset, upper_bound)
-        collected += [AbortedTransaction(*transaction) for transaction in transactions]
-        if complete:
+        transactions, is_complete = segment.txn_index.collect(fetch_offset, upper_bound)
+        collected += [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in transactions]
+        if is_complete:
             break
     return collected

@@ -180,11 +180,6 @@ class LogSegment:
         """Return an offset above all records in the `size` bytes at `position`; -1 if unknown."""
         return self._lookup.fetch_upper_bound(position, size)
 
-    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> tuple[list[tuple[int, int]], bool]:
-        """Return (producer id, first offset) of the aborted transactions in a range, and whether these are all."""
-        found, complete = self._files.txn_index.collect(fetch_offset, upper_bound)
-        return [(entry.producer_id, entry.first_offset) for entry in found], complete
-
     # Appending
 
     def should_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig) -> bool:
