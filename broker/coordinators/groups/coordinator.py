@@ -38,7 +38,6 @@ from barnabas.broker.coordinators.groups.group_offsets import (
 from barnabas.broker.coordinators.groups.loader import load
 from barnabas.broker.coordinators.groups.shard import ListedGroup, Shard
 from barnabas.broker.coordinators.runtime.job_thread import JobThread
-from barnabas.broker.coordinators.runtime.log_replay import describe
 from barnabas.broker.coordinators.runtime.partitioning import partition_for
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
 from barnabas.broker.metadata.features import UNKNOWN_EPOCH
@@ -187,21 +186,18 @@ class GroupCoordinator:
 
     def _load(self, shard: Shard) -> None:
         started_ms = self._context.clock.monotonic_ms()
-        try:
+        with shard.isolate_failures():
             partition_log = self._replica_manager.partition(shard.tp).log
             assert partition_log is not None, f"{shard.tp} is led without a log"
             count = load(shard, partition_log, self._config.offsets_load_buffer_size)
-        except Exception as error:  # Why every kind: nothing in the log may end the process, or block other shards.
-            shard.fail(describe(error))
-            return
-        took_ms = self._context.clock.monotonic_ms() - started_ms
-        self._context.sensors.load_time.record(took_ms)
-        log.info(
-            "Loaded %d groups and %d offsets of %s from %d records in %d ms", shard.group_count, shard.offsets.count,
-            shard.tp, count, took_ms,
-        )  # fmt: skip
-        self._loaded.append(shard)
-        self._activate_loaded()
+            took_ms = self._context.clock.monotonic_ms() - started_ms
+            self._context.sensors.load_time.record(took_ms)
+            log.info(
+                "Loaded %d groups and %d offsets of %s from %d records in %d ms", shard.group_count,
+                shard.offsets.count, shard.tp, count, took_ms,
+            )  # fmt: skip
+            self._loaded.append(shard)
+            self._activate_loaded()
 
     def _activate_loaded(self) -> None:
         """Activate the loaded shards if the metadata is new enough.
@@ -212,17 +208,13 @@ class GroupCoordinator:
             return
         loaded, self._loaded = self._loaded, []
         for shard in loaded:
-            try:
+            with shard.isolate_failures():
                 shard.activate()
-            except Exception as error:
-                shard.fail(describe(error))
 
     def _remove_former(self, former_ids: Mapping[str, bytes]) -> None:
         for shard in list(self._shards.values()):
-            try:
+            with shard.isolate_failures():
                 shard.on_topics_replaced(former_ids)
-            except Exception as error:
-                shard.fail(describe(error))
 
     def _reap(self) -> None:
         while self._is_running:

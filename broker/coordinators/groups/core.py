@@ -115,10 +115,10 @@ class ShardCore:
 
 
 def unchanged(_first_offset: int) -> None:
-    """Return the `on_commit` of records whose state was changed when they were appended."""
+    """Do nothing: the `on_commit` of records whose state was changed when they were appended."""
 
 
 def log_failure(error: ErrorCode) -> None:
-    """Return the `on_settled` of records that no request waits for."""
+    """Log an error: the `on_settled` of records that no request waits for."""
     if error:
         log.warning("Failed to write tombstones: %s", error.name)

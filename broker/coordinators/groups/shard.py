@@ -11,6 +11,7 @@ Source: Kafka's GroupCoordinatorShard (4.3).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -147,9 +148,9 @@ class Shard:
         """Stop serving; waiting clients are sent to the new coordinator."""
         self._life.close()
 
-    def fail(self, reason: str) -> None:
-        """Take the shard offline until the next leader loads it, unless it has ended; `reason` is for the log."""
-        self._life.fail(reason)
+    def isolate_failures(self) -> AbstractContextManager[None]:
+        """Take the shard offline if the block raises, until the next leader loads it; see `ShardLife`."""
+        return self._life.isolate_failures()
 
     def _release_locked(self) -> None:
         # Why first: a write that fails below must find its group gone, so that only its answer is delivered.

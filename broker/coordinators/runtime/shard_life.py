@@ -15,7 +15,8 @@ Source: Kafka's CoordinatorRuntime.CoordinatorState (4.3).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -57,11 +58,6 @@ class ShardLife:
         """Whether the shard serves requests."""
         return self.state is ShardState.ACTIVE
 
-    @property
-    def is_loading(self) -> bool:
-        """Whether the shard's partition is still being read."""
-        return self.state is ShardState.LOADING
-
     def activate_locked(self) -> bool:
         """Go from LOADING to ACTIVE; False if the shard ended while it was loading."""
         if self.state is not ShardState.LOADING:
@@ -81,10 +77,17 @@ class ShardLife:
         with self.lock:
             self._end_locked(ShardState.CLOSED)
 
-    def fail(self, reason: str) -> None:
-        """Take the shard offline, unless it has ended; `reason` is for the log."""
-        with self.lock:
-            self._fail_locked(reason, None)
+    @contextmanager
+    def isolate_failures(self) -> Iterator[None]:
+        """Take the shard offline if the block raises; the caller goes on. The caller does not hold the lock.
+
+        Why every kind of error: nothing in a log may end the process, or block other shards.
+        """
+        try:
+            yield
+        except Exception as error:
+            with self.lock:
+                self._fail_locked(describe(error), None)
 
     def _on_failure_locked(self, error: Exception) -> None:
         """Take the shard offline: an event failed half way, so its state can no longer be trusted."""

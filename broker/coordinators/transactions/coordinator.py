@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.coordinators.regex.pattern import PatternError, matching_names
 from barnabas.broker.coordinators.runtime.job_thread import JobThread
-from barnabas.broker.coordinators.runtime.log_replay import describe
 from barnabas.broker.coordinators.runtime.partitioning import partition_for
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
 from barnabas.broker.coordinators.transactions.loader import load
@@ -131,10 +130,8 @@ class TransactionCoordinator:
     def _each(self, do: Callable[[TransactionShard], None]) -> None:
         """Run a task in every shard; a shard where it fails goes offline, the others continue."""
         for shard in list(self._shards.values()):
-            try:
+            with shard.isolate_failures():
                 do(shard)
-            except Exception as error:
-                shard.fail(describe(error))
 
     # Leadership
 
@@ -169,20 +166,18 @@ class TransactionCoordinator:
 
     def _load(self, shard: TransactionShard) -> None:
         started_ms = self._clock.monotonic_ms()
-        try:
+        with shard.isolate_failures():
             partition_log = self._replica_manager.partition(shard.tp).log
             assert partition_log is not None, f"{shard.tp} is led without a log"
             end_offset = load(shard, partition_log, self._config.transaction_state_log_load_buffer_size)
-        except Exception as error:  # Why every kind: nothing in the log may end the process, or block other shards.
-            shard.fail(describe(error))
-            return
-        if self.load_time is not None:
-            self.load_time.record(self._clock.monotonic_ms() - started_ms)
-        log.info(
-            "Loaded %d transactions of %s up to offset %d in %d ms", len(shard.transactions), shard.tp, end_offset,
-            self._clock.monotonic_ms() - started_ms,
-        )  # fmt: skip
-        self._activate_when_committed(shard, end_offset, ErrorCode.NONE)
+            took_ms = self._clock.monotonic_ms() - started_ms
+            if self.load_time is not None:
+                self.load_time.record(took_ms)
+            log.info(
+                "Loaded %d transactions of %s up to offset %d in %d ms",
+                len(shard.transactions), shard.tp, end_offset, took_ms,
+            )  # fmt: skip
+            self._activate_when_committed(shard, end_offset, ErrorCode.NONE)
 
     def _activate_when_committed(self, shard: TransactionShard, end_offset: int, _error: ErrorCode) -> None:
         """Activate a loaded shard once everything that it read is committed."""
@@ -192,10 +187,8 @@ class TransactionCoordinator:
         if partition is None or not partition.is_leader:
             shard.close()
         elif partition.high_watermark >= end_offset:
-            try:
+            with shard.isolate_failures():
                 shard.activate()
-            except Exception as error:
-                shard.fail(describe(error))
         else:
             again = partial(self._activate_when_committed, shard, end_offset)
             self._replica_manager.when_committed(

@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
@@ -145,9 +146,9 @@ class TransactionShard:
         """Stop serving; waiting clients are sent to the new coordinator."""
         self._life.close()
 
-    def fail(self, reason: str) -> None:
-        """Take the shard offline until the next leader loads it, unless it has ended; `reason` is for the log."""
-        self._life.fail(reason)
+    def isolate_failures(self) -> AbstractContextManager[None]:
+        """Take the shard offline if the block raises, until the next leader loads it; see `ShardLife`."""
+        return self._life.isolate_failures()
 
     def _release_locked(self) -> None:
         self.transactions = {}
@@ -245,7 +246,7 @@ class TransactionShard:
 
     def _answer_producer_locked(self, reply: Completion[ProducerResult], data: TxnData, error: ErrorCode) -> None:
         result = ProducerResult(error) if error else ProducerResult(error, data.producer_id, data.producer_epoch)
-        self._lock.after_release(partial(reply, result))
+        self._answer_locked(reply, result)
 
     def _answer_locked(self, reply: Completion[T], result: T) -> None:
         self._lock.after_release(partial(reply, result))

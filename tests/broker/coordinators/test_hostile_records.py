@@ -271,7 +271,8 @@ def test_an_unreadable_state_of_a_transaction_takes_its_shard_offline() -> None:
     rig.manager.logs[TP].append(build_batch([SimpleRecord(1, b"\0\0\0\1x", b"\0\0\0")]))
     with pytest.raises(Exception, match="__transaction_state-0: the record at offset 0 cannot be replayed"):
         rig.open()
-    rig.shard.fail("the load failed")
+    with rig.shard.isolate_failures():
+        raise ValueError("the load failed")
     with pytest.raises(ApiError, match="not the coordinator"):
         rig.shard.listed()
 

@@ -35,7 +35,8 @@ def test_a_loading_shard_becomes_active_and_is_closed_once() -> None:
 def test_the_contents_of_a_loading_shard_belong_to_the_loader() -> None:
     releases: list[str] = []
     life = make_life(releases)
-    life.fail("it cannot be read")
+    with life.isolate_failures():
+        raise ValueError("it cannot be read")
     assert life.state is ShardState.FAILED
     assert releases == []
 
@@ -57,5 +58,6 @@ def test_a_failing_event_fails_the_shard(caplog: pytest.LogCaptureFixture) -> No
 def test_a_closed_shard_does_not_fail() -> None:
     life = make_life([])
     life.close()
-    life.fail("too late")
+    with life.isolate_failures():
+        raise ValueError("too late")
     assert life.state is ShardState.CLOSED
