@@ -1,9 +1,9 @@
 """Compiles the modules that every request passes; all else about the package is in setup.cfg.
 
 mypyc makes C of the very same Python source, typed as it is; a compiled broker needs about half the time for a small
-request. Four small extensions are written in C, since Python could not do it (catch the signal of a page that cannot
-be had) or not nearly as fast (decode and encode messages, look at every record, count every request's times by bucket);
-each has a twin in Python.
+request. Four small extensions are written in C. Python cannot do what one of them does (catch the signal of a page that
+cannot be read), and is many times slower at the others (decode and encode messages, read every record, count every
+request's times by bucket). Each has a fallback in Python.
 
 Rules
 1. What can be compiled is compiled, or the build fails with a plain message. Nobody gets the slow product unasked.
@@ -111,7 +111,7 @@ WRITTEN_IN_C = {
 
 # mypyc's shared module is called `barnabas._compiled__mypyc`: inside the package, as everything else.
 GROUP = "barnabas._compiled"
-# Why level 1: higher ones take minutes and make nothing quicker; the time is spent in CPython's own functions.
+# Why level 1: higher ones take minutes longer and gain nothing; the time is spent in CPython's own functions.
 OPTIONS = {"opt_level": "1", "debug_level": "0", "group_name": GROUP}
 TYPE_CHECK = ("--config-file=", "--no-site-packages", "--ignore-missing-imports")
 
@@ -125,7 +125,7 @@ class BuildOrFail(build_ext):
     def run(self) -> None:
         self._build()  # without a compiler it ends here, before mypyc has worked for half a minute
         # Why here: setuptools asks for the extensions many times, to make metadata and an sdist too. An editable
-        # install runs the source that is edited, not what mypyc once made of it.
+        # install runs the edited source, not its former compiled version.
         if not self.editable_mode and not IS_FREE_THREADED:
             self.distribution.ext_modules = [*written_in_c(), *compiled()]
             self.reinitialize_command("build_ext")
@@ -152,8 +152,8 @@ def compiled() -> list[Extension]:
         fail("mypy is not there (pyproject.toml says which one)")
     try:
         return list(mypycify([*TYPE_CHECK, *COMPILED], **OPTIONS))
-    except SystemExit:  # how mypyc tells of errors, after printing them
-        fail("mypyc refused the source; what it said is above")
+    except SystemExit:  # mypyc has printed its errors
+        fail("mypyc refused the source; its errors are above")
 
 
 def fail(reason: str) -> NoReturn:
