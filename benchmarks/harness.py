@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from benchmarks.load.clients import ClientError
+from benchmarks.load.compiler import CompilerError
 from benchmarks.load.load_generator import LoadGeneratorError
-from benchmarks.load.pressure import PressureError
 from benchmarks.report.figures import OURS, THEIRS
 from benchmarks.systems import Make, apache, barnabas
 from tests.support.kafka.kafka_jars import KafkaRuntimeError, kafka_runtime
@@ -31,7 +31,7 @@ def directory(name: str) -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix=f"barnabas-{name}-"))
     try:
         yield made
-    except (KafkaRuntimeError, LoadGeneratorError, PressureError, ClientError) as error:
+    except (KafkaRuntimeError, CompilerError, LoadGeneratorError, ClientError) as error:
         sys.exit(str(error))
     finally:
         shutil.rmtree(made, ignore_errors=True)

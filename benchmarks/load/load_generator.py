@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from barnabas.protocol.messages.k00_produce import PartitionProduceData, Produce
 from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
 from barnabas.protocol.schema import Request
+from benchmarks.load.compiler import compiled
 from tests.support.processes import end_process, tied_to_parent
 from tests.support.waiting import eventually
 from tests.support.wire import RawConnection
@@ -33,7 +33,7 @@ _NULL_CODE_OFFSET = 8
 
 
 class LoadGeneratorError(Exception):
-    """The programs do not compile, or a broker's response is not the expected one. The message is one line."""
+    """A broker's response is not the expected one. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +66,14 @@ class LoopResult:
 
 
 class LoadGenerator:
-    """The compiled programs. Used by one thread."""
+    """The compiled programs. Used by one thread. The constructor raises CompilerError."""
 
     def __init__(self, directory: Path, clock: Clock, answer_timeout_ms: int = ANSWER_TIMEOUT_MS) -> None:
-        compiler = shutil.which("gcc") or shutil.which("cc")
-        if compiler is None:
-            raise LoadGeneratorError("a C compiler is missing (Debian: apt-get install gcc libc6-dev)")
         self._directory = directory
         self._clock = clock
         self._answer_timeout_ms = answer_timeout_ms
-        self._directory.mkdir(parents=True, exist_ok=True)
         for name in ("load_generator", "null_responder"):
-            command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(directory / name), str(_SOURCES / f"{name}.c")]
-            result = subprocess.run(command, capture_output=True, text=True, check=False)
-            if result.returncode != 0:
-                raise LoadGeneratorError(f"{name}.c does not compile: {result.stderr.strip()}")
+            compiled(name, directory)
 
     def produce_work(self, port: int, topic: str, partitions: int) -> Work:
         """Prepare produce requests of one small record, acks=1; connections use the partitions in turn. Sends each

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from barnabas.protocol.messages.k01_fetch import FetchPartition, FetchRequest, F
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from benchmarks.load.compiler import compiled
 from tests.support.processes import tied_to_parent
 
 CLIENT_ID = "pressure"
@@ -29,10 +29,6 @@ API_VERSIONS_VERSION = 3
 # name, partitions 1, index 4; then the error code.
 _ERROR_CODE_OFFSET_LESS_NAME = 16
 WARM_UP_MS = 500
-
-
-class PressureError(Exception):
-    """The program does not compile. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +62,12 @@ class Aggressor:
 
 
 class Pressure:
-    """The compiled program."""
+    """The compiled program. The constructor raises CompilerError."""
 
     def __init__(self, directory: Path) -> None:
-        compiler = shutil.which("gcc") or shutil.which("cc")
-        if compiler is None:
-            raise PressureError("a C compiler is missing (Debian: apt-get install gcc libc6-dev)")
         self._directory = directory
         self._numbers = itertools.count()
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._program = directory / "pressure"
-        command = [compiler, "-O2", "-o", str(self._program), str(Path(__file__).with_name("pressure.c"))]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            raise PressureError(f"pressure.c does not compile: {result.stderr.strip()}")
+        self._program = compiled("pressure", directory)
 
     def offer(
         self,
