@@ -16,7 +16,6 @@ They are built once, from the languages' own registries, and kept under the user
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -24,8 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.kafka.built_once import built_once, cache_directory
 from tests.support.kafka.kafka_jars import kafka_runtime
-from tests.support.programs import KAFKA
+from tests.support.programs import KAFKA, path_of
 
 HERE = Path(__file__).parent
 BUILD_TIMEOUT_S = 600
@@ -105,26 +105,14 @@ PROGRAMS: dict[str, tuple[str, ...]] = {"python": (), "java": KAFKA, "go": ("go"
 
 
 def _built(language: str, build: Callable[[Path], None]) -> Path:
-    """Return the directory with the build of the present sources. An interrupted build leaves nothing there."""
+    """Return the directory with the build of the present sources."""
     content = b"".join(path.read_bytes() for path in sorted((HERE / language).iterdir()))
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "barnabas"
-    directory = cache / f"fault-witness-{language}-{hashlib.sha256(content).hexdigest()[:12]}"
-    if not directory.exists():
-        unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
-        unfinished.mkdir(parents=True)
-        try:
-            build(unfinished)
-            unfinished.rename(directory)
-        except OSError:
-            if not directory.exists():  # else another process was faster, with the same result
-                raise
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-    return directory
+    name = f"fault-witness-{language}-{hashlib.sha256(content).hexdigest()[:12]}"
+    return built_once(cache_directory() / name, build)
 
 
 def _program(name: str) -> str:
-    path = shutil.which(name) or shutil.which(name, path="/usr/local/go/bin")
+    path = path_of(name)
     assert path is not None, f"{name} is missing: see `make test-tools`"
     return path
 

@@ -53,10 +53,15 @@ def needed_by(item: pytest.Item) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def path_of(name: str) -> str | None:
+    """Return the path of a program; None if it is not there."""
+    return shutil.which(name) or shutil.which(name, path=_ELSEWHERE)
+
+
 @cache
 def is_there(name: str) -> bool:
     """Return whether a program can be run; Java counts from version 17 on."""
-    path = shutil.which(name) or shutil.which(name, path=_ELSEWHERE)
+    path = path_of(name)
     if path is None or name not in ("java", "javac"):
         return path is not None
     shown = subprocess.run([path, "-version"], capture_output=True, text=True, check=False)

@@ -14,6 +14,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.kafka.built_once import built_once, cache_directory
+
 KAFKA_VERSION = "4.3.1"
 _SOURCES = Path(__file__).parent / "kafka_runtime"
 _STREAMS_POM = Path(__file__).parent / "streams_runtime" / "pom.xml"
@@ -42,45 +44,27 @@ class KafkaRuntime:
     def compiled(self, source: Path) -> Path:
         """The directory with the classes of our Java source, compiled if it has changed. Raises KafkaRuntimeError."""
         version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
-        directory = self.directory / f"{source.stem}-{version}"
-        if not directory.exists():
-            unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
-            try:
-                _run([_require("javac"), "-cp", f"{self.directory / 'jars'}/*", "-d", str(unfinished), str(source)])
-                _put_in_place(unfinished, directory)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
-        return directory
+
+        def build(directory: Path) -> None:
+            _run([_require("javac"), "-cp", f"{self.directory / 'jars'}/*", "-d", str(directory), str(source)])
+
+        return built_once(self.directory / f"{source.stem}-{version}", build)
 
 
 def kafka_runtime() -> KafkaRuntime:
     """Return the runtime; download it first if it is missing. Raises KafkaRuntimeError."""
     java = _require("java")
-    directory = _cache() / f"kafka-{KAFKA_VERSION}-{_fingerprint()}"
-    if not directory.exists():
-        _build(directory)
-    return KafkaRuntime(java, directory)
+    directory = cache_directory() / f"kafka-{KAFKA_VERSION}-{_fingerprint()}"
+    return KafkaRuntime(java, built_once(directory, _build))
 
 
 def streams_runtime() -> KafkaRuntime:
     """Return Kafka Streams' jars, without those of tools and server, for our own programs. Raises KafkaRuntimeError."""
     java = _require("java")
     version = hashlib.sha256(_STREAMS_POM.read_bytes()).hexdigest()[:12]
-    directory = _cache() / f"kafka-streams-{KAFKA_VERSION}-{version}"
-    if not directory.exists():
-        unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
-        unfinished.mkdir(parents=True)
-        try:
-            _fetch_jars(_require("mvn"), unfinished / "jars", _STREAMS_POM)
-            _put_in_place(unfinished, directory)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+    directory = cache_directory() / f"kafka-streams-{KAFKA_VERSION}-{version}"
+    built_once(directory, lambda unfinished: _fetch_jars(_require("mvn"), unfinished / "jars", _STREAMS_POM))
     return KafkaRuntime(java, directory)
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "barnabas"
 
 
 def _require(program: str) -> str:
@@ -100,24 +84,10 @@ def _fingerprint() -> str:
 
 
 def _build(directory: Path) -> None:
-    """Download and compile into another directory, then rename it: an interrupted build leaves no partial result."""
+    """Download the jars and compile ToolRunner."""
     maven, javac = _require("mvn"), _require("javac")
-    unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
-    unfinished.mkdir(parents=True)
-    try:
-        _fetch_jars(maven, unfinished / "jars", _SOURCES / "pom.xml")
-        _run([javac, "-cp", f"{unfinished / 'jars'}/*", "-d", str(unfinished / "classes"), _source("ToolRunner.java")])
-        _put_in_place(unfinished, directory)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _put_in_place(unfinished: Path, directory: Path) -> None:
-    try:
-        unfinished.replace(directory)
-    except OSError:
-        if not directory.exists():  # else another process was faster, with the same result
-            raise
+    _fetch_jars(maven, directory / "jars", _SOURCES / "pom.xml")
+    _run([javac, "-cp", f"{directory / 'jars'}/*", "-d", str(directory / "classes"), _source("ToolRunner.java")])
 
 
 def _fetch_jars(maven: str, target: Path, pom: Path) -> None:
