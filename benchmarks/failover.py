@@ -29,7 +29,7 @@ from confluent_kafka import ElectionType, KafkaException, TopicCollection, Topic
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.cluster import LocalCluster, Node
-from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.clock import NS_PER_MS, Clock, SystemClock
 from benchmarks.harness import directory, systems_option
 from benchmarks.report.figures import OURS, THEIRS
 from benchmarks.report.runs import HISTORY, Run, append, versions
@@ -45,7 +45,6 @@ PARTITIONS = 100
 TURN_MS = 25
 SETTLE_MS = 1500
 UNDISTURBED_MS = 3000
-NS_PER_MS = 1_000_000
 ADMIN_TIMEOUT_S = 30
 WHOLE_TIMEOUT_MS = 120_000
 SETTINGS = {

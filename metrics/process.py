@@ -1,8 +1,8 @@
 """The operating system's and the interpreter's numbers of this process: memory, CPU time, descriptors, collections.
 
 The names are those of Prometheus' client libraries (`process_…`, `python_…`). This module reads them itself, since
-prometheus-client is not loaded when instruments are registered, and its own collectors know nothing of the disk account
-and of instruments here.
+prometheus-client is not loaded when instruments are registered, and its own collectors have neither the disk account
+nor the number of instruments.
 
 Threads: the scraper reads everything.
 """

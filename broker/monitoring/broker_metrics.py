@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas import __version__
 from barnabas.broker.metadata.features import SUPPORTED_FEATURES
 from barnabas.common import logs
+from barnabas.common.clock import NS_PER_S
 from barnabas.metrics.meters import Window
 from barnabas.metrics.request_metrics import NOTHING, ClientUse
 from barnabas.metrics.table import catalogue as c
@@ -44,7 +45,6 @@ PARTITION_ROWS: Final = (
     c.HIGH_WATERMARK,
     c.RETENTION_SIZE_IN_PERCENT,
 )
-NS_PER_S: Final = 1e9
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60_000
 PUSHES: Final = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 CLIENT_IDLE_S: Final = 3600.0  # Kafka keeps the sensors of a client without requests for as long
