@@ -12,6 +12,7 @@ from pathlib import Path
 from barnabas.cluster.errors import ClusterError
 from barnabas.cluster.node import Node
 from barnabas.common.processes.cluster_file import (
+    LOCK_NAME,
     NAME,
     ClusterFile,
     ProcessEntry,
@@ -39,7 +40,7 @@ class ClusterDirectory:
         """Create the directory, lock it, and wait for processes of a killed supervisor to end. Raises ClusterError."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path / "supervisor.lock", os.O_RDWR | os.O_CREAT, 0o644)
+            lock = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise ClusterError(f"cannot use {self.path}: {error.strerror}") from error
         try:

@@ -21,6 +21,7 @@ from click.shell_completion import CompletionItem
 from barnabas.cli.errors import UserError
 from barnabas.cli.local.ephemeral import Ephemeral, new_directory
 from barnabas.cli.local.running import announced, running_directories
+from barnabas.cli.local.supervisor import FAULTS_KEY
 from barnabas.cli.suggest import did_you_mean
 from barnabas.cluster import ClusterError, LocalCluster
 
@@ -31,7 +32,6 @@ CHECK_S = 0.5
 CLEAN_CHECKS = 2  # in a row, so that a repair must last
 EXIT_FAILED = 1
 EXIT_UNREPAIRED = 1
-FAULTS_ENABLE = "barnabas.faults.enable"
 
 
 class Drills(click.Group):
@@ -79,7 +79,7 @@ def _start_command(name: str) -> click.Command:
 
         chosen = DRILLS[name]
         directory = new_directory()
-        config = {"offsets.topic.num.partitions": "3", **chosen.config, FAULTS_ENABLE: "true"}
+        config = {"offsets.topic.num.partitions": "3", **chosen.config, FAULTS_KEY: "true"}
         cluster = LocalCluster(directory, chosen.brokers, port, config)
         try:
             cluster.plan()

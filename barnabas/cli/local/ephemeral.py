@@ -31,8 +31,9 @@ from pathlib import Path
 
 from barnabas.cli.errors import UserError
 from barnabas.cli.local.ready import Ready
-from barnabas.cli.local.supervisor import Supervisor
+from barnabas.cli.local.supervisor import FAULTS_KEY, Supervisor
 from barnabas.cluster import LocalCluster, ProcessDiedError
+from barnabas.common.processes.cluster_file import LOCK_NAME, NAME
 
 PREFIX = "barnabas-ephemeral-"
 LOG_LINES = 20
@@ -43,7 +44,7 @@ COMMAND_END_S = 10
 #: Defaults for tests: faults can be injected (docs/faults.md), a killed broker is fenced soon, and few partitions of
 #: the internal topics have to be created for the first consumer.
 SETTINGS = {
-    "barnabas.faults.enable": "true",
+    FAULTS_KEY: "true",
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "offsets.topic.num.partitions": "3",
@@ -63,9 +64,9 @@ def _is_abandoned(directory: Path) -> bool:
     """Whether a cluster was started here and its supervisor no longer holds the lock."""
     try:
         # Why cluster.json: it is written after the lock is taken. Without it, the cluster may be about to start.
-        if directory.stat().st_uid != os.getuid() or not (directory / "cluster.json").exists():
+        if directory.stat().st_uid != os.getuid() or not (directory / NAME).exists():
             return False
-        lock = os.open(directory / "supervisor.lock", os.O_RDWR)
+        lock = os.open(directory / LOCK_NAME, os.O_RDWR)
     except OSError:
         return False
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 NAME = "cluster.json"
+LOCK_NAME = "supervisor.lock"  # beside it; locked by the one process that runs a cluster in the directory
 LEFTOVER_TIMEOUT_S = 10
 
 
@@ -57,7 +58,7 @@ def open_supervisor(directory: Path, content: ClusterFile) -> int | None:
         descriptor = os.pidfd_open(pid)  # Why first: from here on, the pid cannot be reused unnoticed
     except OSError:
         return None
-    lock = os.path.realpath(directory / "supervisor.lock")
+    lock = os.path.realpath(directory / LOCK_NAME)
     try:
         if any(os.path.realpath(entry) == lock for entry in Path(f"/proc/{pid}/fd").iterdir()):
             return descriptor
