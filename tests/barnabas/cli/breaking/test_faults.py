@@ -16,8 +16,11 @@ from typing import Any
 
 import pytest
 
+from barnabas.cli.breaking import node
 from barnabas.cli.local.running import DIRECTORY_VARIABLE
 from barnabas.common.processes.cluster_file import read_cluster_file
+from barnabas.faults import definition
+from barnabas.faults.nodes import PROCESS_ACTIONS
 from tests.barnabas.cli.conftest import Barnabas
 
 
@@ -196,3 +199,9 @@ def test_requests_of_foreign_browser_pages_are_refused(directory: Path, headers:
     with pytest.raises(urllib.error.HTTPError, match="403") as refused:
         urllib.request.urlopen(request, timeout=60)
     refused.value.close()
+
+
+def test_the_options_name_what_faults_know() -> None:
+    """The command line has copies, since importing barnabas.faults would slow every command down."""
+    assert node.OPERATIONS == definition.OPERATIONS
+    assert tuple(node.ACTIONS) == PROCESS_ACTIONS
