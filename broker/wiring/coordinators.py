@@ -5,7 +5,7 @@ Threads: main builds, starts and stops it; each component names its own threads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators.gauges import register_groups, register_transactions
 from barnabas.broker.coordinators.groups.coordinator import GroupCoordinator
@@ -45,16 +45,16 @@ class Coordinators:
             replica_manager=manager,
             metadata_cache=metadata_cache,
         )
-        to_brokers: Any = {
-            "broker_id": context.broker_id,
-            "clock": clock,
-            "metadata_cache": metadata_cache,
-            "listener_name": config.inter_broker_listener_name,
-            "request_timeout_ms": config.request_timeout_ms,
-            "connect": context.connect,
-        }
         self.marker_writer = MarkerWriter(manager, self.groups, clock, config.request_timeout_ms)
-        self.marker_sender = MarkerSender(writer=self.marker_writer, **to_brokers)
+        self.marker_sender = MarkerSender(
+            writer=self.marker_writer,
+            broker_id=context.broker_id,
+            clock=clock,
+            metadata_cache=metadata_cache,
+            listener_name=config.inter_broker_listener_name,
+            request_timeout_ms=config.request_timeout_ms,
+            connect=context.connect,
+        )
         self.transactions = TransactionCoordinator(
             config=config,
             clock=clock,
@@ -65,7 +65,15 @@ class Coordinators:
             markers=self.marker_sender,
         )
         self.verification = TransactionVerification(
-            coordinator=self.transactions, scheduler=context.scheduler, config=config, **to_brokers
+            coordinator=self.transactions,
+            scheduler=context.scheduler,
+            config=config,
+            broker_id=context.broker_id,
+            clock=clock,
+            metadata_cache=metadata_cache,
+            listener_name=config.inter_broker_listener_name,
+            request_timeout_ms=config.request_timeout_ms,
+            connect=context.connect,
         )
         replication.leadership.listeners += [self.groups, self.transactions]
 
