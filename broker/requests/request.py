@@ -43,6 +43,7 @@ class ClientConnection(Protocol):
     """The connection that a request came from (`Connection` in broker/network/connection.py)."""
 
     pooled_bytes: int  # what its requests hold of the memory pool; 0 without a pool
+    client_software: tuple[str, str] | None  # name and version, from ApiVersions
 
     def release_memory(self) -> None:
         """Give back the memory that its requests hold."""

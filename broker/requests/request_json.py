@@ -111,8 +111,8 @@ def completed_json(request: Request, times_ns: Times, bodies: Mapping[str, Any])
     """Return the log line of a finished request; `bodies` has "request" and "response" if they are known."""
     queue, local, remote, throttle, response_queue, send = [round(max(0, ns) / 1e6, 3) for ns in times_ns]
     context = request.context
-    connection = request.connection
-    name, version = getattr(connection, "client_software", None) or ("unknown", "unknown")
+    software = None if request.connection is None else request.connection.client_software
+    name, version = software or ("unknown", "unknown")
     return {
         "isForwarded": False,
         "requestHeader": header_json(request),
