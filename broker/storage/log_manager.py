@@ -438,7 +438,7 @@ class LogManager:
         """
         lost, forgotten = self._registry.remove_directory(directory.path)
         for found in forgotten:
-            log_upkeep.quietly(found, log_upkeep.close)
+            log_upkeep.quietly(found, Log.close)
         return lost
 
     # Periodic work

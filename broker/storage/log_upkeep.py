@@ -25,33 +25,20 @@ def flush_dirty_logs(logs: list[Log], now_ms: int) -> None:
     """Flush the logs whose flush.ms has passed since their last flush."""
     for found in logs:
         if now_ms - found.last_flushed_ms >= found.config.flush_ms and found.unflushed_messages:
-            quietly(found, flush)
+            quietly(found, Log.flush)
 
 
-def quietly(target: Log, job: Callable[[Log], int]) -> int:
-    """Run a job on one log and return its result; logs a failure and returns 0, so that other logs are not affected."""
+def quietly(target: Log, job: Callable[[Log], int | None]) -> int:
+    """Run a job on one log and return its result, if any; logs a failure, so that other logs are not affected."""
     try:
-        return job(target)
+        return job(target) or 0
     except ApiError as error:
         if not target.is_offline:
             log.warning("background work on %s failed: %s", target.topic_partition, error)
         return 0
 
 
-def flush(target: Log) -> int:
-    """Flush a log; returns 0."""
-    target.flush()
-    return 0
-
-
-def close(target: Log) -> int:
-    """Close a log; returns 0."""
-    target.close()
-    return 0
-
-
-def flush_and_close(target: Log) -> int:
-    """Flush and close a log; returns 0."""
+def flush_and_close(target: Log) -> None:
+    """Flush and close a log; raises ApiError."""
     target.flush()
     target.close()
-    return 0
