@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.storage.directories.checkpoints import OffsetCheckpoint
+from barnabas.broker.storage.directories.names import HIGH_WATERMARK_FILE
 
 if TYPE_CHECKING:
     from barnabas.broker.replication.partition import Partition
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.replication")
 
-FILE_NAME = "replication-offset-checkpoint"
-
 
 class HighWatermarks:
     """The checkpoint files of all log directories."""
@@ -34,7 +33,7 @@ class HighWatermarks:
     def __init__(self, log_manager: LogManager, fs: FileSystem) -> None:
         self._log_manager = log_manager  # fixed before start
         self._files = {  # fixed before start
-            directory.path: OffsetCheckpoint(fs, f"{directory.path}/{FILE_NAME}")
+            directory.path: OffsetCheckpoint(fs, f"{directory.path}/{HIGH_WATERMARK_FILE}")
             for directory in log_manager.online_directories()
         }
         self._restored = {path: _read_or_empty(file) for path, file in self._files.items()}  # fixed before start

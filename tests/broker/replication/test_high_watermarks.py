@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.broker.replication.high_watermarks import FILE_NAME
+from barnabas.broker.storage.directories.names import HIGH_WATERMARK_FILE
 from barnabas.common.topic_partition import TopicPartition
 from barnabas.protocol.push_tags import FULL
 from tests.support.broker.broker_rig import DATA, BrokerRig, batch, produce, state
 
 TP = TopicPartition("t", 0)
-PATH = f"{DATA}/{FILE_NAME}"
+PATH = f"{DATA}/{HIGH_WATERMARK_FILE}"
 
 
 @pytest.fixture
