@@ -8,7 +8,7 @@ Rules
 1. A snapshot is written whole (temporary file, fsync, rename) before any part of the log is deleted.
 2. A file without its footer is incomplete and is ignored. The snapshot before it still exists.
 
-Threads: main, at start.
+Threads: main reads one at start; the event thread writes them.
 
 Source: RecordsSnapshotWriter, SnapshotPath, Snapshots (Kafka 4.3); KIP-630.
 """
@@ -16,7 +16,6 @@ Source: RecordsSnapshotWriter, SnapshotPath, Snapshots (Kafka 4.3); KIP-630.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -27,6 +26,7 @@ from barnabas.controller.image import Broker, Image
 from barnabas.controller.image_editor import ImageEditor
 from barnabas.controller.metadata.metadata_directory import REBUILD, DirectoryError
 from barnabas.controller.metadata.record_batches import checked_batches, decode_values
+from barnabas.protocol.data.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.metadata_records import (
     BrokerEndpoint,
@@ -39,15 +39,18 @@ from barnabas.protocol.metadata_records import (
     TopicRecord,
     encode_record,
 )
-from barnabas.protocol.records.batch import Record, SimpleRecord, build_batch, iter_records
+from barnabas.protocol.records.batch import (
+    ControlType,
+    Record,
+    SimpleRecord,
+    build_batch,
+    control_key,
+    iter_records,
+    parse_control_type,
+)
 
 RECORDS_PER_BATCH: Final = 1_000
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-_CONTROL_KEY: Final = struct.Struct(">hh")  # version 0, type
-_HEADER_TYPE: Final = 3
-_FOOTER_TYPE: Final = 4
-_HEADER_VALUE: Final = struct.Struct(">hqb")  # version, last contained log timestamp, no tags
-_FOOTER_VALUE: Final = struct.Struct(">hb")  # version, no tags
 
 
 class SnapshotId(NamedTuple):
@@ -93,12 +96,13 @@ def list_snapshots(fs: FileSystem, directory: str) -> list[SnapshotId]:
 
 
 def _batches(image: Image, now_ms: int) -> Iterator[tuple[Sequence[SimpleRecord], bool]]:
-    header = _HEADER_VALUE.pack(0, now_ms, 0)
-    yield [SimpleRecord(now_ms, _CONTROL_KEY.pack(0, _HEADER_TYPE), header)], True
+    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=now_ms)
+    yield [SimpleRecord(now_ms, control_key(ControlType.SNAPSHOT_HEADER), header.encode(0))], True
     records = image_records(image)
     while chunk := list(islice(records, RECORDS_PER_BATCH)):
         yield [SimpleRecord(now_ms, None, encode_record(record)) for record in chunk], False
-    yield [SimpleRecord(now_ms, _CONTROL_KEY.pack(0, _FOOTER_TYPE), _FOOTER_VALUE.pack(0, 0))], True
+    footer = SnapshotFooterRecord(version=0)
+    yield [SimpleRecord(now_ms, control_key(ControlType.SNAPSHOT_FOOTER), footer.encode(0))], True
 
 
 def check_log_begins(fs: FileSystem, directory: str, snapshot: SnapshotId) -> None:
@@ -141,8 +145,7 @@ def _apply(editor: ImageEditor, path: str, base_offset: int, records: Sequence[R
 
 
 def _is_footer(batch: memoryview) -> bool:
-    keys = [record.key for record in iter_records(batch)]
-    return any(key is not None and _CONTROL_KEY.unpack_from(key)[1] == _FOOTER_TYPE for key in keys)
+    return any(parse_control_type(record.key) is ControlType.SNAPSHOT_FOOTER for record in iter_records(batch))
 
 
 def image_records(image: Image) -> Iterator[MetadataRecord]:

@@ -485,7 +485,7 @@ def end_txn_marker(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """Build the control batch that ends a transaction."""
-    record = SimpleRecord(timestamp_ms, _CONTROL_KEY.pack(0, control_type), _END_TXN_VALUE.pack(0, coordinator_epoch))
+    record = SimpleRecord(timestamp_ms, control_key(control_type), _END_TXN_VALUE.pack(0, coordinator_epoch))
     return build_batch(
         [record],
         base_offset=base_offset,
@@ -495,6 +495,11 @@ def end_txn_marker(
         is_control=True,
         leader_epoch=leader_epoch,
     )
+
+
+def control_key(control_type: ControlType) -> bytes:
+    """Return the key of a control record: version 0 and the type."""
+    return _CONTROL_KEY.pack(0, control_type)
 
 
 def parse_control_type(key: bytes | None) -> ControlType | None:

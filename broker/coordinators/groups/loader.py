@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.coordinators.offsets import records
 from barnabas.broker.coordinators.runtime import log_replay
 from barnabas.broker.coordinators.runtime.shard_life import ShardState
-from barnabas.protocol.records.batch import ControlType, parse_control_type
+from barnabas.protocol.records.batch import NO_PRODUCER_ID, ControlType, parse_control_type
 
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups.shard import Shard
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.group")
 
-NO_PRODUCER_ID: Final = -1
 NO_KEY: Final = "no key"
 
 
