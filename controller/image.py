@@ -37,7 +37,6 @@ NO_RECOVERY_CHANGE: Final = -1
 # Resource types of configs (ConfigResource.Type).
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
-BROKER_LOGGER_RESOURCE: Final = 8
 CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
 

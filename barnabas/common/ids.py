@@ -17,8 +17,7 @@ UUID_TEXT_LENGTH = 22
 _TEXT = re.compile(rf"[A-Za-z0-9_-]{{{UUID_TEXT_LENGTH}}}(?:==)?")
 
 ZERO_UUID = bytes(UUID_SIZE)
-ONE_UUID = bytes(UUID_SIZE - 1) + b"\x01"
-METADATA_TOPIC_ID = ONE_UUID
+METADATA_TOPIC_ID = bytes(UUID_SIZE - 1) + b"\x01"
 
 
 def uuid4() -> bytes:
@@ -40,7 +39,7 @@ def random_uuid() -> bytes:
     """Return a new UUID (version 4) that is not reserved and does not begin with a dash as text."""
     while True:
         drawn = uuid4()
-        if drawn not in (ZERO_UUID, ONE_UUID) and not uuid_to_string(drawn).startswith("-"):
+        if drawn not in (ZERO_UUID, METADATA_TOPIC_ID) and not uuid_to_string(drawn).startswith("-"):
             return drawn
 
 

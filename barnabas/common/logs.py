@@ -1,7 +1,8 @@
 """Logging: one format, Kafka's logger names, levels that can change at run time.
 
 Rules
-1. Loggers are named `barnabas.<area>`, except those in Kafka's documentation: `REQUEST_LOGGER` and others.
+1. Loggers are named `barnabas.<area>`, except Kafka's two loggers of requests: `REQUEST_LOGGER` and
+   `SLOW_REQUEST_LOGGER`.
 2. A line is `[2025-01-31 12:34:56,789] INFO text (logger)`, as in Kafka, so that existing tools can parse it. Or it is
    a JSON object (`JsonFormatter`), which also contains a caller's `extra={"fields": {...}}`.
 
@@ -20,10 +21,6 @@ from typing import Any, Final, TextIO
 
 REQUEST_LOGGER: Final = "kafka.request.logger"
 SLOW_REQUEST_LOGGER: Final = "kafka.request.slow.logger"
-STATE_CHANGE_LOGGER: Final = "state.change.logger"
-CONTROLLER_LOGGER: Final = "kafka.controller"
-AUTHORIZER_LOGGER: Final = "kafka.authorizer.logger"
-LOG_CLEANER_LOGGER: Final = "kafka.log.LogCleaner"
 
 LINE_FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 

@@ -14,8 +14,6 @@ from typing import Final
 #: socket.send.buffer.bytes and the like: leave the size to the kernel.
 DEFAULT_BUFFER_SIZE: Final = -1
 
-_WILDCARD_HOSTS = ("", "0.0.0.0", "::")
-
 
 class AddressError(OSError):
     """An address cannot be used; the message is one line for the user."""
@@ -24,18 +22,6 @@ class AddressError(OSError):
 def format_address(host: str, port: int) -> str:
     """Return `host:port`, with brackets around IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Parse `host:port` or `[v6]:port`; raises ValueError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"not an address (host:port): {text!r}")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"an IPv6 address needs brackets: {text!r}")
-    return host, int(port)
 
 
 def listen(host: str, port: int, backlog: int, receive_buffer_bytes: int = DEFAULT_BUFFER_SIZE) -> socket.socket:
@@ -75,11 +61,6 @@ def close_quietly(sock: socket.socket) -> None:
     """Close a socket in any state, without an error."""
     with contextlib.suppress(OSError):
         sock.close()
-
-
-def is_wildcard(host: str) -> bool:
-    """Return whether a host means all interfaces, and therefore cannot be advertised to clients."""
-    return host in _WILDCARD_HOSTS
 
 
 def plain_host(host: str) -> str:

@@ -29,7 +29,6 @@ from barnabas.protocol.errors import ErrorCode
 INVALID_OFFSET = -1
 NO_EPOCH = -1
 NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
 
 
 class CommittedOffset(NamedTuple):

@@ -9,18 +9,9 @@ import pytest
 from barnabas.common import net
 
 
-@pytest.mark.parametrize(
-    ("text", "address"), [("localhost:9092", ("localhost", 9092)), ("[::1]:1", ("::1", 1)), (":0", ("", 0))]
-)
-def test_addresses_are_parsed_and_formatted(text: str, address: tuple[str, int]) -> None:
-    assert net.parse_address(text) == address
-    assert net.format_address(*address) == text
-
-
-@pytest.mark.parametrize("text", ["", "9092", "host:", "host:http", "host:70000", "::1:9092", "h:-1"])
-def test_other_text_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"address|IPv6"):
-        net.parse_address(text)
+def test_addresses_are_formatted() -> None:
+    assert net.format_address("localhost", 9092) == "localhost:9092"
+    assert net.format_address("::1", 1) == "[::1]:1"
 
 
 def test_a_taken_port_is_one_clear_line() -> None:
@@ -48,7 +39,6 @@ def test_accepted_sockets_have_no_delay() -> None:
     net.close_quietly(accepted)
 
 
-def test_wildcard_and_mapped_hosts() -> None:
-    assert [net.is_wildcard(host) for host in ("", "0.0.0.0", "::", "broker")] == [True, True, True, False]
+def test_mapped_hosts() -> None:
     assert net.plain_host("::ffff:10.0.0.1") == "10.0.0.1"
     assert net.plain_host("::1") == "::1"
