@@ -116,7 +116,7 @@ def _next_in_shutdown(broker: Broker, sessions: Sessions, image: Image) -> Broke
 
 
 def is_caught_up(broker: Broker, session: Session, request: BrokerHeartbeatRequest) -> bool:
-    """Whether a broker has applied what it must before it is unfenced (rule 2)."""
+    """Return whether a broker has applied what it must before it is unfenced (rule 2)."""
     reached = max(session.metadata_offset, request.current_metadata_offset)
     return reached >= max(broker.epoch, session.required_offset)
 

@@ -58,7 +58,7 @@ class View:
         return value
 
     def unclean_election_enabled(self, topic: str) -> bool:
-        """Whether the topic's partitions may lose data in order to get a leader."""
+        """Return whether the topic's partitions may lose data in order to get a leader."""
         value = self.topic_setting(topic, "unclean.leader.election.enable")
         if value is None:
             return bool(self.config.unclean_leader_election_enable)

@@ -84,7 +84,7 @@ class Broker(NamedTuple):
         return not self.is_fenced and not self.in_controlled_shutdown
 
     def has_online_dir(self, directory: bytes) -> bool:
-        """Whether a replica in this directory can be served; an unassigned directory counts as online."""
+        """Return whether a replica in this directory can be served; an unassigned directory counts as online."""
         if directory in self.log_dirs or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
             return True
         return directory != LOST_DIRECTORY and not self.log_dirs
@@ -209,12 +209,12 @@ class Image:
         return self.features.get(METADATA_VERSION, 0) >= VERSION_4_3_IV0
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether the broker is registered, unfenced and not shutting down."""
+        """Return whether the broker is registered, unfenced and not shutting down."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether the broker is registered and unfenced; clients see such brokers only."""
+        """Return whether the broker is registered and unfenced; clients see such brokers only."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.is_fenced
 
@@ -229,7 +229,7 @@ class Image:
                 yield topic, index, partition
 
     def has_leaderships(self, broker_id: int) -> bool:
-        """Whether the broker leads any partition."""
+        """Return whether the broker leads any partition."""
         return any(partition.leader == broker_id for _, _, partition in self.each_partition())
 
     def invariants(self) -> None:

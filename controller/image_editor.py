@@ -57,7 +57,7 @@ class Delta:
     has_features: bool = False
 
     def __bool__(self) -> bool:
-        """Whether the change has to be pushed to brokers."""
+        """Return whether the change has to be pushed to brokers."""
         return bool(self.partitions or self.deleted_topics or self.brokers or self.configs or self.has_features)
 
     def invariants(self, image: Image) -> None:

@@ -112,16 +112,16 @@ class Sessions:
             session.note_applied(metadata_offset)
 
     def is_valid(self, broker: Broker, now_ms: int) -> bool:
-        """Whether the broker is unfenced and sent a heartbeat within the session timeout."""
+        """Return whether the broker is unfenced and sent a heartbeat within the session timeout."""
         return not broker.is_fenced and self.is_heard(broker.id, now_ms)
 
     def is_heard(self, broker_id: int, now_ms: int) -> bool:
-        """Whether the broker, fenced or not, sent a heartbeat within the session timeout."""
+        """Return whether the broker, fenced or not, sent a heartbeat within the session timeout."""
         session = self._by_id.get(broker_id)
         return session is not None and session.last_contact_ms + self.session_timeout_ms >= now_ms
 
     def uses_address(self, broker_id: int, now_ms: int) -> bool:
-        """Whether a process with this id is alive and not about to leave."""
+        """Return whether a process with this id is alive and not about to leave."""
         return self.is_heard(broker_id, now_ms) and not self._by_id[broker_id].is_leaving
 
     def stale(self, image: Image, now_ms: int) -> list[int]:

@@ -64,7 +64,7 @@ class ClusterDirectory:
             await_leftover(process["pid"], self.path)
 
     def draw_port(self, avoid: Collection[int] = ()) -> int:
-        """A free port that no other cluster draws until `release`."""
+        """Return a free port that no other cluster draws until `release`."""
         port, reservation = reserve_port(avoid)
         self._reserved.append(reservation)
         return port

@@ -80,17 +80,17 @@ class LocalCluster:
         return ",".join(f"{node.host}:{node.metrics_port}" for node in nodes if node.metrics_port > 0)
 
     def left_out(self) -> list[str]:
-        """The brokers that have data in the directory but are not in this cluster: `broker-1`, by id."""
+        """Return the brokers that have data in the directory but are not in this cluster: `broker-1`, by id."""
         found = [path.parent.name for path in self.directory.glob("broker-*/server.properties")]
         ids = sorted(int(number) for name in found if (number := name.removeprefix("broker-")).isdecimal())
         return [f"broker-{broker_id}" for broker_id in ids if broker_id not in self.broker_ids]
 
     def host_of(self, node_id: int) -> str:
-        """The address that a node listens on; a subclass may give each node its own."""
+        """Return the address that a node listens on; a subclass may give each node its own."""
         return HOST
 
     def command(self, node: Node) -> list[str]:
-        """The command that runs a node; a subclass may wrap it in one that ends with exec (the pid must stay)."""
+        """Return the command that runs a node; a subclass may wrap it in one that ends with exec (same pid)."""
         return [*interpreter.command(f"barnabas.{node.role}.main"), str(node.directory / "server.properties")]
 
     def plan(self) -> None:
@@ -106,7 +106,7 @@ class LocalCluster:
         self._plan = plan
 
     def properties(self, node: Node) -> dict[str, str]:
-        """The server properties of a node; `plan` comes first."""
+        """Return the server properties of a node; `plan` comes first."""
         return self._plan.properties(node, self.nodes)
 
     def start(self) -> None:

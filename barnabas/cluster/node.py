@@ -39,7 +39,7 @@ class Node:
         return self.directory / "process.log"
 
     def last_words(self) -> str:
-        """Why the process ended: its own error line, or else its last line and where its log is."""
+        """Return why the process ended: its own error line, or else its last line and where its log is."""
         last = self.log_tail(1)
         complaint = last.removeprefix(f"{self.role}: ")
         if last != complaint:
@@ -47,7 +47,7 @@ class Node:
         return f"{last or 'it printed nothing'}; its log is {self.log_file}"
 
     def log_tail(self, lines: int = 5) -> str:
-        """The last lines of the process's output; "" before its first start."""
+        """Return the last lines of the process's output; "" before its first start."""
         if not self.log_file.exists():
             return ""
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])

@@ -67,7 +67,7 @@ class Plan:
             raise ClusterError(f"{CONTROLLER_ID} is the controller's id: no broker can have it")
 
     def make_nodes(self) -> dict[int, Node]:
-        """The nodes with their addresses, by node id, the controller first. Raises ClusterError."""
+        """Return the nodes with their addresses, by node id, the controller first. Raises ClusterError."""
         listeners = self.config.get("listeners")
         if listeners is not None:
             brokers = [_client_address(listeners, index) for index in range(len(self.broker_ids))]
@@ -94,7 +94,7 @@ class Plan:
         return ports
 
     def _metrics_ports(self, spare: list[int]) -> list[int]:
-        """The ports of the brokers' metrics pages, then the controller's; `spare` unless the configuration has some."""
+        """Return the ports of the metrics pages, the controller's last; `spare` unless the configuration has some."""
         text = self.config.get(METRICS_PORT_KEY, "0")
         try:
             first = int(text)
@@ -109,7 +109,7 @@ class Plan:
         return Node(role, node_id, port, metrics_port, self.directory / f"{role}-{node_id}", host)
 
     def properties(self, node: Node, nodes: Mapping[int, Node]) -> dict[str, str]:
-        """The server properties of one of these nodes."""
+        """Return the server properties of one of these nodes."""
         controller = nodes[CONTROLLER_ID]
         replicas = str(min(MAX_REPLICAS, len(self.broker_ids)))
         in_sync = str(min(MAX_IN_SYNC, len(self.broker_ids)))
@@ -141,7 +141,7 @@ class Plan:
         return properties
 
     def _own_value(self, node: Node, key: str, value: str) -> str:
-        """The value that a setting of the whole cluster has for one process."""
+        """Return the value that a setting of the whole cluster has for one process."""
         if key in ("listeners", "advertised.listeners"):
             return ports_up(value, node.node_id - self.broker_ids.start)
         if key in DIRECTORY_KEYS:
@@ -152,12 +152,12 @@ class Plan:
 
 
 def page_addresses(nodes: Iterable[Node]) -> str:
-    """`NAME=HOST:PORT,...` of the nodes' pages: the live page offers them as a menu."""
+    """Return `NAME=HOST:PORT,...` of the nodes' pages, which the live page offers as a menu."""
     return ",".join(f"{node.name}={node.host}:{node.metrics_port}" for node in nodes if node.metrics_port > 0)
 
 
 def ports_up(listeners: str, count: int) -> str:
-    """The listeners with each port raised by `count`; port 0, and text that is not a port, stay."""
+    """Return the listeners with each port raised by `count`; port 0, and text that is not a port, stay."""
     shifted = []
     for listener in listeners.split(","):
         address, separator, port = listener.strip().rpartition(":")
@@ -169,7 +169,7 @@ def ports_up(listeners: str, count: int) -> str:
 
 
 def _client_address(listeners: str, index: int) -> tuple[str, int]:
-    """Where clients reach a broker with configured `listeners`: the first of them."""
+    """Return the address at which clients reach a broker with configured `listeners`: the first of them."""
     host, _, port = ports_up(listeners, index).split(",")[0].partition("://")[2].rpartition(":")
     if not port.isdecimal() or int(port) == 0:
         raise ClusterError(f"listeners={listeners}: expected NAME://HOST:PORT with a fixed port")
@@ -177,7 +177,7 @@ def _client_address(listeners: str, index: int) -> tuple[str, int]:
 
 
 def _port_refusal(port: int, error: OSError) -> str:
-    """Why a listener cannot have a port."""
+    """Describe why a listener cannot have a port."""
     if error.errno == errno.EADDRINUSE:
         return f"port {port} is taken"
     if error.errno == errno.EACCES:

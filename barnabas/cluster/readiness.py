@@ -56,7 +56,7 @@ def await_nodes(
 
 
 def is_ready(node: Node, expected: Collection[int]) -> bool:
-    """Whether a broker lists all `expected` broker ids, or whether a controller responds."""
+    """Return whether a broker lists all `expected` broker ids, or whether a controller responds."""
     if node.role == "broker":
         return known_brokers(node.port, node.host).issuperset(expected)
     from barnabas.client.connection import NodeConnection  # Why here: see known_brokers
@@ -71,7 +71,7 @@ def is_ready(node: Node, expected: Collection[int]) -> bool:
 
 
 def known_brokers(port: int, host: str = HOST) -> set[int]:
-    """The broker ids in the Metadata response of the broker on this port; empty while it does not respond."""
+    """Return the broker ids in a broker's Metadata response; empty while the broker does not respond."""
     # Why here: the processes are starting by now, so these imports cost no time.
     from barnabas.client.connection import NodeConnection
     from barnabas.protocol.messages.k03_metadata import MetadataRequest

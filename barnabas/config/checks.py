@@ -114,7 +114,7 @@ def _check_coordinators(state: Mapping[str, Any]) -> None:
 
 
 def _check_consumer_groups(state: Mapping[str, Any]) -> None:
-    """Each value must be within the bounds for groups, and a session must be longer than a heartbeat interval."""
+    """Check that values are within the bounds for groups, and a session is longer than a heartbeat interval."""
     for what in ("heartbeat.interval", "session.timeout", "assignment.interval"):
         unit = what.replace(".", "_")
         value, low, high = (state[f"group_consumer_{bound}{unit}_ms"] for bound in ("", "min_", "max_"))

@@ -40,7 +40,7 @@ class Missing(NamedTuple):
     keys: tuple[str, ...]
 
     def has(self, name: str) -> bool:
-        """Whether a key (without its listener) configures this feature."""
+        """Return whether a key (without its listener) configures this feature."""
         return any(name.startswith(key) if key.endswith(".") else name == key for key in self.keys)
 
 
@@ -120,7 +120,7 @@ def warnings_of_file(names: Iterable[str], listeners: Iterable[str]) -> Iterator
 
 
 def protects(name: str) -> Missing | None:
-    """The protective feature, not built, that a broker key configures; None for other keys."""
+    """Return the protective feature, not built, that a broker key configures; None for other keys."""
     bare = _bare(name)
     return next((missing for missing in PROTECTIVE if missing.has(bare)), None)
 
@@ -147,7 +147,7 @@ def warnings(scope: Scope, names: Iterable[str]) -> Iterator[str]:
 
 
 def is_known(scope: Scope, name: str) -> bool:
-    """Whether the table has a key, possibly under one listener's prefix."""
+    """Return whether the table has a key, possibly under one listener's prefix."""
     return _ROWS[scope](name) is not None
 
 
@@ -195,7 +195,7 @@ def _is_plain_or_of(name: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def _requests(name: str, text: str) -> bool:
-    """Whether a value requests protection (rule 1)."""
+    """Return whether a value requests protection (rule 1)."""
     key = BROKER_KEYS.get(_bare(name))
     return bool(text.strip()) and (key is None or key.parse(text) != key.default)
 

@@ -11,7 +11,7 @@ from collections import Counter
 
 
 def appended(text: str, added: str) -> str:
-    """The list, with the added items that it does not contain yet at its end."""
+    """Return the list, with the added items that it does not contain yet at its end."""
     parts = _parts(text)
     known = set(parts)
     for part in added.split(","):
@@ -22,7 +22,7 @@ def appended(text: str, added: str) -> str:
 
 
 def subtracted(text: str, removed: str) -> str:
-    """The list without these items; each removes the first equal one."""
+    """Return the list without these items; each removes the first equal one."""
     left = Counter(removed.split(","))
     kept = []
     for part in _parts(text):

@@ -140,7 +140,7 @@ def _is_possible_isr(partition: Partition, members: list[int], recovery_state: i
 
 
 def _is_eligible(image: Image, broker_id: int, broker_epoch: int) -> bool:
-    """Whether rule 2 lets the broker join an ISR."""
+    """Return whether rule 2 lets the broker join an ISR."""
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.is_active:
         return False

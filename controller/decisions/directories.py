@@ -92,7 +92,7 @@ def cordoning(image: Image, broker: Broker, reported: Sequence[bytes] | None) ->
 
 
 def is_lost(broker: Broker, partition: Partition) -> bool:
-    """Whether only this broker had the partition's data, in a directory that it no longer has (rule 3)."""
+    """Return whether only this broker had the partition's data, in a directory that it no longer has (rule 3)."""
     is_last = partition.leader == NO_LEADER and partition.isr == (broker.id,)
     return is_last and not broker.has_online_dir(partition.directory(broker.id))
 

@@ -153,7 +153,7 @@ class MetadataLog:
         return memoryview(found.slice.read())
 
     def holds(self, offset: int, epoch: int) -> bool:
-        """Whether this log, or a snapshot that replaced its start, has the record that `epoch` had at `offset`.
+        """Return whether this log, or a snapshot that replaced its start, has the record that `epoch` had at `offset`.
 
         Another cluster's log may be as long, but it reached that offset in another epoch. With epoch -1 only the
         offset counts.

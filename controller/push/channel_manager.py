@@ -91,7 +91,7 @@ class ChannelManager:
         return offset if epoch == broker.epoch else -1
 
     def _others_have_applied(self, broker_id: int, image: Image) -> bool:
-        """Whether all active brokers except this one have acknowledged everything in the image; for any sender."""
+        """Return whether all active brokers except this one have acknowledged the whole image; for any sender."""
         others = [broker for broker in image.brokers.values() if broker.id != broker_id and broker.is_active]
         return all(self.applied_offset(broker) >= image.offset for broker in others)
 

@@ -44,7 +44,7 @@ class Pending:
     has_features: bool = False
 
     def __bool__(self) -> bool:
-        """Whether anything is pending."""
+        """Return whether anything is pending."""
         return bool(
             self.is_full
             or self.has_metadata

@@ -44,7 +44,7 @@ class OpenFiles:
         return len(self._holders)
 
     def add(self, holder: Holder) -> None:
-        """`holder` has opened its file; above the limit, others let go of theirs."""
+        """Note that `holder` has opened its file; above the limit, others let go of theirs."""
         with self._lock:
             self._holders[id(holder)] = holder
             excess = self._take_locked(len(self._holders) - self.limit)
@@ -52,7 +52,7 @@ class OpenFiles:
             other.let_go()
 
     def remove(self, holder: Holder) -> None:
-        """`holder` has closed its file, or must keep it open."""
+        """Note that `holder` has closed its file, or must keep it open."""
         with self._lock:
             self._holders.pop(id(holder), None)
 

@@ -39,7 +39,7 @@ def host_of(text: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether this is an IPv4 or IPv6 address."""
+    """Return whether this is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -195,7 +195,7 @@ class PageServer(TCPServer):
         log.log(level, "a visitor of the metrics page could not be served: %s", error)
 
     def is_visitor(self, sock: socket.socket) -> bool:
-        """Whether the connection was not closed by this server in the meantime."""
+        """Return whether the connection was not closed by this server in the meantime."""
         with self._lock:
             return sock in self._deadlines_ms
 
@@ -236,7 +236,7 @@ def _shut(sock: socket.socket) -> None:
 
 
 def _is_plain(visit: _Visit) -> bool:
-    """Whether the head is as RFC 9112 wants it (rule 3)."""
+    """Return whether the head is as RFC 9112 wants it (rule 3)."""
     headers = visit.headers
     if headers.defects or any(name != name.strip() for name in headers):
         return False

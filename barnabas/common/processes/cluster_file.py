@@ -40,7 +40,7 @@ def write_cluster_file(directory: Path, content: ClusterFile) -> None:
 
 
 def read_cluster_file(directory: Path) -> ClusterFile | None:
-    """The content of the file; None if there is no valid one."""
+    """Return the content of the file; None if there is no valid one."""
     try:
         content: ClusterFile = json.loads((directory / NAME).read_text())
     except (OSError, ValueError):
@@ -49,7 +49,7 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
 
 
 def open_supervisor(directory: Path, content: ClusterFile) -> int | None:
-    """A pidfd of the supervisor of this directory; None if it has ended.
+    """Return a pidfd of the supervisor of this directory; None if it has ended.
 
     Pids are reused, so the process must also have the directory's lock file open.
     """
@@ -69,7 +69,7 @@ def open_supervisor(directory: Path, content: ClusterFile) -> int | None:
 
 
 def is_supervisor(content: ClusterFile) -> bool:
-    """Whether the process that wrote the file still runs. Pids are reused, so it must be a Python process."""
+    """Return whether the process that wrote the file still runs. Pids are reused, so it must be a Python process."""
     try:
         return b"python" in Path(f"/proc/{content['supervisor_pid']}/cmdline").read_bytes()
     except OSError:
@@ -77,7 +77,7 @@ def is_supervisor(content: ClusterFile) -> bool:
 
 
 def process_state(pid: int) -> str:
-    """The state of a process: running, paused (SIGSTOP) or dead."""
+    """Return the state of a process: running, paused (SIGSTOP) or dead."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -22,12 +22,12 @@ _USUAL_RANGE_START = 32_768
 
 
 def is_free(port: int, host: str = HOST) -> bool:
-    """Whether a listener could open this port now; a reserved port counts as free."""
+    """Return whether a listener could open this port now; a reserved port counts as free."""
     return refusal(port, host) is None
 
 
 def refusal(port: int, host: str = HOST) -> OSError | None:
-    """Why a listener could not open this port now (EADDRINUSE; EACCES: a port for root); None if it could."""
+    """Return why a listener could not open this port now (EADDRINUSE; EACCES: a port for root); None if it could."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -38,7 +38,7 @@ def refusal(port: int, host: str = HOST) -> OSError | None:
 
 
 def free_ports(count: int, avoid: Collection[int] = ()) -> Iterator[int]:
-    """Distinct ports that were free and not reserved a moment ago.
+    """Return distinct ports that were free and not reserved a moment ago.
 
     They are below the kernel's range for outgoing connections, which could otherwise take the port of a process that is
     down for a while.
@@ -54,7 +54,7 @@ def free_ports(count: int, avoid: Collection[int] = ()) -> Iterator[int]:
 
 
 def reserve_port(avoid: Collection[int] = ()) -> tuple[int, socket.socket]:
-    """A port like those of `free_ports`, and the socket that reserves it for our server until it is closed."""
+    """Return a port like those of `free_ports`, and the socket that reserves it for our server until it closes."""
     while True:
         port = _candidate()
         reservation = socket.socket()

@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_supervisor() -> None:
-    """If this process has a supervisor, have the kernel kill it when that ends; exit if it has ended already."""
+    """Have the kernel kill this process when its supervisor, if any, ends; exit if that has ended already."""
     supervisor = os.environ.pop(PARENT_PID_VARIABLE, None)
     if supervisor is None:
         return
