@@ -177,4 +177,7 @@ class DirAssignments:
                     del self._callbacks[key]
                     calls.append((callback[1], not error))
         for on_done, is_accepted in calls:
-            on_done(is_accepted)
+            try:
+                on_done(is_accepted)
+            except Exception:  # Why: else nothing would be reported any more
+                log.exception("a callback for the directory of a replica failed")

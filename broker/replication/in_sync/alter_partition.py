@@ -107,7 +107,11 @@ class AlterPartitions:
         has_retries = False
         for tp, item in items.items():
             outcome = outcomes.get((item.topic_id, tp.partition), IsrOutcome(ErrorCode.UNKNOWN_SERVER_ERROR))
-            item.on_done(outcome)
+            try:
+                item.on_done(outcome)
+            except Exception:
+                # Why: it wakes requests and coordinators. A bug there must not end the ISR changes of all partitions.
+                log.exception("the outcome of an ISR change of %s could not be applied", tp)
             has_retries = has_retries or tp in self._unsent
         if has_retries:
             self._scheduler.schedule_once("alter-partition-retry", self._end_pause, PAUSE_MS)

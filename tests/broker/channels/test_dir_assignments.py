@@ -205,3 +205,16 @@ def test_the_callback_of_a_replaced_assignment_gets_false(rig: AssignmentsRig) -
     rig.assignments.forget(TOPIC, 0)
     rig.respond()
     assert len(decisions) == 2
+
+
+def test_a_callback_that_raises_stops_nothing(rig: AssignmentsRig, caplog: pytest.LogCaptureFixture) -> None:
+    called: list[bool] = []
+    rig.assignments.assign(TOPIC, 0, A, lambda _is_accepted: 1 / 0)
+    rig.assignments.assign(TOPIC, 1, A, called.append)
+    rig.scheduler.run_due()
+    rig.respond()
+    assert called == [True]
+    assert "a callback for the directory of a replica failed" in caplog.text
+    rig.assignments.assign(OTHER, 0, B)
+    rig.scheduler.run_due()
+    assert rig.reported() == {(OTHER, 0): B}

@@ -106,3 +106,15 @@ def test_a_proposal_that_is_submitted_again_at_once_waits_for_a_pause(bench: Ben
     assert len(bench.sent) == 1
     bench.wait()
     assert bench.partitions() == [0]
+
+
+def test_a_callback_that_raises_stops_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.submit(C)
+    bench.alter.submit(A, TOPIC_ID, PROPOSAL, lambda _outcome: 1 / 0)
+    bench.submit(B)
+    bench.answer(2)
+    bench.answer(0, 1)
+    assert [tp for tp, _ in bench.outcomes] == [C, B]
+    assert "the outcome of an ISR change of t-0" in caplog.text
+    bench.submit(C)
+    assert bench.partitions() == [2]
