@@ -166,7 +166,7 @@ class ThreadRecorder:
         """Record one finished request.
 
         `request` is the API's name, and `times_ns` are its six times. `size_bytes` is the size of its body,
-        `header_bytes` that of its length and header. `is_follower` tells whether a Fetch is a follower's. `ok_count` is
+        `header_bytes` that of its length and header. `is_follower` says whether a Fetch is a follower's. `ok_count` is
         the number of items of the response without an error.
         """
         if is_follower is not None and request == _FETCH:

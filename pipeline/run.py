@@ -185,7 +185,7 @@ def show_progress(bars: Progress, task: TaskID, name: str, report: dict[str, obj
 @contextlib.contextmanager
 def existing_cluster(bootstrap: str) -> Iterator[dict[str, str]]:
     """Use a running cluster and leave it up. Deletes the topics of earlier runs, since the audit counts all records."""
-    admin = [sys.executable, "-P", "-m", "barnabas.cli", "topic"]
+    admin = [*BARNABAS, "topic"]
     listed = subprocess.run([*admin, "list", "--bootstrap", bootstrap, "--json"], check=True, capture_output=True)
     old = [row["topic"] for row in json.loads(listed.stdout) if row["topic"] in TOPICS]
     if old:
