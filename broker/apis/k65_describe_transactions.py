@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
+from barnabas.common.topic_partition import partitions_by_topic
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.k65_describe_transactions import (
     DescribeTransactionsRequest,
@@ -40,9 +41,6 @@ def _describe(services: Services, transactional_id: str) -> TransactionState:
         data = services.transaction_coordinator.describe(transactional_id)
     except ApiError as error:
         return TransactionState(error_code=error.code, transactional_id=transactional_id)
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(data.partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
     return TransactionState(
         error_code=0,
         transactional_id=transactional_id,
@@ -51,7 +49,10 @@ def _describe(services: Services, transactional_id: str) -> TransactionState:
         transaction_start_time_ms=data.start_ms,
         producer_id=data.producer_id,
         producer_epoch=data.producer_epoch,
-        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in by_topic.items()],
+        topics=[
+            TopicData(topic=topic, partitions=ids)
+            for topic, ids in partitions_by_topic(sorted(data.partitions)).items()
+        ],
     )
 
 

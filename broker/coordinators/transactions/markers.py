@@ -34,7 +34,7 @@ from barnabas.broker.coordinators.transactions.marker import Marker
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC
 from barnabas.broker.requests.gathering import Gathering
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
-from barnabas.common.topic_partition import TopicPartition
+from barnabas.common.topic_partition import TopicPartition, partitions_by_topic
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
@@ -268,9 +268,7 @@ def _marker(completion: PendingCompletion) -> Marker:
 
 def _wire_marker(item: MarkerBatch) -> WritableTxnMarker:
     marker = _marker(item.completion)
-    by_topic: dict[str, list[int]] = {}
-    for tp in item.partitions:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    by_topic = partitions_by_topic(item.partitions)
     return WritableTxnMarker(
         producer_id=marker.producer_id, producer_epoch=marker.producer_epoch, transaction_result=marker.is_commit,
         topics=[WritableTxnMarkerTopic(name=name, partition_indexes=ids) for name, ids in by_topic.items()],

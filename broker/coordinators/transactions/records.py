@@ -16,7 +16,7 @@ from barnabas.broker.coordinators.transactions.transaction import (
     STATES_BY_CODE,
     TxnData,
 )
-from barnabas.common.topic_partition import TopicPartition
+from barnabas.common.topic_partition import TopicPartition, partitions_by_topic
 from barnabas.protocol.coordinator_records.record import decode_versioned, encode_versioned, read_prefix
 from barnabas.protocol.coordinator_records.transactions import (
     PartitionsSchema,
@@ -35,9 +35,7 @@ def key(transactional_id: str) -> bytes:
 
 def value(data: TxnData, transaction_version: int) -> bytes:
     """Encode the value; `transaction_version` is the finalized level of the feature."""
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(data.partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    by_topic = partitions_by_topic(sorted(data.partitions))
     partitions = [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
     message = TransactionLogValue(
         producer_id=data.producer_id,

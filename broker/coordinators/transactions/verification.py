@@ -33,7 +33,7 @@ from barnabas.broker.coordinators.transactions.transaction import Producer
 from barnabas.broker.metadata.metadata_cache import TRANSACTION_STATE_TOPIC
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
 from barnabas.common.clock import NS_PER_MS
-from barnabas.common.topic_partition import TopicPartition
+from barnabas.common.topic_partition import TopicPartition, partitions_by_topic
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -110,7 +110,6 @@ class TransactionVerification:
             node_of=lambda id_: metadata_cache.snapshot.node(id_, listener_name), carry=self._carry,
             request_timeout_ms=request_timeout_ms, connect=connect,
         )  # fmt: skip
-
         self._took_ms: Callable[[float], None] = lambda _ms: None  # fixed before start
         self._failed: Callable[[int], None] = lambda _count: None  # fixed before start
 
@@ -221,13 +220,13 @@ def _reply(query: VerificationQuery, errors: Errors) -> None:
 
 
 def _wire(query: VerificationQuery) -> AddPartitionsToTxnTransaction:
-    by_topic: dict[str, list[int]] = {}
-    for tp in query.partitions:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
     return AddPartitionsToTxnTransaction(
         transactional_id=query.transactional_id,
         producer_id=query.producer.producer_id,
         producer_epoch=query.producer.epoch,
         verify_only=not query.operation.adds,
-        topics=[AddPartitionsToTxnTopic(name=name, partitions=ids) for name, ids in by_topic.items()],
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=ids)
+            for name, ids in partitions_by_topic(query.partitions).items()
+        ],
     )
