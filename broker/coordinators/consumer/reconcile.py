@@ -41,14 +41,6 @@ UNREVOKED = MemberState.UNREVOKED_PARTITIONS
 UNRELEASED = MemberState.UNRELEASED_PARTITIONS
 UNKNOWN = MemberState.UNKNOWN
 
-# state -> (the step of a member in the target epoch, the step of a member in another epoch)
-STEPS: Mapping[MemberState, tuple[str, str]] = {
-    STABLE: ("obey_subscription", "advance"),
-    UNREVOKED: ("await_revocation", "await_revocation"),
-    UNRELEASED: ("advance", "advance"),
-    UNKNOWN: ("start_over", "start_over"),
-}
-
 
 @dataclass(slots=True, frozen=True)
 class Aim:
@@ -69,7 +61,8 @@ def reconcile(member: Member, aim: Aim) -> Member:
     partitions.
     """
     in_epoch, behind = STEPS[member.state]
-    return DISPATCH[in_epoch if member.epoch == aim.target_epoch else behind](member, aim)
+    step = in_epoch if member.epoch == aim.target_epoch else behind
+    return step(member, aim)
 
 
 def _obey_subscription(member: Member, aim: Aim) -> Member:
@@ -138,9 +131,10 @@ def _put(found: dict[bytes, T], topic_id: bytes, partitions: T) -> None:
         found[topic_id] = partitions
 
 
-DISPATCH: Mapping[str, Step] = {
-    "obey_subscription": _obey_subscription,
-    "await_revocation": _await_revocation,
-    "advance": _advance,
-    "start_over": _start_over,
+# state -> (the step of a member in the target epoch, the step of a member in another epoch)
+STEPS: Mapping[MemberState, tuple[Step, Step]] = {
+    STABLE: (_obey_subscription, _advance),
+    UNREVOKED: (_await_revocation, _await_revocation),
+    UNRELEASED: (_advance, _advance),
+    UNKNOWN: (_start_over, _start_over),
 }
