@@ -39,7 +39,7 @@ GROUP_SIZE_MAX: Final = 64
 IDLE_WAIT_MS_MAX: Final = 60_000
 
 Decide = Callable[[], Decision[Any]]
-Succeeded = Callable[[Any], None]
+Succeeded = Callable[[Any], object]
 Failed = Callable[[ApiError], None]
 
 

@@ -241,7 +241,7 @@ class QuorumController:
         self,
         name: str,
         decide: Callable[[View], Decision[R]],
-        succeeded: Callable[[R], None],
+        succeeded: Callable[[R], object],
         failed: Callable[[ApiError], None],
         timeout_ms: int | None = None,
     ) -> None:

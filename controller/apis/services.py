@@ -69,12 +69,8 @@ def decide_later(
 ) -> Park:
     """Submit a decision to the event thread; `answer(result)` builds the response from its result."""
     reply = ControllerReply()
-    services.controller.submit(name, decide, lambda result: _complete(reply, answer(result)), reply.fail, timeout_ms)
+    services.controller.submit(name, decide, lambda result: reply.complete(answer(result)), reply.fail, timeout_ms)
     return Park(reply)
-
-
-def _complete(reply: ControllerReply, outcome: Outcome) -> None:
-    reply.complete(outcome)
 
 
 def same(response: Message) -> Message:
