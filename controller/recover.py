@@ -98,7 +98,7 @@ def ask(host: str, port: int) -> Report:
             "it is lost for good, remove it from log.dirs first"
         )
     if code:
-        raise RecoveryError(f"{where} refuses: {ErrorCode(code).name}")
+        raise RecoveryError(f"{where} refuses: {ErrorCode.of(code).name}")
     try:
         return decode_report(bytes(snapshots[0].unaligned_records))
     except ReportError as error:

@@ -140,7 +140,7 @@ class DirAssignments:
 
     def _take(self, batch: Assignments, response: wire.AssignReplicasToDirsResponse | None, registrations: int) -> None:
         if response is None or response.error_code:
-            reason = "no response" if response is None else ErrorCode(response.error_code).name
+            reason = "no response" if response is None else ErrorCode.of(response.error_code).name
             log.warning("the directories of %d replicas will be reported again: %s", len(batch), reason)
             delay_ms = PAUSE_MS
         else:
@@ -155,7 +155,7 @@ class DirAssignments:
     def _accept(self, batch: Assignments, response: wire.AssignReplicasToDirsResponse, registrations: int) -> None:
         """Note what the controller accepted; a refused assignment (of a deleted topic, say) is not reported again."""
         results = {
-            ((topic.topic_id, partition.partition_index), directory.id): ErrorCode(partition.error_code)
+            ((topic.topic_id, partition.partition_index), directory.id): ErrorCode.of(partition.error_code)
             for directory in response.directories
             for topic in directory.topics
             for partition in topic.partitions

@@ -139,7 +139,7 @@ def _unwrap(request: Request, response: EnvelopeResponse | None) -> Message:
     if response is None:
         return _failure(request, ErrorCode.REQUEST_TIMED_OUT)
     if response.error_code or response.response_data is None:
-        log.warning("the controller refused a forwarded request: %s", ErrorCode(response.error_code).name)
+        log.warning("the controller refused a forwarded request: %s", ErrorCode.of(response.error_code).name)
         return _failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     header = request.header
     try:

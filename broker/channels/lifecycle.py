@@ -241,7 +241,7 @@ class Lifecycle:
 
     def _register(self) -> int:
         response = self._send(self._registration(), REGISTRATION_VERSION)
-        error = ErrorCode(response.error_code)
+        error = ErrorCode.of(response.error_code)
         if error == ErrorCode.NONE:
             self.epoch = response.broker_epoch
             self._was_registered = True
@@ -298,7 +298,7 @@ class Lifecycle:
         )
         set_applied(request, self._applied())
         response = self._send(request, HEARTBEAT_VERSION)
-        error = ErrorCode(response.error_code)
+        error = ErrorCode.of(response.error_code)
         if error in UNREGISTERED:
             log.warning("heartbeat refused (%s): registering again", error.name)
             self.epoch = NO_EPOCH

@@ -77,7 +77,7 @@ class ProducerIds:
         with self._lock:
             self._is_requesting = False
             if response is None or response.error_code:
-                reason = "no response" if response is None else ErrorCode(response.error_code).name
+                reason = "no response" if response is None else ErrorCode.of(response.error_code).name
                 log.warning("no block of producer ids: %s", reason)
                 return
             first = response.producer_id_start

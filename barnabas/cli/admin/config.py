@@ -192,5 +192,5 @@ def _alter_cluster_defaults(bootstrap: str, changes: list[tuple[str, str | None,
 def _check_answer(answer: DescribeConfigsResult | AlterConfigsResourceResponse) -> None:
     """Raise RequestError if the cluster refused."""
     if answer.error_code:
-        name = ErrorCode(answer.error_code).name
+        name = ErrorCode.of(answer.error_code).name
         raise RequestError(f"all brokers: {answer.error_message or 'refused'} ({name})", (name,))

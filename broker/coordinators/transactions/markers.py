@@ -283,5 +283,5 @@ def _errors_by_producer(response: WriteTxnMarkersResponse) -> dict[int, Errors]:
         for topic in marker.topics:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
-                of_producer[tp] = ErrorCode(partition.error_code)
+                of_producer[tp] = ErrorCode.of(partition.error_code)
     return errors

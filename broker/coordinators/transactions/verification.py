@@ -191,7 +191,7 @@ class TransactionVerification:
             request = AddPartitionsToTxnRequest(transactions=[_wire(query) for query in queries])
             try:
                 response = connection.send(request, REQUEST_VERSION)
-                error = ErrorCode(response.error_code)
+                error = ErrorCode.of(response.error_code)
             except NodeConnectionError as failure:
                 log.info("a transaction's partitions could not be verified: %s", failure)
                 error = ErrorCode.NETWORK_EXCEPTION
@@ -202,7 +202,7 @@ class TransactionVerification:
                 errors = dict.fromkeys(query.partitions, error or ErrorCode.NETWORK_EXCEPTION)
             else:
                 errors = {
-                    TopicPartition(topic.name, row.partition_index): ErrorCode(row.partition_error_code)
+                    TopicPartition(topic.name, row.partition_index): ErrorCode.of(row.partition_error_code)
                     for topic in result.topic_results
                     for row in topic.results_by_partition
                 }

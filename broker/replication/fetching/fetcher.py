@@ -240,7 +240,7 @@ class ReplicaFetcher:
         response = self._send(request, FETCH_VERSION)
         self.fetches.mark()
         if response.error_code != 0:
-            error = ErrorCode(response.error_code)
+            error = ErrorCode.of(response.error_code)
             log.info("fetch from broker %d refused: %s", self.leader_id, error.name)
             self._session.reset(keep_id=error == ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             if error not in SESSION_ERRORS:
@@ -260,7 +260,7 @@ class ReplicaFetcher:
         """Act on one partition's response, unless the partition was moved or forgotten meanwhile."""
         if self._states.get(tp) is not fetched:
             return
-        error = _NONE if data.error_code == 0 else ErrorCode(data.error_code)
+        error = _NONE if data.error_code == 0 else ErrorCode.of(data.error_code)
         try:
             if error is _NONE:
                 following = self._apply(fetched, data)

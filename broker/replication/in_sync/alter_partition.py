@@ -97,7 +97,7 @@ class AlterPartitions:
 
     def _on_response(self, items: dict[TopicPartition, _Item], response: wire.AlterPartitionResponse | None) -> None:
         if response is None or response.error_code:
-            reason = "no answer" if response is None else ErrorCode(response.error_code).name
+            reason = "no answer" if response is None else ErrorCode.of(response.error_code).name
             log.warning("changes of %d ISRs are sent again: %s", len(items), reason)
             with self._lock:
                 self._unsent = {**items, **self._unsent}
@@ -127,7 +127,7 @@ class AlterPartitions:
 def _outcomes(response: wire.AlterPartitionResponse) -> dict[tuple[bytes, int], IsrOutcome]:
     return {
         (topic.topic_id, p.partition_index): IsrOutcome(
-            ErrorCode(p.error_code),
+            ErrorCode.of(p.error_code),
             p.leader_id,
             p.leader_epoch,
             tuple(p.isr),

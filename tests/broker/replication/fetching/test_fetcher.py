@@ -168,6 +168,15 @@ def test_an_error_delays_a_partition_and_a_fenced_epoch_ends_its_fetching(rig, f
     assert fetcher.is_idle()
 
 
+def test_an_error_code_of_a_newer_leader_delays_the_partition(rig, fetcher, leader):
+    leader.responses = [data(error=9999), data(records_of(b"a"))]
+    turn(fetcher)
+    assert not fetcher._states[TP].is_ready(rig.clock.monotonic_ms())
+    rig.clock.advance_ms(rig.config.replica_fetch_backoff_ms)
+    turn(fetcher)
+    assert fetcher._states[TP].fetch_offset == 1
+
+
 def test_a_response_for_a_former_state_is_dropped(rig, fetcher, leader):
     ready = fetcher._wait_for_work()
     leader.responses = [data(records_of(b"a"))]

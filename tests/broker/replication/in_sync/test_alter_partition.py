@@ -100,6 +100,17 @@ def test_a_partition_missing_from_the_response_is_an_unknown_error(bench: Bench)
     assert bench.outcomes == [(A, IsrOutcome(ErrorCode.UNKNOWN_SERVER_ERROR))]
 
 
+def test_an_error_code_of_a_newer_controller_is_an_unknown_error(bench: Bench) -> None:
+    bench.submit(A)
+    data = wire.ResponsePartitionData(partition_index=0, error_code=9999)
+    bench.sent[-1][1](
+        wire.AlterPartitionResponse(topics=[wire.ResponseTopicData(topic_id=TOPIC_ID, partitions=[data])])
+    )
+    assert [outcome.error for _, outcome in bench.outcomes] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    bench.submit(B)
+    assert bench.partitions() == [1]
+
+
 def test_a_proposal_that_is_submitted_again_at_once_waits_for_a_pause(bench: Bench) -> None:
     bench.alter.submit(A, TOPIC_ID, PROPOSAL, lambda _outcome: bench.submit(A))
     bench.answer()
