@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+from collections.abc import Callable
 
 UUID_SIZE = 16
 UUID_TEXT_LENGTH = 22
@@ -20,10 +21,10 @@ ZERO_UUID = bytes(UUID_SIZE)
 METADATA_TOPIC_ID = bytes(UUID_SIZE - 1) + b"\x01"
 
 
-def uuid4() -> bytes:
+def uuid4(random_bytes: Callable[[int], bytes] = os.urandom) -> bytes:
     """Return a new UUID of version 4 (RFC 9562)."""
     # Why not Python's uuid module: it imports `platform`, which would delay the start of every process.
-    drawn = bytearray(os.urandom(UUID_SIZE))
+    drawn = bytearray(random_bytes(UUID_SIZE))
     drawn[6] = drawn[6] & 0x0F | 0x40
     drawn[8] = drawn[8] & 0x3F | 0x80
     return bytes(drawn)
@@ -35,10 +36,10 @@ def uuid4_text() -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def random_uuid() -> bytes:
+def random_uuid(random_bytes: Callable[[int], bytes] = os.urandom) -> bytes:
     """Return a new UUID (version 4) that is not reserved and does not begin with a dash as text."""
     while True:
-        drawn = uuid4()
+        drawn = uuid4(random_bytes)
         if drawn not in (ZERO_UUID, METADATA_TOPIC_ID) and not uuid_to_string(drawn).startswith("-"):
             return drawn
 

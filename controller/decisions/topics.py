@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from barnabas.common.ids import ZERO_UUID
+from barnabas.common.ids import ZERO_UUID, random_uuid
 from barnabas.controller.decision import (
     Decision,
     Failure,
@@ -95,13 +95,10 @@ def _create_one(
 
 
 def new_topic_id(view: View) -> bytes:
-    """Return a random unused id (a version 4 UUID) whose text does not start with "-", like an option."""
+    """Return a random id that no topic has."""
     while True:
-        topic_id = view.rng.getrandbits(128).to_bytes(16, "big")
-        is_version_4 = bytes([*topic_id[:6], topic_id[6] & 0x0F | 0x40, topic_id[7], topic_id[8] & 0x3F | 0x80])
-        topic_id = is_version_4 + topic_id[9:]
-        starts_with_dash = topic_id[0] >> 2 == 62  # the base64 digit '-'
-        if not starts_with_dash and topic_id not in view.image.topics:
+        topic_id = random_uuid(view.rng.randbytes)
+        if topic_id not in view.image.topics:
             return topic_id
 
 
