@@ -83,8 +83,8 @@ def test_lines_are_counted_by_level() -> None:
 
 
 def test_listeners_are_called_when_a_level_changes() -> None:
-    told: list[str] = []
-    logs.on_change(lambda: told.append(logs.level_of("barnabas.test.told")))
-    logs.set_level("barnabas.test.told", "TRACE")
-    assert told == ["TRACE"]
-    logs.set_level("barnabas.test.told", None)
+    levels: list[str] = []
+    logs.on_change(lambda: levels.append(logs.level_of("barnabas.test.levels")))
+    logs.set_level("barnabas.test.levels", "TRACE")
+    assert levels == ["TRACE"]
+    logs.set_level("barnabas.test.levels", None)

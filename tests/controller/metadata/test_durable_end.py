@@ -136,4 +136,4 @@ def test_the_identity_of_the_directory() -> None:
             found.close()
             assert found.cluster_id == "cluster-a"
             accepted += 1
-    assert accepted <= 8 * len("#crc32c="), "the seal went, the content is whole"
+    assert accepted <= 8 * len("#crc32c="), "the checksum line went, the content is whole"

@@ -27,7 +27,7 @@ from tests.broker.coordinators.fake_log import snapshot
 EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD = GroupState
 T, U = b"t" * 16, b"u" * 16
 ROW = (("range", b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"),)
-SITUATION = Environment(
+ENVIRONMENT = Environment(
     MetadataImage(snapshot({"t": 6, "u": 1}), 1, 1),
     1000,
     ConsumerGroupSettings(max_size=5),
@@ -38,7 +38,7 @@ SITUATION = Environment(
 class ConsumerGroupRig:
     """A group whose records all get into the log."""
 
-    def __init__(self, environment: Environment = SITUATION) -> None:
+    def __init__(self, environment: Environment = ENVIRONMENT) -> None:
         self.group = ConsumerGroup("g")
         self.environment = environment
         self.records: list[t.Record] = []
@@ -350,10 +350,10 @@ class TestLimits:
 
     def test_the_assignor_rests_between_two_assignments(self) -> None:
         times = GroupTimes(assignment_interval_ms=500)
-        rig = ConsumerGroupRig(replace(SITUATION, times=times))
+        rig = ConsumerGroupRig(replace(ENVIRONMENT, times=times))
         rig.join("a")
         assert rig.join("b").epoch == rig.group.epoch - 1, "the target is still the former one"
-        rig.environment = replace(rig.environment, now_ms=SITUATION.now_ms + 500)
+        rig.environment = replace(rig.environment, now_ms=ENVIRONMENT.now_ms + 500)
         assert rig.beat("b", rig.group.members["b"].epoch).epoch == rig.group.epoch
 
     @pytest.mark.parametrize("asks", [{"a": "range"}, {"a": "range", "b": "range", "c": "uniform"}])

@@ -193,7 +193,7 @@ class TestSender:
             ErrorCode.UNKNOWN_SERVER_ERROR,
         ],
     )
-    def test_what_fails_is_tried_at_whoever_leads_then(self, rig: MarkersRig, error: ErrorCode) -> None:
+    def test_failed_markers_are_retried_at_the_current_leader(self, rig: MarkersRig, error: ErrorCode) -> None:
         rig.connections[1].errors[T1] = error
         rig.send(T1)
         rig.carry()

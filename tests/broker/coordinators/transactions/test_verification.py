@@ -225,13 +225,13 @@ class TestAddWhileTheLastOneEnds:
     def test_guards_are_renewed_before_each_further_question(self) -> None:
         rig = VerificationRig(0)
         rig.coordinator.errors = [BUSY, BUSY, NONE]
-        asked: list[int] = []
-        renew = lambda: asked.append(len(rig.coordinator.added))  # noqa: E731
+        renewals: list[int] = []
+        renew = lambda: renewals.append(len(rig.coordinator.added))  # noqa: E731
         rig.verification.ask(VerificationQuery("x", PRODUCER, [T0, T1], Operation.ADD, rig.results.append, renew))
-        assert asked == []
+        assert renewals == []
         self.step(rig)
         self.step(rig)
-        assert (asked, rig.results) == ([1, 2], [both(NONE)])
+        assert (renewals, rig.results) == ([1, 2], [both(NONE)])
 
     def test_but_not_for_ever(self) -> None:
         rig = VerificationRig(0)
