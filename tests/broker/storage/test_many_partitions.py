@@ -1,7 +1,7 @@
 """Thousands of partitions in one log directory of a real disk (`log_manager.py`, `log_loading.py`).
 
 A start after a clean stop opens few files for each partition; descriptors and maps stay within their bounds. For the
-resources of a whole broker see `python -m benchmarks.partitions`.
+resources of a whole broker see `make bench BENCH="--only partitions"`.
 """
 
 from __future__ import annotations
