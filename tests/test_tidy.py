@@ -23,7 +23,19 @@ PACKAGES = ("barnabas", "broker", "controller", "metrics")
 SHARED = tuple(
     f"barnabas.{name}"
     for name in (
-        *("protocol", "common", "config", "client", "cluster", "control", "faults", "cli", "testing", "drills"),
+        *(
+            "protocol",
+            "common",
+            "config",
+            "security",
+            "client",
+            "cluster",
+            "control",
+            "faults",
+            "cli",
+            "testing",
+            "drills",
+        ),
         "metrics",
     )
 )
@@ -34,7 +46,8 @@ MAY_IMPORT = {
     "barnabas.common": ("barnabas.protocol",),
     "barnabas.config": ("barnabas.protocol", "barnabas.common"),
     "barnabas.metrics": ("barnabas.common", "barnabas.config"),
-    "barnabas.client": ("barnabas.protocol", "barnabas.common"),
+    "barnabas.security": ("barnabas.protocol", "barnabas.common", "barnabas.config"),
+    "barnabas.client": ("barnabas.protocol", "barnabas.common", "barnabas.config", "barnabas.security"),
     "barnabas.cluster": ("barnabas.protocol", "barnabas.common", "barnabas.client"),
     "barnabas.control": ("barnabas.common", "barnabas.cluster"),
     "barnabas.faults": ("barnabas.protocol", "barnabas.common", "barnabas.cluster", "barnabas.control"),

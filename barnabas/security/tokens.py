@@ -1,0 +1,23 @@
+"""The password of a delegation token: an HMAC of its id under the cluster's secret.
+
+Each node derives it from `delegation.token.secret.key`, so the metadata log holds no password. A client authenticates
+with SCRAM: the token's id as the user, the HMAC in base64 as the password.
+
+Source: DelegationTokenManager.createHmac, createBase64HMAC (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+
+def token_hmac(secret: str, token_id: str) -> bytes:
+    """Return the HMAC of a token: its password, which the client presents to renew or expire the token too."""
+    return hmac.new(secret.encode(), token_id.encode(), hashlib.sha512).digest()
+
+
+def token_password(secret: str, token_id: str) -> str:
+    """Return the HMAC as text, which is the token's SCRAM password."""
+    return base64.b64encode(token_hmac(secret, token_id)).decode()
