@@ -1,1 +1,1 @@
-"""Principals, ACLs, credentials, tokens and quotas as values, shared by brokers and controllers.."""
+"""Principals, ACLs, credentials, tokens and quotas as values, shared by brokers and controllers."""

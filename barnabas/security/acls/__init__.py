@@ -1,0 +1,1 @@
+"""Access control lists: an index of them, filters, and the rules by which they decide."""
