@@ -8,7 +8,9 @@ attribute of the strongest key holds the result: `log_dirs` (log.dirs, else log.
 Rules
 1. A change at run time builds a whole new state and installs it in one assignment. A reader sees the old values or the
    new ones, and takes no lock.
-2. Keys without effect, unknown ones included, are warned of once (`effect.py`). An invalid value is a ConfigError of
+2. Variables are replaced by the values of the config providers first (`secrets/`). `originals` hold the result, so a
+   provider is asked once, at the start.
+3. Keys without effect, unknown ones included, are warned of once (`effect.py`). An invalid value is a ConfigError of
    one line, and so is a setting that is meant to protect but would not.
 
 Threads: all read; the one thread that applies the controller's pushes calls `replace`.
@@ -17,7 +19,8 @@ Threads: all read; the one thread that applies the controller's pushes calls `re
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.config import checks
@@ -36,6 +39,9 @@ from barnabas.config.properties import from_environment, parse_properties
 from barnabas.config.resources.group import GroupConfig, check_group
 from barnabas.config.resources.overridable import inherited, reject_nulls
 from barnabas.config.resources.topic import TopicConfig, check_topic
+from barnabas.config.secrets import exposed
+from barnabas.config.secrets.sensitive import HIDDEN, broker_row
+from barnabas.config.secrets.variables import Resolved, resolve
 from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS
 
 if TYPE_CHECKING:
@@ -71,10 +77,28 @@ class Config:
         self.__dict__ = _State(originals, role).attributes()
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, object], role: str | None = None) -> Config:
-        """Build a config from keys and values; with a `role` also check its requirements."""
-        config = cls({name: str(value) for name, value in properties.items()}, role)
-        warn(config)
+    def from_properties(
+        cls, properties: Mapping[str, object], role: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> Config:
+        """Build a config from keys and values; with a `role` also check its requirements.
+
+        `environment` is what an EnvVarConfigProvider reads, by default that of the process.
+        """
+        texts = {name: str(value) for name, value in properties.items()}
+        return cls._from_resolved(resolve(texts, os.environ if environment is None else environment), role)
+
+    @classmethod
+    def _from_resolved(cls, resolved: Resolved, role: str | None) -> Config:
+        """Build a config from properties whose variables are replaced. An error shows no value of a provider."""
+        for name in resolved.replaced:
+            row = broker_row(name)
+            try:
+                if row is not None:
+                    row.parse(resolved.properties[name])
+            except ConfigError:
+                raise ConfigError(f"Invalid value {HIDDEN}, from a provider, for configuration {name}") from None
+        config = cls(resolved.properties, role)
+        warn(config, resolved.warnings)
         return config
 
     @classmethod
@@ -94,10 +118,14 @@ class Config:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigError(f"cannot read {path}: {reason}") from error
-        properties = parse_properties(text)
-        properties.update(from_environment(environment or {}))
-        properties.update(overrides or {})
-        return cls.from_properties(properties, role)
+        written = parse_properties(text)
+        properties = {**written, **from_environment(environment or {}), **(overrides or {})}
+        resolved = resolve(properties, os.environ if environment is None else environment)
+        config = cls._from_resolved(resolved, role)
+        if role is not None:
+            for line in exposed.warnings(Path(path), written, overrides or {}, resolved):
+                log.warning("%s", line)
+        return config
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"no config key has the attribute {name}")
@@ -152,10 +180,10 @@ class Config:
         return group
 
 
-def warn(config: Config) -> None:
-    """Log which settings of the file have no effect; each line once in a process."""
+def warn(config: Config, more: Iterable[str] = ()) -> None:
+    """Log which settings of the file have no effect, and `more` lines; each line once in a process."""
     listeners = {listener.name for listener in config.listeners_parsed} | set(config.controller_listener_names)
-    for line in warnings_of_file(config.originals, listeners):
+    for line in (*warnings_of_file(config.originals, listeners), *more):
         if line not in _warned:
             _warned.add(line)
             log.warning("%s", line)

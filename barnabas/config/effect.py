@@ -60,11 +60,8 @@ PROTECTIVE: Final = (
         "no such classes can be loaded, so nothing would be refused or throttled",
         ("create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class"),
     ),
-    Missing(
-        "no such classes can be loaded, so variables in values would not be replaced",
-        ("config.providers", "config.providers."),
-    ),
 )
+_PROVIDERS: Final = Missing("", ("config.providers", "config.providers."))
 #: Other features that are not built.
 HARMLESS: Final = (
     Missing("there are no share groups", ("group.share.", "share.")),
@@ -122,7 +119,7 @@ def warnings_of_file(names: Iterable[str], listeners: Iterable[str]) -> Iterator
 def protects(name: str) -> Missing | None:
     """Return the protective feature, not built, that a broker key configures; None for other keys."""
     bare = _bare(name)
-    return next((missing for missing in PROTECTIVE if missing.has(bare)), None)
+    return next((missing for missing in (*PROTECTIVE, _PROVIDERS) if missing.has(bare)), None)
 
 
 def warnings(scope: Scope, names: Iterable[str]) -> Iterator[str]:
@@ -132,6 +129,8 @@ def warnings(scope: Scope, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         key = _ROWS[scope](name)
         missing = _reason(name) if key is None or not key.honoured else None
+        if key is None and _PROVIDERS.has(name):
+            continue
         if key is None and missing is _OTHER:
             unknown.append(name)
         elif missing is not None:

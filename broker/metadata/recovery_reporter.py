@@ -37,7 +37,7 @@ from barnabas.common.recovery_report import (
     decode_report,
     encode_report,
 )
-from barnabas.config.table.keys import BROKER_KEYS
+from barnabas.config.secrets.sensitive import is_sensitive
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class RecoveryReporter:
     def _configs(self) -> Iterator[ConfigValue]:
         for resource, texts in self._dynamic_config.all_overrides().items():
             for name, text in texts.items():
-                is_secret = name in BROKER_KEYS and BROKER_KEYS[name].sensitive
+                is_secret = is_sensitive(resource.type, name)
                 yield ConfigValue(resource.type, resource.name, name, None if is_secret else text)
 
     def _logs(self) -> Iterator[LogState]:

@@ -4,7 +4,7 @@ Rules
 1. Only fields that the version has are shown; tagged ones only if they differ from their default.
 2. Names are Kafka's: `timeout_ms` is `timeoutMs`. Records are shown as `recordsSizeInBytes` only. Byte strings are in
    base 64, uuids as Kafka's tools print them.
-3. Secrets (`SECRET_FIELDS`, values of sensitive configs) are shown as `[hidden]`.
+3. Secrets are shown as `[hidden]`: `SECRET_FIELDS`, and values of configs that are sensitive or unknown.
 
 Threads: any.
 Source: RequestConvertToJson and the generated JsonConverter classes (Kafka 4.3).
@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.common.ids import uuid_to_string
-from barnabas.config.table.keys import BROKER_KEYS
+from barnabas.config.secrets.sensitive import HIDDEN, is_sensitive
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.schema import Field, Struct
 
@@ -26,13 +26,23 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request import Request
     from barnabas.metrics.request_metrics import Times
 
-HIDDEN: Final = "[hidden]"
 #: An Envelope holds a whole request, which may set a secret. An incarnation id lets its holder push (push_tags.py).
 SECRET_FIELDS: Final = frozenset(
-    {"auth_bytes", "hmac", "incarnation_id", "request_data", "response_data", "salt", "salted_password"}
+    {
+        "auth_bytes",
+        "hmac",
+        "incarnation_id",
+        "request_data",
+        "response_data",
+        "salt",
+        "salted_password",
+        "server_key",
+        "stored_key",
+    }
 )
 #: Structures that name a config and carry its value.
 _CONFIG_STRUCTS: Final = frozenset({"AlterableConfig", "CreatableTopicConfig"})
+_TOPIC: Final = 2  # the type of the resource that a CreatableTopicConfig belongs to
 
 
 @cache
@@ -42,9 +52,10 @@ def camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def message_json(struct: Struct, version: int) -> dict[str, Any]:
-    """Return a message as JSON values (rules 1 to 3)."""
+def message_json(struct: Struct, version: int, resource_type: int = _TOPIC) -> dict[str, Any]:
+    """Return a message as JSON values (rules 1 to 3); `resource_type` is that of the configs in it."""
     node: dict[str, Any] = {}
+    resource_type = getattr(struct, "resource_type", resource_type)
     for field in type(struct).FIELDS:
         if not field.is_present(version):
             continue
@@ -56,21 +67,21 @@ def message_json(struct: Struct, version: int) -> dict[str, Any]:
         elif field.name in SECRET_FIELDS:
             node[camel(field.name)] = HIDDEN
         else:
-            node[camel(field.name)] = _value_json(field, value, version)
-    if type(struct).__name__ in _CONFIG_STRUCTS and _is_sensitive(node.get("name")):
+            node[camel(field.name)] = _value_json(field, value, version, resource_type)
+    if type(struct).__name__ in _CONFIG_STRUCTS and is_sensitive(resource_type, str(node.get("name"))):
         node["value"] = HIDDEN
     return node
 
 
-def _value_json(field: Field, value: Any, version: int) -> Any:
+def _value_json(field: Field, value: Any, version: int, resource_type: int) -> Any:
     if value is None:
         return None
     if field.kind == "array":
         if isinstance(field.element, str):
             return [_plain_json(field.element, item) for item in value]
-        return [message_json(item, version) for item in value]
+        return [message_json(item, version, resource_type) for item in value]
     if field.kind == "struct":
-        return message_json(value, version)
+        return message_json(value, version, resource_type)
     return _plain_json(field.kind, value)
 
 
@@ -87,12 +98,6 @@ def _size(records: Any) -> int:
         return 0
     size = getattr(records, "size", None)  # of a region of a file
     return len(records) if size is None or isinstance(records, memoryview) else int(size)
-
-
-def _is_sensitive(name: Any) -> bool:
-    """Return whether a config's value must be hidden."""
-    key = BROKER_KEYS.get(name)
-    return key is not None and bool(key.sensitive)
 
 
 def header_json(request: Request) -> dict[str, Any]:

@@ -9,11 +9,15 @@ import functools
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from barnabas.broker.storage.directories.names import parse_dir_name
 from barnabas.cli.text import shown
 from barnabas.protocol.errors import MalformedMessageError, UnsupportedVersionError
 from barnabas.protocol.records.batch import Record, parse_control_type, parse_end_txn_marker
+
+if TYPE_CHECKING:
+    from barnabas.protocol.metadata_records import MetadataRecord
 
 Shown = tuple[str | None, str | None]  # key and value
 Decode = Callable[[bytes | None, bytes | None], Shown]
@@ -25,6 +29,8 @@ _MODULES = {
 }
 _PACKAGE = "barnabas.protocol.coordinator_records"
 _METADATA_TOPIC = "__cluster_metadata"
+#: Fields of UserScramCredentialRecord with which a password can be guessed, or a login forged.
+_SECRET_FIELDS = frozenset({"salt", "stored_key", "server_key"})
 
 
 def decoder_for(segment: Path) -> Decode:
@@ -56,7 +62,22 @@ def _plain(key: bytes | None, value: bytes | None) -> Shown:
 def _metadata(key: bytes | None, value: bytes | None) -> Shown:
     from barnabas.protocol.metadata_records import decode_record
 
-    return shown(key), _decoded(lambda data: repr(decode_record(data)), value)
+    return shown(key), _decoded(lambda data: repr(_without_secrets(decode_record(data))), value)
+
+
+def _without_secrets(record: MetadataRecord) -> MetadataRecord:
+    """A record of the metadata log with its secrets hidden, as Kafka's RecordRedactor has them."""
+    from barnabas.config.secrets.sensitive import HIDDEN, is_sensitive
+    from barnabas.protocol.metadata_records.configs import ConfigRecord
+
+    if isinstance(record, ConfigRecord):
+        if record.value is not None and is_sensitive(record.resource_type, record.name):
+            record.value = HIDDEN
+        return record
+    for field in type(record).FIELDS:
+        if field.name in _SECRET_FIELDS:
+            setattr(record, field.name, HIDDEN)
+    return record
 
 
 def _coordinator(classes: dict[int, tuple[type, type]], key: bytes | None, value: bytes | None) -> Shown:

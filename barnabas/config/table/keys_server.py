@@ -54,8 +54,10 @@ SERVER_ROWS: tuple[Key, ...] = (
     Key("client.quota.callback.class", CLASS, None, LOW, None,
         "Class that decides client quotas; no such classes can be loaded here."),
     Key("config.providers", LIST, (), LOW, list_of(),
-        "Names of providers that resolve variables in config values.",
-        mode=CLUSTER_WIDE),
+        "Names of providers that replace ${NAME:path:key} in the file. config.providers.NAME.class is the full name of "
+        "Kafka's FileConfigProvider, DirectoryConfigProvider or EnvVarConfigProvider; config.providers.NAME.param."
+        "allowed.paths and .allowlist.pattern restrict it. A value that a provider does not have is an error.",
+        mode=CLUSTER_WIDE, honoured=True),
     Key("connections.max.idle.ms", LONG, 600_000, MEDIUM, None,
         "Idle time after which a connection is closed.",
         honoured=True),

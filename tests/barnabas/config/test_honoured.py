@@ -26,8 +26,8 @@ ELSEWHERE = {
     "broker.id": "node_id",
     "log.dir": "log_dirs",
 }
-#: Keys that only decide whether a process may start.
-CHECKED_AT_START = {"allow.everyone.if.no.acl.found", "process.roles"}
+#: Keys that only decide whether a process may start, or what is read then.
+CHECKED_AT_START = {"allow.everyone.if.no.acl.found", "config.providers", "process.roles"}
 
 
 def is_read(key: Key) -> bool:

@@ -55,8 +55,10 @@ def test_secrets_are_hidden() -> None:
     assert message_json(EnvelopeRequest(request_data=b"secret"), 0)["requestData"] == HIDDEN
     configs = [
         AlterableConfig(name="ssl.keystore.password", value="secret"),
+        AlterableConfig(name="listener.name.a.scram-sha-256.sasl.jaas.config", value="secret"),
+        AlterableConfig(name="vendor.api.key", value="secret"),
         AlterableConfig(name="log.retention.ms", value="7"),
     ]
     resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)
     shown = message_json(IncrementalAlterConfigsRequest(resources=[resource]), 1)["resources"][0]["configs"]
-    assert [config["value"] for config in shown] == [HIDDEN, "7"]
+    assert [config["value"] for config in shown] == [HIDDEN, HIDDEN, HIDDEN, "7"]

@@ -24,6 +24,8 @@ from barnabas.protocol.coordinator_records.offsets import OffsetCommitKey, Offse
 from barnabas.protocol.coordinator_records.record import encode_versioned
 from barnabas.protocol.coordinator_records.transactions import TransactionLogKey
 from barnabas.protocol.metadata_records import TopicRecord, encode_record
+from barnabas.protocol.metadata_records.configs import ConfigRecord
+from barnabas.protocol.metadata_records.security import UserScramCredentialRecord
 from barnabas.protocol.records.batch import ControlType, SimpleRecord, build_batch, end_txn_marker
 from barnabas.protocol.records.compression import CompressionType
 from tests.barnabas.cli.conftest import Barnabas
@@ -64,6 +66,26 @@ def test_the_records_of_the_controllers_log_are_decoded(tmp_path: Path, barnabas
     path = directory / "00000000000000000000.log"
     path.write_bytes(build_batch([SimpleRecord(1, None, value)]))
     assert "TopicRecord(name='flights'" in barnabas("dump-log", "--records", str(path)).out
+
+
+def test_secrets_of_the_controllers_log_are_hidden(tmp_path: Path, barnabas: Barnabas) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    jaas = "listener.name.a.plain.sasl.jaas.config"
+    records = [
+        ConfigRecord(resource_type=4, resource_name="1", name=jaas, value="s3cret"),
+        ConfigRecord(resource_type=4, resource_name="1", name=jaas, value=None),
+        ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="7"),
+        UserScramCredentialRecord(name="alice", salt=b"s3cret", stored_key=b"s3cret", server_key=b"s3cret"),
+    ]
+    path = directory / "00000000000000000000.log"
+    path.write_bytes(build_batch([SimpleRecord(1, None, encode_record(record)) for record in records]))
+    out = barnabas("dump-log", "--records", str(path)).out
+    assert "s3cret" not in out
+    assert f"name='{jaas}', value='[hidden]'" in out
+    assert f"name='{jaas}', value=None" in out
+    assert "name='retention.ms', value='7'" in out
+    assert "UserScramCredentialRecord(name='alice'" in out
 
 
 def test_the_records_of_coordinators_are_decoded_and_others_shown_raw(tmp_path: Path, barnabas: Barnabas) -> None:
