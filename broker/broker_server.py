@@ -26,6 +26,7 @@ from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.metadata.recovery_reporter import COPY_MS, RecoveryReporter
+from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.broker.network.affinity import REVIEW_INTERVAL_MS, RequestAffinity
 from barnabas.broker.settings.dynamic_config import DynamicConfig, Resource, ResourceType, keep_logs_configured
 from barnabas.broker.settings.dynamic_resources import DynamicResources
@@ -121,6 +122,7 @@ class BrokerServer:
         self._context = context  # fixed before start
         self.log_manager.identify(context.cluster_id)
         self._metadata_cache = MetadataCache()
+        self._security = SecurityCache()
         self._dynamic_config = DynamicConfig(context.config)
         keep_logs_configured(self._dynamic_config, self.log_manager)
         self._log_cleaner = self._make_log_cleaner(context)
@@ -194,6 +196,7 @@ class BrokerServer:
             clock=context.clock,
             registry=context.registry,
             metadata_cache=self._metadata_cache,
+            security=self._security,
             log_manager=self.log_manager,
             replica_manager=replication.manager,
             purgatories=replication.purgatories,

@@ -23,7 +23,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from barnabas.protocol.metadata_records import PartitionChangeRecord, PartitionRecord, UserScramCredentialRecord
+from barnabas.protocol.metadata_records import PartitionChangeRecord, PartitionRecord
+from barnabas.security.image import SecurityImage
 
 T = TypeVar("T")
 
@@ -189,8 +190,7 @@ class Image:
     configs: Mapping[ConfigKey, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
-    #: By user and mechanism: the SCRAM credentials of a directory that Apache Kafka formatted. They are only kept.
-    credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=dict)
+    security: SecurityImage = field(default_factory=SecurityImage)
     offset: int = -1
 
     def topic(self, name: str) -> Topic | None:

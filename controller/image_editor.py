@@ -35,12 +35,11 @@ from barnabas.protocol.metadata_records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
-    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
-    UserScramCredentialRecord,
 )
+from barnabas.security.image import Change, SecurityEditor
 
 _SET: Final = 1  # `fenced` and `in_controlled_shutdown` of a BrokerRegistrationChangeRecord: -1 clears, 0 keeps
 
@@ -55,10 +54,18 @@ class Delta:
     brokers: set[int] = field(default_factory=set)
     configs: set[tuple[int, str, str]] = field(default_factory=set)  # (resource type, name, key)
     has_features: bool = False
+    security: set[Change] = field(default_factory=set)
 
     def __bool__(self) -> bool:
         """Return whether the change has to be pushed to brokers."""
-        return bool(self.partitions or self.deleted_topics or self.brokers or self.configs or self.has_features)
+        return bool(
+            self.partitions
+            or self.deleted_topics
+            or self.brokers
+            or self.configs
+            or self.has_features
+            or self.security
+        )
 
     def invariants(self, image: Image) -> None:
         """Assert invariant 3 of the image after this change (image.py)."""
@@ -75,7 +82,8 @@ class ImageEditor:
     """Replays records upon an image: `image()` returns the next image and `delta` the change. For one thread."""
 
     def __init__(self, image: Image) -> None:
-        self.delta = Delta()
+        self._security = SecurityEditor(image.security)
+        self.delta = Delta(security=self._security.changes)
         self._offset = image.offset
         self._next_producer_id = image.next_producer_id
         self._brokers = dict(image.brokers)
@@ -83,7 +91,6 @@ class ImageEditor:
         self._topic_ids = image.topic_ids
         self._configs = image.configs
         self._features = image.features
-        self._credentials = image.credentials
         # The maps that were copied: whole maps by name, partitions by topic id, configs by resource.
         self._owned: set[str] = set()
         self._owned_topics: set[bytes] = set()
@@ -101,7 +108,7 @@ class ImageEditor:
             configs=self._configs,
             features=self._features,
             next_producer_id=self._next_producer_id,
-            credentials=self._credentials,
+            security=self._security.image(),
             offset=self._offset if offset is None else offset,
         )
 
@@ -116,6 +123,8 @@ class ImageEditor:
         handler = _HANDLERS.get(type(record))
         if handler is not None:
             handler(self, record)
+        else:
+            self._security.apply(record)
 
     # -- brokers
 
@@ -242,13 +251,6 @@ class ImageEditor:
     def _set_producer_ids(self, record: ProducerIdsRecord) -> None:
         self._next_producer_id = record.next_producer_id
 
-    def _set_credential(self, record: UserScramCredentialRecord) -> None:
-        self._credentials = {**self._credentials, (record.name, record.mechanism): record}
-
-    def _remove_credential(self, record: RemoveUserScramCredentialRecord) -> None:
-        gone = (record.name, record.mechanism)
-        self._credentials = {key: value for key, value in self._credentials.items() if key != gone}
-
     def _nothing(self, record: NoOpRecord) -> None:
         pass
 
@@ -289,8 +291,6 @@ _HANDLERS: Final[dict[type, Callable[[ImageEditor, Any], None]]] = {
     ConfigRecord: ImageEditor._set_config,
     FeatureLevelRecord: ImageEditor._set_feature,
     ProducerIdsRecord: ImageEditor._set_producer_ids,
-    UserScramCredentialRecord: ImageEditor._set_credential,
-    RemoveUserScramCredentialRecord: ImageEditor._remove_credential,
     NoOpRecord: ImageEditor._nothing,
 }
 

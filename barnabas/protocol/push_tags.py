@@ -8,7 +8,9 @@ On the pushes (LeaderAndIsr, StopReplica, UpdateMetadata):
             payload).
             LeaderAndIsr (UpdateMetadata if there is no LeaderAndIsr): ConfigRecord (a null value removes the config)
             and FeatureLevelRecord. The receiver applies them before the body. A FULL push carries all of them.
-            UpdateMetadata: RegisterBrokerRecord, either of all registered brokers or of none.
+            UpdateMetadata: RegisterBrokerRecord, either of all registered brokers or of none. Also ACLs, SCRAM
+            credentials, delegation tokens and client quotas: all of them in a FULL push, else those that changed,
+            where a Remove...Record (ClientQuotaRecord with `remove`) removes one.
             StopReplica: the reason to delete a replica's log, which is a RemoveTopicRecord or a PartitionRecord
             without the receiver. Without such a record nothing is deleted.
     10001   int64, big endian: the metadata offset, inclusive, of the image that the message was built from. A

@@ -3,6 +3,7 @@
 Behaviour: replaces the metadata snapshot by one that includes the push (`metadata_cache.py`). Then it wakes the admin
 requests that wait for their topics to appear, change or vanish. The committed offsets of deleted topics are removed.
 Topics are compared by id, so this holds even if the same push creates another topic of that name.
+ACLs, credentials, tokens and quotas of the push are in effect before it is acknowledged (`security_cache.py`).
 Tag 10001 is the metadata offset up to which this broker is now complete. The next heartbeat reports it.
 
 Errors: those of every push (`push_gate.py`).
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.apis.push import apply_records, push_api
+from barnabas.broker.apis.push import apply_records, apply_security, push_api
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.protocol.push_tags import TAG_PARTIAL, offset_of, tag_of
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 
 def carry_out(services: Services, message: UpdateMetadataRequest) -> UpdateMetadataResponse:
-    """Apply the configs, then the metadata of the cluster."""
+    """Apply the configs, then the security metadata, then the metadata of the cluster."""
     registrations = apply_records(services, message)
+    apply_security(services, message)
     before = services.metadata_cache.snapshot
     changed = services.metadata_cache.apply_update_metadata(message, registrations)
     offset = offset_of(message)

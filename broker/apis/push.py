@@ -12,7 +12,8 @@ from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Admits, Api, Handle, nodes_only
 from barnabas.broker.requests.parking import Answer
 from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, RegisterBrokerRecord
-from barnabas.protocol.push_tags import FULL, records_of
+from barnabas.protocol.push_tags import FULL, offset_of, records_of
+from barnabas.security.image import security_records
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -59,15 +60,22 @@ def apply_records(
 ) -> list[RegisterBrokerRecord]:
     """Apply the configs and features of a push; returns its registrations, empty if it carries none."""
     records = records_of(message)
-    registrations = [record for record in records if isinstance(record, RegisterBrokerRecord)]
-    if len(registrations) == len(records):
-        return registrations
     configs = [record for record in records if isinstance(record, ConfigRecord)]
-    services.dynamic_config.apply_records(configs, is_full=message.type == FULL)
     features = {r.name: r.feature_level for r in records if isinstance(r, FeatureLevelRecord)}
+    if configs or features:
+        services.dynamic_config.apply_records(configs, is_full=message.type == FULL)
     if features:
         services.metadata_cache.note_features(features)
-    return registrations
+    return [record for record in records if isinstance(record, RegisterBrokerRecord)]
+
+
+def apply_security(services: Services, message: UpdateMetadataRequest) -> None:
+    """Apply the ACLs, credentials, tokens and quotas of a push."""
+    records = security_records(records_of(message))
+    is_full = message.type == FULL
+    offset = offset_of(message)
+    if (records or is_full) and offset is not None:
+        services.security.apply(records, offset, is_full=is_full)
 
 
 def _admits(services: Services, frame: memoryview) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.broker.metadata.metadata_cache import MetadataCache
     from barnabas.broker.metadata.push_gate import PushGate
     from barnabas.broker.metadata.recovery_reporter import RecoveryReporter
+    from barnabas.broker.metadata.security_cache import SecurityCache
     from barnabas.broker.purgatory import Purgatories
     from barnabas.broker.replication.leadership import Leadership
     from barnabas.broker.replication.log_dir_moves import LogDirMoves
@@ -46,6 +47,7 @@ class Services:
     clock: Clock
     registry: Registry
     metadata_cache: MetadataCache
+    security: SecurityCache
     log_manager: LogManager
     replica_manager: ReplicaManager
     purgatories: Purgatories

@@ -1,7 +1,7 @@
 """The first records of a new metadata log: from the `bootstrap.checkpoint` file of `kafka-storage format`, or defaults.
 
 Format: that of a snapshot (snapshot.py), but the file name has no end offset. The file holds feature levels, and SCRAM
-credentials (`--add-scram`), which are kept for later versions. Features that are not built are left out with a warning.
+credentials (`--add-scram`). Features that are not built are left out with a warning.
 
 Threads: main, at start.
 
@@ -54,7 +54,6 @@ def _usable(path: str, record: MetadataRecord) -> list[MetadataRecord]:
     if isinstance(record, FeatureLevelRecord):
         return _usable_feature(path, record)
     if isinstance(record, UserScramCredentialRecord):
-        log.warning("%s has a SCRAM credential of %s: it is kept, but SCRAM is not built", path, record.name)
         return [record]
     log.warning("%s has a %s: it is left out", path, type(record).__name__)
     return []

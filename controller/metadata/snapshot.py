@@ -161,7 +161,7 @@ def image_records(image: Image) -> Iterator[MetadataRecord]:
     for resource, entries in image.configs.items():
         for key, value in entries.items():
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=key, value=value)
-    yield from image.credentials.values()
+    yield from image.security.records()
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
 

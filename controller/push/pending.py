@@ -1,6 +1,6 @@
 """Pending: the changes that a broker has not received yet.
 
-Only names are pending (partitions, topics, configs). The values come from the newest committed image when the requests
+Only names are pending (partitions, topics, configs, ACLs). The values come from the newest committed image when the requests
 are built (requests.py). So consecutive changes coalesce, and a pending set never grows beyond the cluster. A push that
 is sent twice carries the same or newer values.
 
@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from barnabas.controller.image import Image, PartitionKey, Topic
 from barnabas.controller.image_editor import Delta
 from barnabas.protocol.push_tags import EPOCH_DURING_DELETE
+from barnabas.security.image import Change
 
 MAX_REMEMBERED_DELETIONS: Final = 10_000  # beyond this a FULL push is shorter
 
@@ -42,6 +43,7 @@ class Pending:
     stops: dict[PartitionKey, Stop] = field(default_factory=dict)
     configs: set[tuple[int, str, str]] = field(default_factory=set)  # (resource type, resource name, key)
     has_features: bool = False
+    security: set[Change] = field(default_factory=set)
 
     def __bool__(self) -> bool:
         """Return whether anything is pending."""
@@ -55,6 +57,7 @@ class Pending:
             or self.stops
             or self.configs
             or self.has_features
+            or self.security
         )
 
     def merge(self, other: Pending) -> None:
@@ -67,6 +70,7 @@ class Pending:
         self.new |= other.new
         self.metadata |= other.metadata
         self.configs |= other.configs
+        self.security |= other.security
         self.deleted.update(other.deleted)
         self.stops.update(other.stops)
         if len(self.deleted) + len(self.stops) > MAX_REMEMBERED_DELETIONS:
@@ -87,6 +91,7 @@ def pending_for(broker_id: int, image: Image, delta: Delta, affected: set[Partit
         deleted=dict(delta.deleted_topics),
         configs=set(delta.configs),
         has_features=delta.has_features,
+        security=set(delta.security),
     )
     for key in delta.partitions:
         _add_partition(pending, broker_id, image, delta, key)

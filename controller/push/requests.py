@@ -30,6 +30,7 @@ from barnabas.protocol.metadata_records import (
     BrokerEndpoint,
     ConfigRecord,
     FeatureLevelRecord,
+    MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
@@ -79,11 +80,12 @@ def build(sender: Sender, broker: Broker, image: Image, pending: Pending) -> Req
     update_metadata = _update_metadata(sender, broker, image, pending)
     settings = _settings(image, pending)
     registrations = _registrations(image) if pending.has_brokers or pending.is_full else []
+    security = _security(image, pending)
     if leader_and_isr is not None:
         set_records(leader_and_isr, settings)
-        set_records(update_metadata, registrations)
+        set_records(update_metadata, [*registrations, *security])
     else:
-        set_records(update_metadata, [*registrations, *settings])
+        set_records(update_metadata, [*registrations, *settings, *security])
     stop_first, stop_last = _ordered_stops(image, pending)
     live_brokers = None
     if leader_and_isr is not None and pending.has_brokers and not pending.is_full:
@@ -342,6 +344,13 @@ def _settings(image: Image, pending: Pending) -> list[FeatureLevelRecord | Confi
         value = image.configs.get(ConfigKey(resource_type, name), {}).get(key)
         records.append(ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value))
     return records
+
+
+def _security(image: Image, pending: Pending) -> list[MetadataRecord]:
+    """Return the records of the pending ACLs, credentials, tokens and quotas, or those that remove them."""
+    if pending.is_full:
+        return list(image.security.records())
+    return [image.security.record(change) for change in sorted(pending.security, key=str)]
 
 
 def _registrations(image: Image) -> list[RegisterBrokerRecord]:

@@ -80,7 +80,7 @@ def test_an_older_cluster_starts_and_can_be_upgraded() -> None:
 def test_credentials_are_kept_through_restarts_and_snapshots() -> None:
     rig = Rig(bootstrap(level(30), scram("alice"), level(1, "group.version")))
     for _ in range(2):
-        assert rig.image.credentials == {("alice", 1): scram("alice")}
+        assert list(rig.image.security.records()) == [scram("alice")]
         snapshot(rig)
         rig = rig.restart()
     assert rig.image.features == {"metadata.version": 30, "group.version": 1}
@@ -120,7 +120,7 @@ def test_a_directory_that_kafka_formatted(tools: KafkaTools, tmp_path: Path) -> 
     MetadataDirectory.open(fs, str(data), 100, CLUSTER_ID).close()
     rig = Rig(fs, directory=str(data))
     assert rig.image.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
-    assert list(rig.image.credentials) == [("alice", 1)]
+    assert list(rig.image.security.credentials) == [("alice", 1)]
     rig.controller.stop()
 
 

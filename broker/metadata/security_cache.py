@@ -1,0 +1,80 @@
+"""SecurityCache: the broker's copy of the security metadata: ACLs, SCRAM credentials, delegation tokens, client quotas.
+
+Rules
+1. `image` is immutable and replaced whole. A request reads it once, without a lock.
+2. A FULL push replaces everything; another one changes what it names.
+3. Before anything has arrived, `is_loaded` is false. Then an absent ACL or user means nothing: refuse, do not allow.
+4. Listeners are called after the image is replaced, in order, one at a time, each with the new image and the kinds
+   that changed. So a listener that keeps an index of its own (the authorizer) has it before the push is acknowledged.
+
+The pushes bring the metadata. So does the response to the broker's registration, since the controller may have to
+authenticate itself before its first push is read, by a credential that only it has yet.
+
+Threads: any thread reads; the handler that runs UpdateMetadata and the lifecycle thread write.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from barnabas.protocol.metadata_records import MetadataRecord
+from barnabas.security.image import Kind, SecurityEditor, SecurityImage
+
+log = logging.getLogger("barnabas.security")
+
+NOTHING: Final = -1
+
+Listener = Callable[[SecurityImage, frozenset[Kind]], None]
+
+
+class SecurityCache:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # serializes writers and the calls of listeners
+        self.image = SecurityImage()  # replaced whole under _lock
+        self._offset = NOTHING  # guarded by: _lock; metadata offset of the newest change
+        self._listeners: list[Listener] = []  # fixed before start
+
+    def on_change(self, listener: Listener) -> None:
+        """Call `listener` after each change, on the thread that brought it. It must not wait. Before start only."""
+        self._listeners.append(listener)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the metadata has arrived once."""
+        return self._offset != NOTHING
+
+    def apply(self, records: Iterable[MetadataRecord], offset: int, *, is_full: bool) -> None:
+        """Take the records of a push; with `is_full` they are everything, else what changed.
+
+        Everything is ignored if it is older than what is known: the response to a registration may come after a push.
+        """
+        with self._lock:
+            if is_full and offset < self._offset:
+                return
+            before, is_first = self.image, not self.is_loaded
+            editor = SecurityEditor(SecurityImage() if is_full else before)
+            for record in records:
+                editor.apply(record)
+            self.image = after = editor.image()
+            self._offset = max(offset, self._offset)
+            changed = frozenset(Kind) if is_first else _changed(before, after)
+            if changed:
+                log.debug("%s changed", ", ".join(sorted(kind.value for kind in changed)))
+                for listener in self._listeners:
+                    listener(after, changed)
+
+
+def _changed(before: SecurityImage, after: SecurityImage) -> frozenset[Kind]:
+    """Return the kinds whose values differ."""
+    pairs = {
+        Kind.ACLS: (before.acls, after.acls),
+        Kind.CREDENTIALS: (before.credentials, after.credentials),
+        Kind.TOKENS: (before.tokens, after.tokens),
+        Kind.QUOTAS: (before.quotas, after.quotas),
+    }
+    return frozenset(kind for kind, (old, new) in pairs.items() if old is not new and old != new)
