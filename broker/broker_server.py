@@ -126,7 +126,9 @@ class BrokerServer:
         self._dynamic_config = DynamicConfig(context.config)
         keep_logs_configured(self._dynamic_config, self.log_manager)
         self._log_cleaner = self._make_log_cleaner(context)
-        self.link = ControllerLink(context, self.log_manager, self._metadata_cache, self.network.advertised_listeners())
+        self.link = ControllerLink(
+            context, self.log_manager, self._metadata_cache, self._security, self.network.advertised_listeners()
+        )
         self._replication = Replication(
             context, self.log_manager, self._metadata_cache, self._dynamic_config, self.link
         )

@@ -59,12 +59,7 @@ class Delta:
     def __bool__(self) -> bool:
         """Return whether the change has to be pushed to brokers."""
         return bool(
-            self.partitions
-            or self.deleted_topics
-            or self.brokers
-            or self.configs
-            or self.has_features
-            or self.security
+            self.partitions or self.deleted_topics or self.brokers or self.configs or self.has_features or self.security
         )
 
     def invariants(self, image: Image) -> None:

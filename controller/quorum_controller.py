@@ -40,6 +40,7 @@ from barnabas.controller.decisions.elections import (
     unclean_updates,
 )
 from barnabas.controller.decisions.registration import Known, MissingMetadataError, register_broker, unregister_broker
+from barnabas.controller.decisions.security.tokens import expired_tokens
 from barnabas.controller.event_loop import Event, EventLoop, Observer, Timer
 from barnabas.controller.image import Image
 from barnabas.controller.image_editor import Delta, ImageEditor
@@ -51,7 +52,12 @@ from barnabas.controller.sessions import Sessions
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.metadata_records import MetadataRecord, NoOpRecord, UnregisterBrokerRecord
+from barnabas.protocol.metadata_records import (
+    MetadataRecord,
+    NoOpRecord,
+    RemoveDelegationTokenRecord,
+    UnregisterBrokerRecord,
+)
 from barnabas.protocol.push_tags import applied_of
 
 log = logging.getLogger("barnabas.controller")
@@ -320,6 +326,9 @@ class QuorumController:
         timers.append(
             self._periodic("electUnclean", UNCLEAN_CHECK_INTERVAL_MS, self._has_leaderless, self._elect_unclean)
         )
+        if self.config.delegation_token_secret_key is not None:
+            interval_ms = int(self.config.delegation_token_expiry_check_interval_ms)
+            timers.append(self._periodic("expireDelegationTokens", interval_ms, self._has_tokens, self._expire_tokens))
         return timers
 
     def _periodic(
@@ -380,6 +389,15 @@ class QuorumController:
 
     def _elect_unclean(self) -> Decision[None]:
         return Decision(unclean_updates(self.view(), MAX_ELECTIONS_PER_ROUND), None)
+
+    def _has_tokens(self) -> bool:
+        return bool(self.image.security.tokens)
+
+    def _expire_tokens(self) -> Decision[None]:
+        expired = expired_tokens(self.view(), self._clock.wall_ms(), MAX_ELECTIONS_PER_ROUND)
+        for token in expired:
+            log.info("Delegation token expired for token: %s for owner: %s", token.token_id, token.owner)
+        return Decision([RemoveDelegationTokenRecord(token_id=token.token_id) for token in expired], None)
 
 
 def inter_broker_listener(config: Config) -> str | None:

@@ -63,6 +63,15 @@ def close_quietly(sock: socket.socket) -> None:
         sock.close()
 
 
+def can_be_resolved(host: str) -> bool:
+    """Return whether a text is an IP address or the name of a host; may ask a name server."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        return False
+    return True
+
+
 def plain_host(host: str) -> str:
     """Return an IPv4-mapped IPv6 address as IPv4; any other host unchanged."""
     return host[7:] if host.startswith("::ffff:") and "." in host else host

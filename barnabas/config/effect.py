@@ -54,7 +54,6 @@ PROTECTIVE: Final = (
         "there is no SASL, so no client would be authenticated",
         ("sasl.", "principal.builder.class", "connections.max.reauth.ms"),
     ),
-    Missing("there are no delegation tokens", ("delegation.token.",)),
     _AUTHORIZATION,
     Missing(
         "no such classes can be loaded, so nothing would be refused or throttled",

@@ -29,6 +29,8 @@ On BrokerRegistration and BrokerHeartbeat requests:
 On the BrokerRegistration response:
 
     10006   UTF-8: the reason for a refusal, for people.
+    10000   Metadata records as above: all ACLs, SCRAM credentials, delegation tokens and client quotas.
+    10001   The metadata offset of these records.
 
 A tag of a push that cannot be read raises MalformedMessageError.
 """

@@ -164,7 +164,7 @@ class TokenInformation(NamedTuple):
         return self.max_timestamp_ms < now_ms or self.expiry_timestamp_ms < now_ms
 
     def can_be_renewed_by(self, principal: str) -> bool:
-        """Whether a principal is the token's owner or one of its renewers."""
+        """Return whether a principal is the token's owner or one of its renewers."""
         return principal == self.owner or principal in self.renewers
 
 

@@ -23,7 +23,7 @@ from barnabas.protocol.messages.k04_leader_and_isr import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from barnabas.protocol.push_tags import FULL, offset_of
+from barnabas.protocol.push_tags import FULL, offset_of, records_of
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def carry_out(services: Services, message: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
     """Apply the configs, then the state of each partition."""
-    apply_records(services, message)
+    apply_records(services, message, records_of(message))
     offset = offset_of(message)
     if offset is not None:
         services.metadata_cache.expect_offset(offset)

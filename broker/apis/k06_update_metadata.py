@@ -17,8 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.apis.push import apply_records, apply_security, push_api
+from barnabas.broker.channels.forwarding import METADATA
 from barnabas.protocol.messages.k06_update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from barnabas.protocol.push_tags import TAG_PARTIAL, offset_of, tag_of
+from barnabas.protocol.push_tags import TAG_PARTIAL, offset_of, records_of, tag_of
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 def carry_out(services: Services, message: UpdateMetadataRequest) -> UpdateMetadataResponse:
     """Apply the configs, then the security metadata, then the metadata of the cluster."""
-    registrations = apply_records(services, message)
-    apply_security(services, message)
+    records = records_of(message)
+    registrations = apply_records(services, message, records)
+    apply_security(services, message, records)
     before = services.metadata_cache.snapshot
     changed = services.metadata_cache.apply_update_metadata(message, registrations)
     offset = offset_of(message)
@@ -37,7 +39,7 @@ def carry_out(services: Services, message: UpdateMetadataRequest) -> UpdateMetad
     after = services.metadata_cache.snapshot
     former_ids = {name: before.topic_id(name) for name in changed if before.topic_id(name) != after.topic_id(name)}
     services.group_coordinator.on_metadata_update(former_ids)
-    for name in changed:
+    for name in (*changed, METADATA):
         services.purgatories.topic.check_and_complete(name)
     return UpdateMetadataResponse()
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Admits, Api, Handle, nodes_only
 from barnabas.broker.requests.parking import Answer
-from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, RegisterBrokerRecord
-from barnabas.protocol.push_tags import FULL, offset_of, records_of
+from barnabas.protocol.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord, RegisterBrokerRecord
+from barnabas.protocol.push_tags import FULL, offset_of
 from barnabas.security.image import security_records
 
 if TYPE_CHECKING:
@@ -56,10 +56,9 @@ def nodes_only_api(
 
 
 def apply_records(
-    services: Services, message: LeaderAndIsrRequest | UpdateMetadataRequest
+    services: Services, message: LeaderAndIsrRequest | UpdateMetadataRequest, records: list[MetadataRecord]
 ) -> list[RegisterBrokerRecord]:
     """Apply the configs and features of a push; returns its registrations, empty if it carries none."""
-    records = records_of(message)
     configs = [record for record in records if isinstance(record, ConfigRecord)]
     features = {r.name: r.feature_level for r in records if isinstance(r, FeatureLevelRecord)}
     if configs or features:
@@ -69,13 +68,12 @@ def apply_records(
     return [record for record in records if isinstance(record, RegisterBrokerRecord)]
 
 
-def apply_security(services: Services, message: UpdateMetadataRequest) -> None:
+def apply_security(services: Services, message: UpdateMetadataRequest, records: list[MetadataRecord]) -> None:
     """Apply the ACLs, credentials, tokens and quotas of a push."""
-    records = security_records(records_of(message))
-    is_full = message.type == FULL
-    offset = offset_of(message)
-    if (records or is_full) and offset is not None:
-        services.security.apply(records, offset, is_full=is_full)
+    is_full, offset = message.type == FULL, offset_of(message)
+    ours = security_records(records)
+    if (ours or is_full) and offset is not None:
+        services.security.apply(ours, offset, is_full=is_full)
 
 
 def _admits(services: Services, frame: memoryview) -> bool:

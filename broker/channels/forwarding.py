@@ -1,8 +1,8 @@
 """Forwarding: admin requests go to the controller in an Envelope, on behalf of the client (KIP-590).
 
 The client's frame is sent unchanged. The controller's answer comes back as a whole response, which is decoded and sent
-to the client. A request that changes topics waits in the `topic` purgatory until this broker's own metadata cache shows
-the change, or its time is up. So a client that asks the same broker next finds the change.
+to the client. A request that changes topics or security metadata waits in the `topic` purgatory until this broker's own
+metadata shows the change, or its time is up. So a client that asks the same broker next finds the change.
 
 Threads: handlers forward; the channel's thread brings the controller's answer.
 Source: ForwardingManager, EnvelopeUtils, DefaultKafkaPrincipalBuilder.serialize (Kafka 4.3).
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.purgatory import DelayedOperation
 from barnabas.broker.requests.parking import Park
@@ -23,6 +23,7 @@ from barnabas.protocol.errors import ErrorCode, MalformedMessageError
 from barnabas.protocol.headers import decode_response_header
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.protocol.push_tags import offset_of
 
 if TYPE_CHECKING:
     from barnabas.broker.channels.controller_channel import ControllerChannel
@@ -36,31 +37,42 @@ log = logging.getLogger("barnabas.forwarding")
 
 #: Whether this broker's metadata cache shows what a response (of the forwarded API) reports.
 IsVisible = Callable[[Any], bool]
+#: Whether this broker's metadata is complete up to an offset of the metadata log.
+HasMetadata = Callable[[int], bool]
+#: A watch key of forwarded requests: this broker's metadata has become newer. No topic has this name.
+METADATA: Final = ""
 
 _PRINCIPAL_VERSION = 0
 _PRINCIPAL_VERSION_PREFIX = b"\x00\x00"  # DefaultPrincipalData is preceded by its version, an int16
 
 
 class DelayedForward(DelayedOperation):
-    """A forwarded request: waits for the controller's answer, then until `is_visible(answer)`."""
+    """A forwarded request: waits for the controller's answer, then until its effect is visible here."""
 
-    __slots__ = ("_answer", "_is_visible", "_on_timeout")
+    __slots__ = ("_answer", "_has_metadata", "_is_visible", "_offset", "_on_timeout")
 
-    def __init__(self, delay_ms: int, is_visible: IsVisible, on_timeout: Callable[[], Message]) -> None:
+    def __init__(
+        self, delay_ms: int, is_visible: IsVisible, has_metadata: HasMetadata, on_timeout: Callable[[], Message]
+    ) -> None:
         super().__init__(delay_ms)
+        self._offset = -1  # set once by the channel's thread, before the answer: where its effect ends in the log
         self._answer: Message | None = None  # set once by the channel's thread
         self._is_visible = is_visible  # fixed before start
+        self._has_metadata = has_metadata  # fixed before start
         self._on_timeout = on_timeout  # fixed before start
 
-    def answered(self, answer: Message) -> None:
-        """Take the controller's answer."""
+    def answered(self, answer: Message, offset: int) -> None:
+        """Take the controller's answer, and the metadata offset up to which its effect is in the log."""
+        self._offset = offset
         self._answer = answer
         self.safe_try_complete()
 
     def try_complete(self) -> bool:
         """Complete when the answer has come and this broker's metadata shows it."""
         answer = self._answer
-        return answer is not None and self._is_visible(answer) and self.force_complete()
+        if answer is None or not self._has_metadata(self._offset) or not self._is_visible(answer):
+            return False
+        return self.force_complete()
 
     def waits_for(self) -> list[Reason]:
         """Return what is awaited first: the answer, then the metadata."""
@@ -89,40 +101,47 @@ class ForwardingManager:
         topics: Sequence[str] = (),
         is_visible: IsVisible = lambda _answer: True,
         timeout_ms: int = 0,
+        has_metadata: HasMetadata | None = None,
     ) -> Park:
         """Forward the request's frame unchanged.
 
         With a positive `timeout_ms` the answer waits at most that long until `is_visible(answer)`, which is tried
-        again whenever one of `topics` changes.
+        again whenever one of `topics` changes. With `has_metadata` it waits until this broker's metadata is as new as
+        the effect of the request.
         """
         request_timeout_ms = self._config.request_timeout_ms
         waits = is_visible if timeout_ms > 0 else (lambda _answer: True)
         operation = DelayedForward(
-            max(timeout_ms, request_timeout_ms), waits, lambda: _failure(request, ErrorCode.REQUEST_TIMED_OUT)
+            max(timeout_ms, request_timeout_ms),
+            waits,
+            has_metadata or (lambda _offset: True),
+            lambda: _failure(request, ErrorCode.REQUEST_TIMED_OUT),
         )
         assert request.buffer is not None, "a request keeps its frame until it is answered"
         envelope = make_envelope(bytes(request.buffer), request)
 
         def on_done(response: EnvelopeResponse | None) -> None:
-            operation.answered(_unwrap(request, response))
+            operation.answered(_unwrap(request, response), _effect(response))
 
         self._channel.send(envelope, on_done, timeout_ms=request_timeout_ms)
-        return Park(operation, self._purgatory, list(topics) or [operation])
+        keys = [METADATA] if has_metadata is not None else list(topics)
+        return Park(operation, self._purgatory, keys or [operation])
 
 
 def make_envelope(frame: bytes, request: Request) -> EnvelopeRequest:
     """Wrap a frame (header and body, no size) on behalf of the client that `request` came from."""
     return EnvelopeRequest(
         request_data=frame,
-        request_principal=encode_principal(request.principal),
+        request_principal=encode_principal(request.principal, is_token=request.context.is_token_authenticated),
         client_host_address=_address(request.client_address),
     )
 
 
-def encode_principal(principal: str) -> bytes:
+def encode_principal(principal: str, *, is_token: bool = False) -> bytes:
     """Encode a principal (`type:name`) as an Envelope carries it: DefaultPrincipalData after its version."""
     kind, _, name = principal.partition(":")
-    return _PRINCIPAL_VERSION_PREFIX + DefaultPrincipalData(type=kind, name=name).encode(_PRINCIPAL_VERSION)
+    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=is_token)
+    return _PRINCIPAL_VERSION_PREFIX + data.encode(_PRINCIPAL_VERSION)
 
 
 def _address(text: str) -> bytes:
@@ -132,6 +151,16 @@ def _address(text: str) -> bytes:
         return socket.inet_pton(family, text.partition("%")[0])
     except OSError:
         return bytes(4)
+
+
+def _effect(response: EnvelopeResponse | None) -> int:
+    """Return the metadata offset at which the effect of a forwarded request ends; -1 if it is unknown."""
+    try:
+        offset = None if response is None else offset_of(response)
+    except MalformedMessageError as error:
+        log.error("cannot read the controller's answer to a forwarded request: %s", error)
+        return -1
+    return -1 if offset is None else offset
 
 
 def _unwrap(request: Request, response: EnvelopeResponse | None) -> Message:

@@ -37,13 +37,14 @@ from barnabas.broker.metadata.features import SUPPORTED_FEATURES
 from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError, TrafficObserver
 from barnabas.common.ids import random_uuid
 from barnabas.common.threads import ServiceThread
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, MalformedMessageError
 from barnabas.protocol.messages import k62_broker_registration as registration_wire
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from barnabas.protocol.push_tags import Applied, reason_of, set_applied
+from barnabas.protocol.push_tags import Applied, offset_of, reason_of, records_of, set_applied
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.metadata_cache import MetadataCache
+    from barnabas.broker.metadata.security_cache import SecurityCache
     from barnabas.common.clock import Clock
     from barnabas.config.config import Config
     from barnabas.protocol.schema import Request
@@ -115,6 +116,7 @@ class Lifecycle:
         cordoned_log_dirs: Callable[[], Sequence[bytes]],
         traffic: TrafficObserver | None = None,
         connect: Connect = NodeConnection,
+        security: SecurityCache | None = None,
     ) -> None:
         # Fixed before start.
         self._broker_id = broker_id
@@ -128,6 +130,7 @@ class Lifecycle:
         self._on_refused = on_refused
         self._offline_log_dirs = offline_log_dirs
         self._cordoned_log_dirs = cordoned_log_dirs
+        self._security = security
         self.incarnation_id = random_uuid()  # secret: it authorizes pushes (push_tags.py)
         # Owner: the lifecycle thread; others read.
         self._controller = ActiveController(
@@ -248,10 +251,20 @@ class Lifecycle:
             self._refused_since_ms = self._reminded_ms = None
             log.info("registered broker %d with epoch %d", self._broker_id, self.epoch)
             self._set_state(BrokerState.RECOVERY)
+            self._take_security(response)
             self._on_registered(self.epoch)
             return 0
         self._refused(error, reason_of(response) or error.message)
         return REFUSED_RETRY_MS if error in WRONG_LOG else RETRY_MS
+
+    def _take_security(self, response: registration_wire.BrokerRegistrationResponse) -> None:
+        """Take the security metadata of the response, which the first push may need."""
+        try:
+            offset = offset_of(response)
+            if self._security is not None and offset is not None:
+                self._security.apply(records_of(response), offset, is_full=True)
+        except MalformedMessageError as error:
+            log.error("cannot read the security metadata of the registration: %s", error)
 
     def _refused(self, error: ErrorCode, reason: str) -> None:
         """Handle a refused registration (rules 3 to 5)."""

@@ -51,17 +51,18 @@ class SecurityCache:
     def apply(self, records: Iterable[MetadataRecord], offset: int, *, is_full: bool) -> None:
         """Take the records of a push; with `is_full` they are everything, else what changed.
 
-        Everything is ignored if it is older than what is known: the response to a registration may come after a push.
+        `offset` is that of the metadata log, up to which the image is complete afterwards. Older records are ignored,
+        since the response to a registration may come after a push, and the other way round.
         """
         with self._lock:
-            if is_full and offset < self._offset:
+            if offset < self._offset:
                 return
             before, is_first = self.image, not self.is_loaded
             editor = SecurityEditor(SecurityImage() if is_full else before)
             for record in records:
                 editor.apply(record)
             self.image = after = editor.image()
-            self._offset = max(offset, self._offset)
+            self._offset = offset
             changed = frozenset(Kind) if is_first else _changed(before, after)
             if changed:
                 log.debug("%s changed", ", ".join(sorted(kind.value for kind in changed)))

@@ -22,6 +22,7 @@ from barnabas.protocol.push_tags import Applied, Receiver
 
 if TYPE_CHECKING:
     from barnabas.broker.metadata.metadata_cache import MetadataCache
+    from barnabas.broker.metadata.security_cache import SecurityCache
     from barnabas.broker.storage.log_manager import LogManager
     from barnabas.broker.wiring.context import Context
 
@@ -34,11 +35,13 @@ class ControllerLink:
         context: Context,
         log_manager: LogManager,
         metadata_cache: MetadataCache,
+        security: SecurityCache,
         listeners: list[tuple[str, str, int, str]],
     ) -> None:
         self._context = context  # fixed before start
         self._log_manager = log_manager  # fixed before start
         self._metadata_cache = metadata_cache  # fixed before start
+        self._security = security  # fixed before start
         self.on_registered: list[Callable[[], None]] = []  # fixed before start; called after each registration
         self.forwarding = self._channel("forwarding")
         self._alter_partition = self._channel("alter-partition")
@@ -107,6 +110,7 @@ class ControllerLink:
             cordoned_log_dirs=lambda: [d.directory_id for d in directories if log_manager.is_cordoned(d)],
             traffic=ChannelMetrics(context.registry, "heartbeat", BrokerId=context.broker_id),
             connect=context.connect,
+            security=self._security,
         )
 
     def _registered(self, epoch: int) -> None:

@@ -5,6 +5,9 @@ Behaviour
   principal and address. It is handled as if the client had sent it here. Its response returns in the same way.
 - Only requests that clients may send to a controller are accepted (`FORWARDABLE`).
 
+- Tag 10001 of the response is the metadata offset that the effect of the request has at most. The forwarding broker
+  waits for it where a client expects to see the effect at once.
+
 Errors: INVALID_REQUEST (the inner request cannot be parsed, or may not be forwarded),
 PRINCIPAL_DESERIALIZATION_FAILURE. Errors of the inner request are in its own response.
 """
@@ -26,11 +29,12 @@ from barnabas.protocol.errors import ApiError, EncodeError, ErrorCode, Malformed
 from barnabas.protocol.headers import decode_request_header, response_parts
 from barnabas.protocol.messages import request_class
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
+from barnabas.protocol.push_tags import set_offset
 from barnabas.protocol.schema import Message
 
 log = logging.getLogger("barnabas.controller.envelope")
 
-FORWARDABLE: Final = frozenset({19, 20, 33, 37, 43, 44, 45, 46, 57, 64})
+FORWARDABLE: Final = frozenset({19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 57, 64})
 _SIZE_BYTES: Final = 4
 _VERSION_BYTES: Final = 2
 
@@ -46,11 +50,14 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     def refuse(error: ApiError) -> Reply:
         return Reply(_error(api, inner, error))
 
+    def enclosed(given: Ending) -> Reply:
+        return _enclosed(services, api, inner, given)
+
     try:
         answer = api.handle(services, inner)
     except ApiError as error:
         answer = refuse(error)
-    return then(answer, lambda given: _enclosed(api, inner, given), refuse)
+    return then(answer, enclosed, refuse)
 
 
 def _open(services: ControllerServices, request: Request) -> tuple[Request, Api]:
@@ -79,34 +86,41 @@ def _client_context(request: Request) -> RequestContext:
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Failed to parse the client's address") from None
     outer = request.context
+    principal, is_token_authenticated = _principal(message.request_principal)
     return RequestContext(
         listener_name=outer.listener_name,
         security_protocol=outer.security_protocol,
         client_address=address,
         client_port=0,
         connection_id=outer.connection_id,
-        principal=_principal(message.request_principal),
+        principal=principal,
+        is_token_authenticated=is_token_authenticated,
     )
 
 
-def _principal(data: bytes | None) -> str:
-    """Return the client's principal; the field holds the version of DefaultPrincipalData, then its body."""
+def _principal(data: bytes | None) -> tuple[str, bool]:
+    """Return the client's principal, and whether it authenticated by a delegation token.
+
+    The field holds the version of DefaultPrincipalData, then its body.
+    """
     if not data:
-        return ANONYMOUS
+        return ANONYMOUS, False
     try:
         if int.from_bytes(data[:_VERSION_BYTES], "big") != 0:
             raise MalformedMessageError("unknown version")
         principal = DefaultPrincipalData.decode(memoryview(data), 0, _VERSION_BYTES)
     except MalformedMessageError as error:
         raise ApiError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from None
-    return f"{principal.type}:{principal.name}"
+    return f"{principal.type}:{principal.name}", principal.token_authenticated
 
 
-def _enclosed(api: Api, inner: Request, answer: Ending) -> Reply:
+def _enclosed(services: ControllerServices, api: Api, inner: Request, answer: Ending) -> Reply:
     """Put the response to the inner request into an envelope."""
     assert isinstance(answer, Reply), "a forwarded request has a response"
     try:
-        return Reply(_envelope(inner, answer.message))
+        response = _envelope(inner, answer.message)
+        set_offset(response, services.controller.committed_image.offset)
+        return Reply(response)
     except EncodeError as error:  # Why here: the forwarding broker waits for a response of the API
         log.error("the response to a forwarded %s cannot be encoded: %s", api.name, error)
         return Reply(_envelope(inner, _error(api, inner, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))))

@@ -7,8 +7,8 @@ Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRA
 OFFSET_OUT_OF_RANGE (this log lacks what the broker has applied), BROKER_ID_NOT_REGISTERED (a
 migrating ZooKeeper broker).
 
-Different from Apache Kafka: tagged fields report how far a broker has come, and the reason for a refusal
-(push_tags.py).
+Different from Apache Kafka: tagged fields report how far a broker has come, the reason for a refusal, and the security
+metadata (push_tags.py). A new broker needs that before the first push, to authenticate the controller that sends it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_later
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationResponse
-from barnabas.protocol.push_tags import set_reason
+from barnabas.protocol.push_tags import set_offset, set_reason, set_records
 from barnabas.protocol.schema import Message
 
 
@@ -32,8 +32,17 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         services,
         "registerBroker",
         lambda view: services.controller.register(view, message),
-        lambda epoch: BrokerRegistrationResponse(broker_epoch=epoch),
+        lambda epoch: _accepted(services, epoch),
     )
+
+
+def _accepted(services: ControllerServices, epoch: int) -> BrokerRegistrationResponse:
+    """Return the response to a registered broker, with the security metadata of the newest commit."""
+    response = BrokerRegistrationResponse(broker_epoch=epoch)
+    image = services.controller.committed_image
+    set_records(response, image.security.records())
+    set_offset(response, image.offset)
+    return response
 
 
 def refusal(_: Message, __: int, code: int, reason: str | None) -> BrokerRegistrationResponse:

@@ -1,8 +1,8 @@
 """Pending: the changes that a broker has not received yet.
 
-Only names are pending (partitions, topics, configs, ACLs). The values come from the newest committed image when the requests
-are built (requests.py). So consecutive changes coalesce, and a pending set never grows beyond the cluster. A push that
-is sent twice carries the same or newer values.
+Only names are pending (partitions, topics, configs, ACLs). The values come from the newest committed image when the
+requests are built (requests.py). So consecutive changes coalesce, and a pending set never grows beyond the cluster. A
+push that is sent twice carries the same or newer values.
 
 Threads: none. The holder of the sender's lock owns a `Pending`.
 

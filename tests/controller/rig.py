@@ -96,6 +96,7 @@ class Rig:
         self.clock = clock or FakeClock()
         self.fs = fs or MemoryFileSystem()
         self.config = make_config(**overrides)
+        self._overrides = overrides
         self.brokers: dict[int, FakeBroker] = {}
         self.registry = Registry(self.clock)
         self.controller = QuorumController(
@@ -191,7 +192,7 @@ class Rig:
 
     def restart(self) -> Rig:
         """Return another controller on the same disk, as after kill -9."""
-        return Rig(self.fs, self.clock)
+        return Rig(self.fs, self.clock, **self._overrides)
 
 
 def registration(

@@ -45,6 +45,9 @@ LIKELY = {
     "topic": ("t", "u"),
     "cluster_id": (CLUSTER_ID,),
     "feature": ("transaction.version", "group.version"),
+    "entity_type": ("user", "client-id", "ip"),
+    "key": ("producer_byte_rate", "request_percentage", "connection_creation_rate"),
+    "principal_type": ("User",),
 }
 SMALL = (-1, 0, 1, 2, 3, 4, 8, 16, 32)
 BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
@@ -55,7 +58,12 @@ class Asker:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.rig = Rig(seed=seed)
+        self.rig = Rig(
+            seed=seed,
+            authorizer_class_name="A",
+            allow_everyone_if_no_acl_found="true",
+            delegation_token_secret_key="secret",
+        )
         self.mend()
         self.services = ControllerServices(
             config=self.rig.config,
@@ -154,7 +162,7 @@ class Asker:
 
 
 def contents(image: Image) -> tuple[object, ...]:
-    return image.brokers, image.topics, image.configs, image.features, image.next_producer_id
+    return image.brokers, image.topics, image.configs, image.features, image.next_producer_id, image.security
 
 
 @pytest.fixture

@@ -29,9 +29,13 @@ class Insertion(NamedTuple):
 
 #: What the examples add to files that exist; the text says where in words.
 INSERTIONS = (
-    Insertion("broker/apis/table.py", "    k48_describe_client_quotas,", "    k47_offset_delete,"),
-    Insertion("broker/apis/table.py", "    k48_describe_client_quotas.API,", "    k47_offset_delete.API,"),
-    Insertion("barnabas/faults/versions.py", "    ApiKey.DESCRIBE_CLIENT_QUOTAS", "    ApiKey.OFFSET_DELETE"),
+    Insertion("broker/apis/table.py", "    k71_get_telemetry_subscriptions,", "    k69_consumer_group_describe,"),
+    Insertion(
+        "broker/apis/table.py", "    k71_get_telemetry_subscriptions.API,", "    k69_consumer_group_describe.API,"
+    ),
+    Insertion(
+        "barnabas/faults/versions.py", "    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS", "    ApiKey.CONSUMER_GROUP_DESCRIBE"
+    ),
     Insertion("barnabas/config/table/keys_own.py", '    Key("barnabas.auto.create', "OWN_ROWS: "),
     Insertion(
         "broker/metadata/auto_topic_creation.py",
@@ -82,7 +86,7 @@ INSERTIONS = (
 )
 #: What shows that the examples work, the tests that they bring with them among it.
 PROOF = (
-    "tests/broker/apis/test_k48_describe_client_quotas.py",
+    "tests/broker/apis/test_k71_get_telemetry_subscriptions.py",
     "tests/broker/apis/test_table.py",
     "tests/barnabas/faults/test_versions.py",
     "tests/broker/apis/test_metadata_apis.py",
@@ -152,8 +156,8 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_examples_are_found() -> None:
     assert list(new_files()) == [
-        "broker/apis/k48_describe_client_quotas.py",
-        "tests/broker/apis/test_k48_describe_client_quotas.py",
+        "broker/apis/k71_get_telemetry_subscriptions.py",
+        "tests/broker/apis/test_k71_get_telemetry_subscriptions.py",
         "barnabas/cli/admin/ping.py",
         "tests/barnabas/cli/admin/test_ping.py",
     ]

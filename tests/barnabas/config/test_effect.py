@@ -29,7 +29,6 @@ def start(settings: dict[str, str], role: str = "broker") -> Config:
         ({"sasl.enabled.mechanisms": "PLAIN"}, "there is no SASL, so no client would be authenticated"),
         ({"principal.builder.class": "org.example.P"}, "principal.builder.class"),
         ({"connections.max.reauth.ms": "1000"}, "connections.max.reauth.ms"),
-        ({"delegation.token.secret.key": "s"}, "there are no delegation tokens"),
         ({"super.users": "User:admin"}, "super.users is not supported: there is no authorization"),
         ({"authorizer.class.name": "A", "super.users": "U"}, "authorizer.class.name, super.users are not supported"),
         ({"create.topic.policy.class.name": "org.example.P"}, "nothing would be refused"),

@@ -11,7 +11,9 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request, response_parts
 from barnabas.protocol.messages import k19_create_topics as create_wire
 from barnabas.protocol.messages import k20_delete_topics as delete_wire
+from barnabas.protocol.messages import k49_alter_client_quotas as quota_wire
 from barnabas.protocol.messages.k58_envelope import EnvelopeResponse
+from barnabas.protocol.push_tags import TAG_OFFSET, set_offset, set_tag
 from tests.support.broker.broker_rig import BrokerRig, state
 
 
@@ -92,8 +94,34 @@ def test_a_deletion_is_answered_when_the_topic_is_gone(rig):
     assert waiting.response.responses[0].name == "old"
 
 
+def test_a_change_of_security_metadata_is_answered_when_this_broker_has_it(rig):
+    request = quota_wire.AlterClientQuotasRequest(entries=[])
+    waiting = rig.answer(request, 1)
+    answer = envelope_with(quota_wire.AlterClientQuotasResponse(), 1)
+    effect = rig.cache.offset + 5
+    set_offset(answer, effect)
+    rig.channel.sent[0][1](answer)
+    assert waiting.response is None
+    rig.answer(rig.update_metadata({}, offset=effect - 1), 8)
+    assert waiting.response is None
+    rig.answer(rig.update_metadata({}, offset=effect), 8)
+    assert waiting.response.entries == []
+    again = rig.answer(request, 1)
+    rig.channel.sent[1][1](answer)
+    assert again.response.entries == []
+
+
+def test_an_unreadable_offset_does_not_hold_an_answer_back(rig):
+    waiting = rig.answer(quota_wire.AlterClientQuotasRequest(entries=[]), 1)
+    answer = envelope_with(quota_wire.AlterClientQuotasResponse(), 1)
+    set_tag(answer, TAG_OFFSET, b"x")
+    rig.channel.sent[0][1](answer)
+    assert waiting.response.entries == []
+
+
 def test_the_principal_is_encoded():
     assert encode_principal("User:ANONYMOUS") == b"\x00\x00\x05User\x0aANONYMOUS\x00\x00"
+    assert encode_principal("User:a", is_token=True) == b"\x00\x00\x05User\x02a\x01\x00"
 
 
 def test_frames_are_what_clients_send(rig):

@@ -10,12 +10,14 @@ import pytest
 from barnabas.broker.channels import lifecycle as module
 from barnabas.broker.channels.lifecycle import Advertised, BrokerState, Lifecycle
 from barnabas.broker.metadata.metadata_cache import MetadataCache
+from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.client.connection import NodeConnectionError
 from barnabas.common.clock import FakeClock
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
-from barnabas.protocol.push_tags import Applied, applied_of, set_reason
+from barnabas.protocol.metadata_records import UserScramCredentialRecord
+from barnabas.protocol.push_tags import TAG_RECORDS, Applied, applied_of, set_offset, set_reason, set_records, set_tag
 
 
 class Controller:
@@ -56,7 +58,7 @@ def controller():
 def rig(controller):
     calls: list[Any] = []
     cordoned: list[bytes] = []
-    cache, clock = MetadataCache(), FakeClock()
+    cache, clock, security = MetadataCache(), FakeClock(), SecurityCache()
     life = Lifecycle(
         broker_id=1,
         cluster_id="c",
@@ -76,8 +78,9 @@ def rig(controller):
         offline_log_dirs=list,
         cordoned_log_dirs=lambda: cordoned,
         connect=controller,
+        security=security,
     )
-    return SimpleNamespace(life=life, cache=cache, clock=clock, calls=calls, cordoned=cordoned)
+    return SimpleNamespace(life=life, cache=cache, clock=clock, calls=calls, cordoned=cordoned, security=security)
 
 
 def test_a_broker_registers_catches_up_and_runs(rig, controller):
@@ -92,6 +95,27 @@ def test_a_broker_registers_catches_up_and_runs(rig, controller):
     assert rig.life._step() == 2000
     assert (controller.asked[2].broker_epoch, controller.asked[2].current_metadata_offset) == (5, 7)
     assert (rig.life.state, rig.life.is_fenced) == (BrokerState.RUNNING, False)
+
+
+def test_the_registration_brings_the_security_metadata(rig, controller):
+    response = registered(5)
+    record = UserScramCredentialRecord(
+        name="controller", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+    )
+    set_records(response, [record])
+    set_offset(response, 7)
+    controller.answers = [response]
+    rig.life._step()
+    assert list(rig.security.image.records()) == [record]
+
+
+def test_unreadable_security_metadata_does_not_end_the_registration(rig, controller):
+    response = registered(5)
+    set_tag(response, TAG_RECORDS, b"\xff")
+    set_offset(response, 7)
+    controller.answers = [response]
+    rig.life._step()
+    assert (rig.life.epoch, rig.security.is_loaded) == (5, False)
 
 
 def test_a_push_during_a_heartbeat_causes_another_heartbeat_at_once(rig, controller):

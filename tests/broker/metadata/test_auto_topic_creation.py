@@ -51,6 +51,7 @@ def client_request() -> Any:
         header=SimpleNamespace(correlation_id=5),
         client_id="c",
         principal="User:alice",
+        context=SimpleNamespace(is_token_authenticated=False),
         client_address="10.0.0.1",
     )
 

@@ -22,6 +22,7 @@ from barnabas.broker.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.metadata.push_gate import PushGate
 from barnabas.broker.metadata.push_state import PushState
+from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.broker.purgatory import Purgatories, Purgatory
 from barnabas.broker.replication.high_watermarks import HighWatermarks
 from barnabas.broker.replication.leadership import Leadership
@@ -196,6 +197,7 @@ class BrokerRig:
             self.manager, self.high_watermarks, self.dynamic_config.topic_config, self.fetchers
         )
         self.leadership.listeners.append(self.listening)
+        self.security = SecurityCache()
         self.push_state = PushState(self.fs, self.log_manager.directories, CLUSTER_ID)
         self.push_gate = PushGate(Receiver(CLUSTER_ID, BROKER_ID, INCARNATION), self.push_state)
         self.push_gate.broker_epoch = BROKER_EPOCH
@@ -231,6 +233,7 @@ class BrokerRig:
             clock=self.clock,
             registry=self.registry,
             metadata_cache=self.cache,
+            security=self.security,
             log_manager=self.log_manager,
             replica_manager=self.manager,
             purgatories=self.purgatories,

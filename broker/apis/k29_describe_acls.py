@@ -1,0 +1,69 @@
+"""DescribeAcls: v1-v3
+
+Behaviour: lists the ACLs that a filter selects, by pattern. This broker answers from what the controller pushed to it.
+
+Version notes: v2 flexible; v3 (KIP-373) adds resources of type USER.
+
+Errors: SECURITY_DISABLED without an authorizer; INVALID_REQUEST for a filter with unknown elements.
+
+Different from Apache Kafka: it closes the connection for a filter with code 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k29_describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from barnabas.security.acls.filters import AclFilter
+from barnabas.security.values import AclOperation, PatternType, PermissionType, ResourceType
+
+if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.requests.request import Request
+
+
+def handle(services: Services, request: Request) -> Reply:
+    """Return the selected ACLs."""
+    if not services.config.authorizer_class_name:
+        raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    wanted = _filter(request.message)
+    if wanted.is_unknown:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "The filter has unknown elements")
+    resources: dict[tuple[ResourceType, str, PatternType], DescribeAclsResource] = {}
+    for acl in services.security.image.acls.values():
+        if wanted.matches(acl):
+            key = (acl.resource_type, acl.resource_name, acl.pattern_type)
+            resource = resources.get(key)
+            if resource is None:
+                resource = resources[key] = DescribeAclsResource(
+                    resource_type=acl.resource_type, resource_name=acl.resource_name, pattern_type=acl.pattern_type
+                )
+            resource.acls.append(
+                AclDescription(
+                    principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+                )
+            )
+    return Reply(DescribeAclsResponse(resources=list(resources.values())))
+
+
+def _filter(message: DescribeAclsRequest) -> AclFilter:
+    return AclFilter(
+        ResourceType.of(message.resource_type_filter),
+        message.resource_name_filter,
+        PatternType.of(message.pattern_type_filter),
+        message.principal_filter,
+        message.host_filter,
+        AclOperation.of(message.operation),
+        PermissionType.of(message.permission_type),
+    )
+
+
+API = Api(29, "DescribeAcls", (1, 3), handle, operation="DESCRIBE", resource="CLUSTER")

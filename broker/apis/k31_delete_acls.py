@@ -1,0 +1,29 @@
+"""DeleteAcls: v1-v3
+
+Behaviour: removes the ACLs that filters select. Forwarded to the controller; the response is sent when this broker has
+the change.
+
+Version notes: v2 flexible; v3 (KIP-373) adds resources of type USER.
+
+Errors: those of the controller (SECURITY_DISABLED, INVALID_REQUEST, POLICY_VIOLATION); REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.apis.security_requests import forward
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+
+if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.requests.request import Request
+
+
+def handle(services: Services, request: Request) -> Answer:
+    """Forward to the controller."""
+    return forward(services, request)
+
+
+API = Api(31, "DeleteAcls", (1, 3), handle, operation="ALTER", resource="CLUSTER")

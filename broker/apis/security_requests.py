@@ -1,0 +1,32 @@
+"""The common part of the APIs that change or read security metadata.
+
+Changes are forwarded to the controller. The response is sent when this broker has the change, so that a client that
+asks the same broker next finds it (as for topics; a KRaft broker answers before).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker.requests.request import ANONYMOUS
+
+if TYPE_CHECKING:
+    from barnabas.broker.apis.services import Services
+    from barnabas.broker.requests.parking import Park
+    from barnabas.broker.requests.request import Request
+
+
+def forward(services: Services, request: Request) -> Park:
+    """Forward a change to the controller; wait until its effect is in this broker's metadata."""
+    return services.forwarding.forward(request, has_metadata=lambda offset: services.metadata_cache.offset >= offset)
+
+
+def may_use_tokens(request: Request) -> bool:
+    """Return whether a client may create, change or describe delegation tokens: only if it authenticated without one.
+
+    Source: KafkaApis.allowTokenRequests (Kafka 4.3).
+    """
+    protocol = request.security_protocol
+    if request.context.is_token_authenticated or protocol == "PLAINTEXT":
+        return False
+    return not (protocol == "SSL" and request.principal == ANONYMOUS)

@@ -1,0 +1,23 @@
+"""CreateAcls: v1-v3
+
+Behaviour: adds the valid ACLs of a request in one batch. An ACL that exists already is not added again.
+
+Errors: SECURITY_DISABLED without an authorizer; INVALID_REQUEST; POLICY_VIOLATION (too many).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
+from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.decisions.security.acls import create_acls
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Submit the change."""
+    message = request.message
+    return decide_later(services, "createAcls", lambda view: create_acls(view, message), same)
+
+
+API = Api(30, "CreateAcls", (1, 3), handle, operation="ALTER", resource="CLUSTER")

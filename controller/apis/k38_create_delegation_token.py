@@ -1,0 +1,28 @@
+"""CreateDelegationToken: v1-v3
+
+Behaviour: creates a delegation token (KIP-48). Its HMAC is in the response only; the log has its id.
+
+Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (a client that is anonymous, or authenticated by a token),
+DELEGATION_TOKEN_AUTH_DISABLED (no secret is configured), UNSUPPORTED_VERSION (the metadata.version is too old);
+INVALID_PRINCIPAL_TYPE.
+
+Different from Apache Kafka: it refuses every request that came over a PLAINTEXT controller listener, even if the client
+authenticated to the broker that forwarded it.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
+from barnabas.controller.apis.services import ControllerServices
+from barnabas.controller.apis.token_requests import decide_for_caller
+from barnabas.controller.decisions.security.tokens import create_token
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Submit the change."""
+    return decide_for_caller(services, request, create_token)
+
+
+API = Api(38, "CreateDelegationToken", (1, 3), handle)

@@ -1,0 +1,173 @@
+"""Delegation tokens: created, renewed, expired by clients, and removed when their time is up.
+
+The log holds no secret: a token's HMAC is derived from its id by `delegation.token.secret.key`.
+
+Source: DelegationTokenControlManager (Kafka 4.3); KIP-48, KIP-373.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final, NamedTuple
+
+from barnabas.common.ids import random_uuid, uuid_to_string
+from barnabas.controller.decision import Decision, View, check_item_count
+from barnabas.controller.image import METADATA_VERSION
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import k38_create_delegation_token as create_wire
+from barnabas.protocol.messages import k39_renew_delegation_token as renew_wire
+from barnabas.protocol.messages import k40_expire_delegation_token as expire_wire
+from barnabas.protocol.metadata_records import MetadataRecord, RemoveDelegationTokenRecord
+from barnabas.security.image import token_record
+from barnabas.security.principal import USER_TYPE, Principal, parse_principal
+from barnabas.security.tokens import token_hmac
+from barnabas.security.values import TokenInformation
+
+VERSION_3_6_IV2: Final = 14  # the first version with delegation tokens
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+
+
+class Caller(NamedTuple):
+    """The client of a request, and when the decision is made."""
+
+    principal: str
+    now_ms: int
+
+
+def secret_key(view: View) -> str | None:
+    """Return the secret of all tokens; None: there are none in this cluster."""
+    secret = view.config.delegation_token_secret_key
+    return None if secret is None else str(secret.value)
+
+
+def create_token(
+    view: View, request: create_wire.CreateDelegationTokenRequest, caller: Caller
+) -> Decision[create_wire.CreateDelegationTokenResponse]:
+    """Create a token for the caller, or for another owner (which needs a right of its own)."""
+    check_item_count(len(request.renewers))
+    requester = parse_principal(caller.principal)
+    owner = owner_of(request, caller.principal)
+    response = create_wire.CreateDelegationTokenResponse(
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.type,
+        token_requester_principal_name=requester.name,
+    )
+    error = _disabled(view)
+    secret = secret_key(view)
+    if secret is None or error:
+        response.error_code = error
+        return Decision([], response)
+    if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
+        response.error_code = ErrorCode.INVALID_PRINCIPAL_TYPE
+        return Decision([], response)
+    lifetime_ms = int(view.config.delegation_token_max_lifetime_ms)
+    if request.max_lifetime_ms > 0:
+        lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
+    max_timestamp_ms = _sum(caller.now_ms, lifetime_ms)
+    token = TokenInformation(
+        token_id=uuid_to_string(random_uuid()),
+        owner=str(owner),
+        requester=caller.principal,
+        renewers=tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers),
+        issue_timestamp_ms=caller.now_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        expiry_timestamp_ms=min(
+            max_timestamp_ms, _sum(caller.now_ms, int(view.config.delegation_token_expiry_time_ms))
+        ),
+    )
+    response.issue_timestamp_ms = token.issue_timestamp_ms
+    response.expiry_timestamp_ms = token.expiry_timestamp_ms
+    response.max_timestamp_ms = token.max_timestamp_ms
+    response.token_id = token.token_id
+    response.hmac = token_hmac(secret, token.token_id)
+    return Decision([token_record(token)], response)
+
+
+def owner_of(request: create_wire.CreateDelegationTokenRequest, requester: str) -> Principal:
+    """Return the principal that a new token is for: the requester, if the request names nobody."""
+    if request.owner_principal_name:
+        return Principal(request.owner_principal_type or "", request.owner_principal_name)
+    return parse_principal(requester)
+
+
+def renew_token(
+    view: View, request: renew_wire.RenewDelegationTokenRequest, caller: Caller
+) -> Decision[renew_wire.RenewDelegationTokenResponse]:
+    """Let a token live longer, but not longer than its maximum."""
+    token = _find(view, request.hmac)
+    error = _disabled(view) or _refusal(token, caller, needs_life=True)
+    if token is None or error:
+        return Decision([], renew_wire.RenewDelegationTokenResponse(error_code=error))
+    period_ms = int(view.config.delegation_token_expiry_time_ms)
+    if request.renew_period_ms > 0:
+        period_ms = min(period_ms, request.renew_period_ms)
+    expiry_ms = min(token.max_timestamp_ms, _sum(caller.now_ms, period_ms))
+    record = token_record(token._replace(expiry_timestamp_ms=expiry_ms))
+    return Decision([record], renew_wire.RenewDelegationTokenResponse(expiry_timestamp_ms=expiry_ms))
+
+
+def expire_token(
+    view: View, request: expire_wire.ExpireDelegationTokenRequest, caller: Caller
+) -> Decision[expire_wire.ExpireDelegationTokenResponse]:
+    """Let a token end at a time; a negative period removes it at once, even if its time is up already."""
+    token = _find(view, request.hmac)
+    is_now = request.expiry_time_period_ms < 0
+    error = _disabled(view) or _refusal(token, caller, needs_life=not is_now)
+    if token is None or error:
+        return Decision([], expire_wire.ExpireDelegationTokenResponse(error_code=error))
+    record: MetadataRecord
+    if is_now:
+        expiry_ms = caller.now_ms
+        record = RemoveDelegationTokenRecord(token_id=token.token_id)
+    else:
+        expiry_ms = min(token.max_timestamp_ms, _sum(caller.now_ms, request.expiry_time_period_ms))
+        record = token_record(token._replace(expiry_timestamp_ms=expiry_ms))
+    return Decision([record], expire_wire.ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry_ms))
+
+
+def expired_tokens(view: View, now_ms: int, count_max: int) -> list[TokenInformation]:
+    """Return tokens whose time is up, at most `count_max`."""
+    found: list[TokenInformation] = []
+    for token in view.image.security.tokens.values():
+        if len(found) >= count_max:
+            break
+        if token.is_expired(now_ms):
+            found.append(token)
+    return found
+
+
+def _disabled(view: View) -> ErrorCode:
+    """Return why there are no tokens in this cluster, NONE if there are."""
+    if secret_key(view) is None:
+        return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    if view.image.features.get(METADATA_VERSION, 0) < VERSION_3_6_IV2:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
+
+
+def _refusal(token: TokenInformation | None, caller: Caller, *, needs_life: bool) -> ErrorCode:
+    """Return why the caller may not change a token, NONE if it may."""
+    if token is None:
+        return ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    may_renew = token.can_be_renewed_by(caller.principal)
+    if not needs_life and not may_renew:
+        return ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    if needs_life and token.is_expired(caller.now_ms):
+        return ErrorCode.DELEGATION_TOKEN_EXPIRED
+    return ErrorCode.NONE if may_renew else ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
+def _find(view: View, wanted: bytes) -> TokenInformation | None:
+    """Return the token of an HMAC; every comparison takes the same time."""
+    secret = secret_key(view)
+    if secret is None:
+        return None
+    for token in view.image.security.tokens.values():
+        if hmac.compare_digest(token_hmac(secret, token.token_id), bytes(wanted)):
+            return token
+    return None
+
+
+def _sum(now_ms: int, duration_ms: int) -> int:
+    return min(now_ms + duration_ms, TIMESTAMP_MAX)
