@@ -160,7 +160,7 @@ class TokenInformation(NamedTuple):
     expiry_timestamp_ms: int
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether the token's time has passed."""
+        """Return whether the token's time has passed."""
         return self.max_timestamp_ms < now_ms or self.expiry_timestamp_ms < now_ms
 
     def can_be_renewed_by(self, principal: str) -> bool:
