@@ -185,6 +185,7 @@ class BrokerServer:
             dynamic_config=self._dynamic_config,
             producer_ids=self.link.producer_ids,
             push_state=self.link.push_state,
+            security=self._security,
         )
 
     def _make_services(self, context: Context) -> Services:

@@ -4,7 +4,8 @@ A report has two parts. The *image* is the metadata of the last push: the broker
 (broker/metadata/recovery_reporter.py). The *logs* are the replicas on the broker's disks now.
 
 Format: 4 bytes (big endian) with the CRC-32C of the rest, then JSON in UTF-8, compressed by zlib. Topic ids are
-hexadecimal. A config with a secret value is named without the value. The image has the key
+hexadecimal. A config with a secret value is named without the value. SCRAM credentials are in copies on disk, and in
+reports to authenticated requesters only. The image has the key
 "picture", so that copies on existing disks can be decoded.
 
 Threads: none; values and pure functions.
@@ -60,6 +61,8 @@ class ReportedImage:
     features: dict[str, int] = field(default_factory=dict)
     topics: dict[str, tuple[str, list[PartitionState]]] = field(default_factory=dict)  # name -> (id, partitions)
     configs: list[ConfigValue] = field(default_factory=list)
+    security: list[str] = field(default_factory=list)  # ACLs, SCRAM credentials, tokens and quotas: framed records, hex
+    withheld: list[str] = field(default_factory=list)  # users whose SCRAM credentials are not in `security`
 
 
 class LogState(NamedTuple):
@@ -126,6 +129,8 @@ def _report(values: dict[str, Any]) -> Report:
             features={str(name): int(level) for name, level in image["features"].items()},
             topics=topics,
             configs=[ConfigValue(*config) for config in image["configs"]],
+            security=[str(record) for record in image.get("security", ())],
+            withheld=[str(name) for name in image.get("withheld", ())],
         )
     logs = [LogState(*state) for state in values.pop("logs")]
     return Report(**values, image=image, logs=logs)

@@ -1,8 +1,8 @@
 """RecoveryReporter: this broker's report for `barnabas controller recover`, and the metadata copy behind it.
 
 KRaft brokers have the controller's log. Ours receive the resulting state by pushes. Each broker keeps a copy of that
-state on disk. So topics and configs survive the loss of the controller, even if every broker restarts before the loss
-is noticed.
+state on disk. So topics, configs, ACLs and users survive the loss of the controller, even if every broker restarts
+before the loss is noticed.
 
 Rules
 1. Only a complete image is written, and never an older one over a newer one.
@@ -10,6 +10,8 @@ Rules
    push state (push_state.py) are newer, and the report has them too.
 3. A report names every log of this broker. So there is no report while a log directory is offline. Its logs may have
    acknowledged records that no other replica has, and recovery would choose a replica that lacks them.
+4. With a SCRAM credential, passwords can be guessed, and a broker can be impersonated. So a report to a requester that
+   did not authenticate only names the users.
 
 Format: `metadata-copy-checkpoint` in every online log directory: a report without logs (common/recovery_report.py).
 
@@ -21,6 +23,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.metadata.push_state import PushState
@@ -39,15 +42,18 @@ from barnabas.common.recovery_report import (
 )
 from barnabas.config.secrets.sensitive import is_sensitive
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.metadata_records import UserScramCredentialRecord, decode_record, encode_record
 
 if TYPE_CHECKING:
     from barnabas.broker.channels.producer_ids import ProducerIds
     from barnabas.broker.metadata.metadata_cache import MetadataCache, MetadataSnapshot
+    from barnabas.broker.metadata.security_cache import SecurityCache
     from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.broker.settings.dynamic_config import DynamicConfig
     from barnabas.broker.storage.log.log import Log
     from barnabas.broker.storage.log_manager import LogManager
     from barnabas.common.disk.files import FileSystem
+    from barnabas.security.image import SecurityImage
 
 log = logging.getLogger("barnabas.recovery")
 
@@ -70,6 +76,7 @@ class RecoveryReporter:
         dynamic_config: DynamicConfig,
         producer_ids: ProducerIds,
         push_state: PushState,
+        security: SecurityCache,
     ) -> None:
         # Fixed before start.
         self._broker_id = broker_id
@@ -82,18 +89,22 @@ class RecoveryReporter:
         self._dynamic_config = dynamic_config
         self._producer_ids = producer_ids
         self._push_state = push_state
+        self._security = security
         self._lock = threading.Lock()
         self._written_snapshot: MetadataSnapshot | None = None  # guarded by: _lock; the source of the last copy
+        self._written_security: SecurityImage | None = None  # guarded by: _lock; likewise
         self._written_rest: tuple[int, int, int] | None = None  # guarded by: _lock; the rest of that source
         self._copy = self._read_copies()  # guarded by: _lock; the newest copy of an earlier process
 
     def write_copy(self) -> None:
         """Write the image to every online log directory, if it has changed."""
         with self._lock:
-            snapshot = self._metadata_cache.snapshot
+            snapshot, security = self._metadata_cache.snapshot, self._security.image
             rest = (self._dynamic_config.version, self._producer_ids.highest, self._metadata_cache.image_offset)
             # Why "is": building or comparing an image of many partitions takes long.
-            is_known = snapshot is self._written_snapshot and rest == self._written_rest
+            is_known = (
+                snapshot is self._written_snapshot and security is self._written_security and rest == self._written_rest
+            )
             image = None if is_known else self._image()
             if image is None:
                 return
@@ -103,12 +114,12 @@ class RecoveryReporter:
                     self._fs.atomic_write(f"{directory.path}/{METADATA_COPY_FILE}", data)
                 except OSError as error:  # if the directory has failed, its logs will notice
                     log.warning("cannot write %s/%s: %s", directory.path, METADATA_COPY_FILE, error)
-            self._written_snapshot, self._written_rest = snapshot, rest
+            self._written_snapshot, self._written_security, self._written_rest = snapshot, security, rest
 
-    def report(self) -> Report:
+    def report(self, *, with_credentials: bool = False) -> Report:
         """Return everything that this broker knows; raises ApiError(KAFKA_STORAGE_ERROR) by rule 3.
 
-        Before the first push, the image is that of the copy.
+        Before the first push, the image is that of the copy. `with_credentials` adds the SCRAM credentials (rule 4).
         """
         offline = [directory.path for directory in self._log_manager.directories if directory.is_offline]
         if offline:
@@ -117,6 +128,8 @@ class RecoveryReporter:
             report = self._report(self._image())
             if report.image is None and self._copy is not None:
                 report.image = self._copy.image
+        if report.image is not None and not with_credentials:
+            report.image = _without_credentials(report.image)
         report.logs = list(self._logs())
         for known in self._log_manager.all_logs():
             ids = [entry.producer_id for entry in known.active_producers() if entry.producer_id < PRODUCER_ID_MAX]
@@ -155,7 +168,8 @@ class RecoveryReporter:
             for topic in snapshot.topics.values()
         }
         features = dict(self._metadata_cache.finalized_features.levels)
-        return ReportedImage(offset, features, topics, list(self._configs()))
+        security = [encode_record(record).hex() for record in self._security.image.records()]
+        return ReportedImage(offset, features, topics, list(self._configs()), security)
 
     def _configs(self) -> Iterator[ConfigValue]:
         for resource, texts in self._dynamic_config.all_overrides().items():
@@ -190,3 +204,13 @@ class RecoveryReporter:
                 log.warning("%s cannot be used: %s", path, error)
         ours = [report for report in found if report.cluster_id == self._cluster_id and report.image is not None]
         return max(ours, key=lambda report: report.metadata_offset, default=None)
+
+
+def _without_credentials(image: ReportedImage) -> ReportedImage:
+    """Return an image that names the users in place of their SCRAM credentials."""
+    records = [(text, decode_record(bytes.fromhex(text))) for text in image.security]
+    return replace(
+        image,
+        security=[text for text, record in records if not isinstance(record, UserScramCredentialRecord)],
+        withheld=sorted({record.name for _, record in records if isinstance(record, UserScramCredentialRecord)}),
+    )

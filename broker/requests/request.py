@@ -91,8 +91,8 @@ class RequestContext:
     client_port: int
     connection_id: str
     principal: str = ANONYMOUS
-    is_token_authenticated: bool = False  # by a delegation token, which may not be used to get or change tokens
     is_for_clients: bool = False  # about the listener; brokers and controllers use another one
+    is_token_authenticated: bool = False  # by a delegation token, which may not be used to get or change tokens
 
 
 class Action(IntEnum):

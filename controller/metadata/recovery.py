@@ -10,8 +10,8 @@ Rules
    Leader and partition epochs continue above all known ones.
 4. The log begins above every offset that any broker has seen, and in a higher epoch, so that its pushes are newer.
    Producer ids continue far above the known ones, since the last allocated blocks may be unknown.
-5. Secrets (passwords in dynamic configs) are not in reports, and must be set again. A reassignment in progress is not
-   resumed: all its replicas stay.
+5. Secrets (passwords in dynamic configs; SCRAM credentials, unless the brokers authenticate this command) are not in
+   reports, and must be set again. A reassignment in progress is not resumed: all its replicas stay.
 
 Threads: none; pure.
 """
@@ -26,6 +26,7 @@ from barnabas.common.recovery_report import NOTHING, PRODUCER_ID_MAX, LogState, 
 from barnabas.controller.decisions.producer_ids import BLOCK_SIZE
 from barnabas.controller.image import NO_LEADER, TOPIC_RESOURCE, UNASSIGNED_DIRECTORY, Image
 from barnabas.controller.image_editor import ImageEditor
+from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -33,6 +34,7 @@ from barnabas.protocol.metadata_records import (
     PartitionRecord,
     ProducerIdsRecord,
     TopicRecord,
+    decode_record,
 )
 
 OFFSET_MARGIN: Final = 1_000_000  # records that only a broker without a report may have seen
@@ -63,8 +65,8 @@ def rebuild(reports: Sequence[Report]) -> Rebuilt:
     notes = []
     if is_outdated:
         notes.append(
-            f"the newest metadata is that of offset {reported.offset}, but brokers obeyed up to {known}: a config "
-            "changed just before may be missing"
+            f"the newest metadata is that of offset {reported.offset}, but brokers obeyed up to {known}: a change of "
+            "configs, ACLs, users, tokens or quotas just before may be missing"
         )
     records: list[MetadataRecord] = [
         FeatureLevelRecord(name=name, feature_level=level) for name, level in reported.features.items()
@@ -74,6 +76,7 @@ def rebuild(reports: Sequence[Report]) -> Rebuilt:
     for name, topic_id in sorted(topics.items()):
         records += _topic_records(reports, name, topic_id, notes, is_outdated=is_outdated)
     records += _config_records(reported, topics, notes)
+    records += _security_records(reported, notes)
     records.append(_producer_ids(reports))
     editor = ImageEditor(Image())
     editor.apply_all(records, 0)
@@ -237,6 +240,15 @@ def _in_sync(replicas: Sequence[int], logs: dict[int, LogState]) -> tuple[int, .
     return tuple(
         replica for replica in replicas if replica in logs and (logs[replica].epoch, logs[replica].end) == best
     )
+
+
+def _security_records(reported: ReportedImage, notes: list[str]) -> list[MetadataRecord]:
+    """Return the records of ACLs, SCRAM credentials, tokens and quotas; raises RecoveryError."""
+    notes += [f"the SCRAM credentials of {name} are secret: set them again" for name in reported.withheld]
+    try:
+        return [decode_record(bytes.fromhex(text)) for text in reported.security]
+    except (ValueError, MalformedMessageError) as error:
+        raise RecoveryError(f"a broker reports security metadata that cannot be read: {error}") from error
 
 
 def _config_records(reported: ReportedImage, topics: dict[str, str], notes: list[str]) -> Iterator[ConfigRecord]:

@@ -10,17 +10,30 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from barnabas.client.connection import NodeConnection
+from barnabas.protocol.messages import k49_alter_client_quotas as quota_wire
+from barnabas.protocol.messages import k51_alter_user_scram_credentials as scram_wire
+from barnabas.protocol.messages.k48_describe_client_quotas import DescribeClientQuotasRequest
+from barnabas.protocol.schema import Request
 from tests.support.cluster import BarnabasCluster
 from tests.support.waiting import eventually
 
 TOPIC = "kept"
 PARTITIONS = 4
 RECORDS = 200
+QUOTA = quota_wire.RequestEntryData(
+    entity=[quota_wire.EntityData(entity_type="user", entity_name="alice")],
+    ops=[quota_wire.OpData(key="producer_byte_rate", value=1e9)],
+)
+USER = scram_wire.ScramCredentialUpsertion(
+    name="alice", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"salted"
+)
 RECOVER = [sys.executable, "-P", "-m", "barnabas.cli", "controller", "recover"]
 
 
@@ -36,7 +49,16 @@ def cluster(tmp_path: Path) -> Iterator[BarnabasCluster]:
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
         consumer.commit(offsets=[TopicPartition(TOPIC, 0, 7)], asynchronous=False)
         consumer.close()
+        ask(cluster, quota_wire.AlterClientQuotasRequest(entries=[QUOTA]), 1)
+        ask(cluster, scram_wire.AlterUserScramCredentialsRequest(upsertions=[USER]), 0)
         yield cluster
+
+
+def ask(cluster: BarnabasCluster, message: Request, version: int) -> Any:
+    """Send a request to broker 0; return its response."""
+    node = cluster.nodes[0]
+    with NodeConnection(node.host, node.port, timeout_ms=20_000) as connection:
+        return connection.send(message, version)
 
 
 def produce(cluster: BarnabasCluster, first: int) -> None:
@@ -105,6 +127,8 @@ def all_is_there(cluster: BarnabasCluster) -> None:
     (committed,) = consumer.committed([TopicPartition(TOPIC, 0)], 30)
     assert committed.offset == 7
     consumer.close()
+    (entry,) = ask(cluster, DescribeClientQuotasRequest(), 1).entries
+    assert [(v.key, v.value) for v in entry.values] == [("producer_byte_rate", 1e9)]
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     resource = ConfigResource(ResourceType.TOPIC, TOPIC)
     configs = admin.describe_configs([resource])[resource].result(20)
@@ -132,6 +156,7 @@ def test_an_empty_controller_ends_and_is_rebuilt_from_running_brokers(cluster: B
     result = recover(cluster)
     assert result.returncode == 0, result.stderr
     assert "2 topics" in result.stdout
+    assert "note: the SCRAM credentials of alice are secret: set them again\n" in result.stdout
     cluster.start_node(cluster.controller)
     cluster.await_ready()
     all_is_there(cluster)

@@ -8,8 +8,22 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.metadata.recovery_reporter import RecoveryReporter
+from barnabas.common.recovery_report import NOTHING, Report
 from barnabas.protocol.errors import ApiError, ErrorCode
-from tests.support.broker.broker_rig import BROKER_EPOCH, BROKER_ID, CLUSTER_ID, BrokerRig, batch, produce, state
+from barnabas.protocol.metadata_records import MetadataRecord, UserScramCredentialRecord, decode_record
+from barnabas.protocol.push_tags import FULL
+from barnabas.security.image import quota_record
+from barnabas.security.values import QuotaEntity
+from tests.support.broker.broker_rig import (
+    BROKER_EPOCH,
+    BROKER_ID,
+    CLUSTER_ID,
+    PUSH_OFFSET,
+    BrokerRig,
+    batch,
+    produce,
+    state,
+)
 
 
 def reporter_of(rig: BrokerRig) -> RecoveryReporter:
@@ -24,7 +38,43 @@ def reporter_of(rig: BrokerRig) -> RecoveryReporter:
         dynamic_config=rig.dynamic_config,
         producer_ids=rig.producer_ids,
         push_state=rig.push_state,
+        security=rig.security,
     )
+
+
+USER = UserScramCredentialRecord(
+    name="alice", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
+)
+QUOTA = quota_record(QuotaEntity.of({"user": "alice"}), "producer_byte_rate", 1024.0)
+
+
+def security_of(report: Report) -> list[MetadataRecord]:
+    assert report.image is not None
+    return [decode_record(bytes.fromhex(text)) for text in report.image.security]
+
+
+def test_credentials_are_for_authenticated_requesters_only() -> None:
+    rig = BrokerRig()
+    rig.answer(rig.update_metadata({}, registrations=[USER, QUOTA], type_=FULL), 8)  # type: ignore[list-item]
+    reporter = reporter_of(rig)
+    report = reporter.report()
+    assert security_of(report) == [QUOTA]
+    assert report.image is not None
+    assert report.image.withheld == ["alice"]
+    assert security_of(reporter.report(with_credentials=True)) == [USER, QUOTA]
+
+
+def test_the_copy_on_disk_has_the_security_metadata() -> None:
+    rig = BrokerRig()
+    rig.answer(rig.update_metadata({}, type_=FULL), 8)
+    reporter = reporter_of(rig)
+    reporter.write_copy()
+    rig.security.apply([USER, QUOTA], PUSH_OFFSET, is_full=False)
+    reporter.write_copy()
+    rig.cache.image_offset = NOTHING  # as in a new process, before the first push
+    later = reporter_of(rig)
+    assert security_of(later.report(with_credentials=True)) == [USER, QUOTA]
+    assert security_of(later.report()) == [QUOTA]
 
 
 def test_a_producer_id_that_was_never_allocated_is_not_reported() -> None:

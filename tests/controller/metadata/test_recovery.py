@@ -15,6 +15,9 @@ from barnabas.controller.image import NO_LEADER, ConfigKey, Partition
 from barnabas.controller.metadata.metadata_directory import DirectoryError, MetadataDirectory
 from barnabas.controller.metadata.recovery import RecoveryError, rebuild
 from barnabas.protocol.errors import ApiError
+from barnabas.protocol.metadata_records import encode_record
+from barnabas.security.image import quota_record
+from barnabas.security.values import QuotaEntity
 from tests.controller.decisions.test_registration import register, with_applied
 from tests.controller.rig import CLUSTER_ID, DIRECTORY, Rig, make_config
 
@@ -74,6 +77,20 @@ def test_the_replicas_in_sync(logs: list[LogState], isr: tuple[int, ...]) -> Non
     assert (found.isr, found.leader, found.replicas) == (isr, NO_LEADER, (0, 1))
     assert found.leader_epoch > max(4, *(each.epoch for each in logs), *(each.leads_epoch for each in logs))
     assert found.partition_epoch == 10
+
+
+def test_security_metadata_is_rebuilt() -> None:
+    quota = quota_record(QuotaEntity.of({"user": "alice"}), "producer_byte_rate", 1024.0)
+    image = reported(security=[encode_record(quota).hex()], withheld=["alice"])
+    rebuilt = rebuild([report(0, log(4, 1), newest=image), report(1, log(4, 1))])
+    assert list(rebuilt.image.security.records()) == [quota]
+    assert "the SCRAM credentials of alice are secret: set them again" in rebuilt.notes
+
+
+@pytest.mark.parametrize("text", ["no hex", "ff"])
+def test_unreadable_security_metadata_is_an_error(text: str) -> None:
+    with pytest.raises(RecoveryError, match="security metadata that cannot be read"):
+        rebuild([report(0, log(4, 1), newest=reported(security=[text])), report(1, log(4, 1))])
 
 
 def test_the_newest_image_and_the_newest_state_count() -> None:
