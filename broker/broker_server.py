@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.broker")
 
 PENDING_SHUTDOWN_MS: Final = 30_000
+QUOTAS_EXPIRE_MS: Final = 60_000
 
 
 class BrokerServer:
@@ -204,6 +205,7 @@ class BrokerServer:
             replica_manager=replication.manager,
             purgatories=replication.purgatories,
             fetch_sessions=FetchSessions(context.clock, context.registry, slots=slots),
+            quotas=self.network.client_quotas,
             forwarding=ForwardingManager(config, link.forwarding, replication.purgatories.topic),
             auto_topic_creation=AutoTopicCreation(config, link.forwarding),
             producer_ids=link.producer_ids,
@@ -247,6 +249,7 @@ class BrokerServer:
         self._replication.schedule()
         self.link.schedule()
         every("metadata-copy", self._recovery.write_copy, COPY_MS, COPY_MS)
+        every("client-quotas", self.network.client_quotas.expire, QUOTAS_EXPIRE_MS, QUOTAS_EXPIRE_MS)
         affinity = RequestAffinity(context.registry, context.broker_id, context.config.barnabas_cpu_affinity)
         if affinity.is_active:
             every("request-affinity", affinity.review, REVIEW_INTERVAL_MS, REVIEW_INTERVAL_MS)

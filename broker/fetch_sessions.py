@@ -150,6 +150,10 @@ class FetchContext:
         """Choose the response: (error, session id, the partitions to name)."""
         return ErrorCode.NONE, INVALID_SESSION_ID, answered
 
+    def throttled(self) -> tuple[ErrorCode, int]:
+        """Return error and session id of an empty response to a throttled client: no session is opened or changed."""
+        return ErrorCode.NONE, INVALID_SESSION_ID
+
 
 def _is_inconsistent(answered: Answered) -> bool:
     return any(data.error_code == ErrorCode.INCONSISTENT_TOPIC_ID for _, data in answered)
@@ -205,6 +209,13 @@ class IncrementalContext(FetchContext):
                     del session.by_key[key]
                     session.by_key[key] = cached
             return ErrorCode.NONE, session.id, named
+
+    def throttled(self) -> tuple[ErrorCode, int]:
+        """Return the session's id; an error if the session has moved on (rule 1)."""
+        session = self._session
+        with session.lock:
+            is_current = session.epoch == self._epoch
+        return ErrorCode.NONE if is_current else ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id
 
 
 class FetchSessions:

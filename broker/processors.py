@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.network.connection_quotas import ConnectionQuotas
+    from barnabas.broker.quotas.client_quotas import ClientQuotas
     from barnabas.broker.requests.request_log import RequestLog
 
 log = logging.getLogger("barnabas.network")
@@ -87,6 +88,7 @@ class Processor:
         request_log: RequestLog,
         clock: Clock,
         pool: MemoryPool | None = None,
+        client_quotas: ClientQuotas | None = None,
     ) -> None:
         # Fixed before start.
         self.id = processor_id
@@ -95,6 +97,7 @@ class Processor:
         self._requests = channel.requests
         self._control = None if settings.is_for_clients else channel.control
         self._request_log = request_log
+        self._client_quotas = client_quotas
         self._recorder = request_log.metrics.recorder()  # replaced by its own when the processor's thread starts
         self._now_ns = clock.monotonic_ns
         self._selector = EdgeSelector()
@@ -120,6 +123,7 @@ class Processor:
         )
         self._queued_last = 0  # how many requests it queued last
         self._throttled = ThrottledConnections()
+        self._is_timing = False  # whether its time for a connection counts for a quota; looked up once a turn
         self._queueing = 0  # requests being put into the request queue, which may be full
         self._whole_scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._scratch = self._whole_scratch  # the part that one read may fill
@@ -187,6 +191,7 @@ class Processor:
         try:
             while self._is_running:
                 try:
+                    self._is_timing = self._client_quotas is not None and self._client_quotas.request is not None
                     self._configure_new_connections()
                     self._send_responses()
                     if self._unfinished:
@@ -270,6 +275,7 @@ class Processor:
         if request.client_software_name:
             self._connections.identify(connection, (request.client_software_name, request.client_software_version))
         if request.api_throttle_ms > 0:
+            connection.throttle = request.throttle
             self._throttled.add(connection, request.api_remote_done_ns + request.api_throttle_ms * NS_PER_MS)
         connection.take_answer(request)
 
@@ -283,11 +289,14 @@ class Processor:
     def _send(self, connection: Connection) -> None:
         """Continue sending a connection's response; when it is sent, look for the next request."""
         assert connection.outgoing is not None
+        started_ns = self._now_ns() if self._is_timing else 0
         try:
             connection.outgoing = connection.transport.send(connection.outgoing)
         except OSError as error:
             self._connections.close(connection, f"the client went away while being answered ({error})")
             return
+        if started_ns:
+            connection.thread_ns += self._now_ns() - started_ns
         if connection.outgoing is not None:
             connection.last_active_ns = self._now_ns()
             if connection.transport.may_go_on:
@@ -304,6 +313,8 @@ class Processor:
         assert last is not None
         connection.answered = None
         connection.last_active_ns = now_ns = self._now_ns()
+        if connection.thread_ns:
+            self._charge(connection, last)
         while True:
             request.sent_ns = now_ns
             self._finished.append(request)
@@ -323,6 +334,12 @@ class Processor:
         else:
             self._unmute(connection)
 
+    def _charge(self, connection: Connection, last: Request) -> None:
+        """Charge the time that this thread took for a connection to the client of its last request."""
+        if self._client_quotas is not None:
+            self._client_quotas.add_network_time(last, connection.thread_ns)
+        connection.thread_ns = 0
+
     def _record_finished(self) -> None:
         """Record the requests finished since the last turn (rule 7)."""
         if not self._finished:
@@ -337,6 +354,7 @@ class Processor:
             if connection.muted_until_ns > self._now_ns():
                 return
             connection.muted_until_ns = 0
+            connection.throttle = None
         if connection.may_change_processor:
             connection.may_change_processor = False
             if self._hand_over(connection):
@@ -407,21 +425,17 @@ class Processor:
         """Read the connection's next request, if all of it is there."""
         if not self._is_reading:
             return
+        started_ns = self._now_ns() if self._is_timing else 0
         try:
             frame = connection.read_frame(self._scratch)
-        except InvalidFrameError as error:
-            log.warning("closing connection %s: %s", connection.context.connection_id, error)
-            self._connections.close(connection, "")
-            return
-        except EOFError:
-            self._connections.close(connection, "")
-            return
-        except OSError as failure:
-            self._connections.close(connection, str(failure))
+        except (InvalidFrameError, OSError, EOFError) as error:
+            self._end_reading(connection, error)
             return
         if frame is not None and self._gate is not None:
             self._gate.count_whole(connection, len(frame))
         connection.last_active_ns = now_ns = self._now_ns()
+        if started_ns:
+            connection.thread_ns += now_ns - started_ns
         if frame is None:
             if connection.may_have_input and not connection.frames.is_held():
                 self._unfinished.append(connection)
@@ -434,6 +448,12 @@ class Processor:
             self._add_following(connection, request)
         elif self._control is not None and len(frame) > 1 and frame[1] in PUSH_KEYS and not frame[0]:
             self._queue_push(self._control)
+
+    def _end_reading(self, connection: Connection, error: Exception) -> None:
+        """Close a connection that cannot be read any further."""
+        if isinstance(error, InvalidFrameError):
+            log.warning("closing connection %s: %s", connection.context.connection_id, error)
+        self._connections.close(connection, str(error) if isinstance(error, OSError) else "")
 
     def _queue_push(self, control: RequestQueue) -> None:
         """Queue the last request read for the control plane; if its queue is full, treat it like any other."""

@@ -35,6 +35,7 @@ from barnabas.metrics.meters import Window
 from barnabas.metrics.table import catalogue
 
 if TYPE_CHECKING:
+    from barnabas.broker.quotas.client_quotas import ClientQuotas
     from barnabas.broker.requests.request_log import RequestLog
     from barnabas.common.clock import Clock
     from barnabas.config import Config
@@ -81,6 +82,7 @@ class SocketServer:
         *,
         thread_prefix: str = "data-plane",
         inter_broker_listener: str | None = None,
+        client_quotas: ClientQuotas | None = None,
     ) -> None:
         # Fixed before start.
         self.channel = channel
@@ -90,6 +92,7 @@ class SocketServer:
         self._clock = clock
         self._thread_prefix = thread_prefix
         self._inter_broker_listener = inter_broker_listener
+        self._client_quotas = client_quotas
         listeners = list(listeners)
         self._has_inter_broker_listener = any(listener.name == inter_broker_listener for listener in listeners)
         self.quotas = ConnectionQuotas(
@@ -223,6 +226,7 @@ class SocketServer:
             self._request_log,
             self._clock,
             self._pool,
+            self._client_quotas,
         )
         self.channel.add_processor(processor_id, processor.responses)
         self._registry.gauge(catalogue.RESPONSE_QUEUE_SIZE, processor.responses.qsize, processor=processor_id)

@@ -36,3 +36,8 @@ def parse_principal(text: str) -> Principal:
 def user(name: str) -> str:
     """Return the principal of a user."""
     return f"{USER_TYPE}:{name}"
+
+
+def user_name(principal: str) -> str:
+    """Return the name without the type, which quotas and SCRAM credentials are for."""
+    return principal.partition(":")[2]

@@ -150,6 +150,8 @@ def _produce(services: Services, request: Request, verdict: Verdict) -> Answer:
         )
     reply = ProduceResponse(responses=responses)
     if acks == 0:
+        if services.quotas.is_active:
+            request.throttle = services.quotas.charge_produce(request, is_silent=True)
         return _answer_silently(request, reply)
     if acks == -1 and not _all_safe(awaited):
         return _park(services, request, message, reply, answered, awaited)
@@ -306,7 +308,9 @@ def _finish(
     reply: ProduceResponse,
     answered: list[tuple[TopicPartition, PartitionProduceResponse]],
 ) -> ProduceResponse:
-    """Record the error codes; add the current leader to partitions that are led elsewhere."""
+    """Charge the request, record the error codes; add the current leader to partitions that are led elsewhere."""
+    if services.quotas.is_active:
+        request.throttle = services.quotas.charge_produce(request, is_silent=False)
     codes = request.error_codes = [p.error_code for topic in reply.responses for p in topic.partition_responses]
     if request.version < REDIRECTS_FROM or not any(codes):
         return reply

@@ -5,6 +5,7 @@ Behaviour
   allows (followers: LEO; read_uncommitted: HW; read_committed: LSO), as slices of files that are never copied.
 - The response is sent at once when min_bytes are there, when max_wait_ms is 0, or when a partition has an error, a
   diverging epoch or a preferred replica. Otherwise the request is parked (`DelayedFetch`).
+- A consumer whose quota is exceeded gets an empty response that leaves its session as it was, and waits.
 - A follower's fetch is noted before its partition is read: it shows how far the follower's log reaches. The leader
   then moves the high watermark, and may propose the follower for the ISR.
 
@@ -54,6 +55,8 @@ REDIRECTS_FROM = 16
 PREFERRED_REPLICA_FROM = 11
 ZSTD_FROM = 10
 STORAGE_ERROR_FROM = 6
+_RESPONSE_BYTES = 24  # of a response without partitions
+_PARTITION_BYTES = 64  # of a partition without records
 REDIRECTED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -99,6 +102,8 @@ def _params(services: Services, request: Request, message: FetchRequest) -> Fetc
     else:
         isolation = FetchIsolation.HIGH_WATERMARK
     max_bytes = min(message.max_bytes, services.config.fetch_max_bytes)
+    if not is_follower and services.quotas.fetch is not None:
+        max_bytes = services.quotas.fetch_bytes_max(request, max_bytes)
     return FetchParams(
         replica_id=replica_id,
         replica_epoch=replica_epoch,
@@ -167,12 +172,23 @@ def _respond(
     answered = [(item, _partition_data(services, request, item, result, nodes)) for item, result in reads]
     for item, error in errors:
         answered.append((item, _error_data(item, error)))
+    if services.quotas.is_active and not params.is_from_follower:
+        throttle = request.throttle = services.quotas.charge_fetch(request, _size_of(answered))
+        if throttle.ms:
+            error, session_id = context.throttled()
+            return FetchResponse(error_code=error, session_id=session_id, responses=[], throttle_time_ms=throttle.ms)
     error, session_id, named = context.finish(answered)
     response = FetchResponse(error_code=error, session_id=session_id, responses=_group(named, request.version))
     if nodes:
         response.node_endpoints = list(nodes.values())
     _count_bytes(services, params, named)
     return response
+
+
+def _size_of(answered: list[tuple[FetchItem, PartitionData]]) -> int:
+    """Return the size of a response, nearly: the names of topics are left out."""
+    sizes: list[int] = [data.records.size for _, data in answered if has_records(data)]
+    return _RESPONSE_BYTES + len(sizes) * _PARTITION_BYTES + sum(sizes)
 
 
 def _partition_data(

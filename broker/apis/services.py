@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.broker.metadata.recovery_reporter import RecoveryReporter
     from barnabas.broker.metadata.security_cache import SecurityCache
     from barnabas.broker.purgatory import Purgatories
+    from barnabas.broker.quotas.client_quotas import ClientQuotas
     from barnabas.broker.replication.leadership import Leadership
     from barnabas.broker.replication.log_dir_moves import LogDirMoves
     from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -52,6 +53,7 @@ class Services:
     replica_manager: ReplicaManager
     purgatories: Purgatories
     fetch_sessions: FetchSessions
+    quotas: ClientQuotas
     forwarding: ForwardingManager
     auto_topic_creation: AutoTopicCreation
     producer_ids: ProducerIds

@@ -33,6 +33,7 @@ from barnabas.common.threads import HAS_GLOBAL_LOCK
 if TYPE_CHECKING:
     from barnabas.broker.network.memory_pool import MemoryGate
     from barnabas.broker.network.transport import Authenticator, Transport
+    from barnabas.broker.quotas.throttle import Throttle
     from barnabas.broker.requests.request import Request, RequestContext
     from barnabas.protocol.schema import Part
 
@@ -189,6 +190,8 @@ class Connection:
         "pooled_bytes",
         "postponed",
         "request",
+        "thread_ns",
+        "throttle",
         "transport",
     )
 
@@ -208,6 +211,8 @@ class Connection:
         self.outgoing: list[Part] | None = None  # the unsent parts of its responses
         self.is_muted = False
         self.muted_until_ns = 0  # end of the throttle time
+        self.throttle: Throttle | None = None  # why it is throttled, if a quota of this process is the reason
+        self.thread_ns = 0  # what it took of the processor's time, not charged to its quota yet
         self.may_have_input = False  # an edge came, and not all of its bytes were read
         self.is_hung_up = False  # the client sends no more: the stream ends after the bytes that are there
         self.is_broken = False  # neither side can send

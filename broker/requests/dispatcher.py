@@ -16,6 +16,8 @@ Rules
    thread. A `Continuation` resumes there too, and may park the request again.
 6. On a listener for clients, a request that only brokers and controllers send (`Api.nodes_only`) is answered with
    CLUSTER_AUTHORIZATION_FAILED.
+8. Each answer is charged to the client's quotas, unless its API has done so (Produce, Fetch). The response names the
+   wait that a quota imposes; the processor carries it out.
 
 Threads: any handler, and any thread that completes a parked operation. All attributes are fixed before start, unless
 they say otherwise.
@@ -24,6 +26,7 @@ Source: Kafka's KafkaApis.handle, RequestChannel.sendResponse (4.3).
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 from threading import get_ident
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from barnabas.broker.purgatory import DelayedOperation
+    from barnabas.broker.quotas.client_quotas import ClientQuotas
     from barnabas.broker.requests.api import Api, Table
     from barnabas.broker.requests.request import Responses
     from barnabas.broker.requests.request_log import RequestLog
@@ -67,6 +71,19 @@ def wake_all(to_wake: list[Responses]) -> None:
     to_wake.clear()
 
 
+def _throttled(answer: Ending, ms: int) -> Ending:
+    """Return an answer that makes the client wait (rule 8), at least as long as it did already."""
+    if isinstance(answer, Close) or answer.throttle_time_ms >= ms:
+        return answer
+    if isinstance(answer, NoReply):
+        return NoReply(ms)
+    message: Any = answer.message
+    if getattr(message, "throttle_time_ms", ms) != ms:
+        message = copy.copy(message)  # Why: it may be cached
+        message.throttle_time_ms = ms
+    return Reply(message, ms, answer.close_after)
+
+
 class DispatcherServices(Protocol):
     """What the dispatcher itself needs of the services that it passes to APIs."""
 
@@ -88,8 +105,10 @@ class Dispatcher:
         request_log: RequestLog,
         clock: Clock,
         request_bytes_max: int = UNBOUNDED,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._table = table
+        self._quotas = quotas
         self._request_bytes_max = request_bytes_max
         self._services = services
         self._request_log = request_log
@@ -251,6 +270,11 @@ class Dispatcher:
         `to_wake` is the list of the calling handler; None on any other thread, which wakes the processor itself.
         `goes_on` lets the handler continue with the connection's next request if this answer allows it.
         """
+        throttle = request.throttle
+        if throttle is None and self._quotas is not None and self._quotas.request is not None:
+            throttle = request.throttle = self._quotas.charge(request)
+        if throttle is not None and throttle.ms:
+            answer = _throttled(answer, throttle.ms)
         if isinstance(answer, Reply):
             try:
                 self._encode(request, answer)

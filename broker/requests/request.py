@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from barnabas.broker.quotas.throttle import Throttle
     from barnabas.common.pages.live_shape import Reason
     from barnabas.protocol.headers import RequestHeader
     from barnabas.protocol.schema import Message, Part
@@ -37,6 +38,10 @@ class ApiRow(Protocol):
     @property
     def error_response(self) -> Callable[[Message, int, int, str | None], Message] | None:
         """Builds the response to an error of the whole request; None derives it from the schema."""
+
+    @property
+    def nodes_only(self) -> Callable[[Request], bool] | None:
+        """Tells whether only brokers and controllers may send this request; None: clients may send every one."""
 
 
 class ClientConnection(Protocol):
@@ -141,6 +146,7 @@ class Request:
         "response_size_bytes",
         "sent_ns",
         "size_bytes",
+        "throttle",
     )
 
     header: RequestHeader  # set by the handler before the API sees the request
@@ -177,6 +183,7 @@ class Request:
         self.api_local_done_ns = 0  # the API returned
         self.api_remote_done_ns = 0  # the answer was known
         # Set by the thread that answers; read by the processor.
+        self.throttle: Throttle | None = None  # what quotas decided; None: they were not asked
         self.goes_on = False  # the answering handler carries out `following` too; else the processor queues that
         self.action = _NO_OP
         self.parts: list[Part] | None = None  # what to send, size included

@@ -12,6 +12,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.table import TABLE
+from barnabas.broker.quotas.client_quotas import ClientQuotas
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.requests.request_log import RequestLog
 from barnabas.broker.socket_server import SocketServer
@@ -33,6 +34,7 @@ class Network:
         self._config = config  # fixed before start
         self.channel = RequestChannel(config.queued_max_requests, CONTROL_PLANE_REQUESTS_MAX)
         self.request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
+        self.client_quotas = ClientQuotas.of(config, clock)
         self.sockets = SocketServer(
             config.listeners_parsed,
             config,
@@ -41,6 +43,7 @@ class Network:
             registry,
             clock,
             inter_broker_listener=config.inter_broker_listener_name,
+            client_quotas=self.client_quotas,
         )
 
     def advertised_listeners(self) -> list[tuple[str, str, int, str]]:

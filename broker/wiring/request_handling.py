@@ -44,6 +44,7 @@ class RequestHandling:
                 context.clock,
                 thread_prefix=thread_prefix,
                 request_bytes_max=context.config.barnabas_request_max_bytes,
+                quotas=network.client_quotas,
             )
 
         self.handlers = pool(context.config.num_io_threads, DATA_PLANE)

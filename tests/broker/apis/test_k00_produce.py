@@ -16,6 +16,7 @@ from barnabas.protocol.headers import decode_request_header, encode_request
 from barnabas.protocol.messages.k00_produce import ProduceRequest
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from barnabas.protocol.records.compression import CompressionType
+from barnabas.security.values import QuotaEntity
 from tests.support.broker.broker_rig import BrokerRig, batch, produce, state, topic_id
 
 
@@ -162,3 +163,29 @@ def test_a_produce_that_waits_for_replicas_frees_its_frame(rig):
     assert isinstance(answer, Park)
     gc.collect()
     assert there() is None
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_client_above_its_quota_waits_and_its_records_are_kept(rig, acks):
+    rig.services.quotas.update({QuotaEntity.of({"user": None}): {"producer_byte_rate": 100}})
+    for expected_ms in (0, 5_000):
+        request = rig.request(produce(batch(b"a"), acks=acks), 9)
+        request.size_bytes = 750
+        answer = TABLE[0].handle(rig.services, request)
+        assert not isinstance(answer, Close | Park)
+        assert request.throttle is not None
+        assert request.throttle.ms == expected_ms
+    assert answered(rig, produce(batch(b"a"))).base_offset == 2
+
+
+def test_a_parked_produce_is_charged_when_it_is_answered(rig):
+    rig.push({"r": [state(1, (1, 2))]})
+    rig.services.quotas.update({QuotaEntity.of({"user": None}): {"producer_byte_rate": 1}})
+    request = rig.request(produce(batch(b"a"), topic="r", acks=-1), 9)
+    request.size_bytes = 100
+    parked = TABLE[0].handle(rig.services, request)
+    assert isinstance(parked, Park)
+    assert request.throttle is None
+    parked.answer()
+    assert request.throttle is not None
+    assert request.throttle.ms > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.security.values import QuotaEntity
 from tests.support.broker.broker_rig import BrokerRig, batch, fetch, produce, state, topic_id
 
 
@@ -117,3 +118,44 @@ def test_the_old_id_of_a_recreated_topic_is_inconsistent(rig):
     rig.manager.find(rig.manager.partitions()[0].tp).topic_id = topic_id("t", 9)
     more = fetch(0, session_id=opened.session_id, session_epoch=1)
     assert rig.answer(more, 13).error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def limited(rig, bytes_a_second):
+    rig.services.quotas.update({QuotaEntity.of({"user": None}): {"consumer_byte_rate": bytes_a_second}})
+
+
+def test_a_consumer_above_its_quota_gets_an_empty_response_and_waits(rig):
+    for _ in range(6):
+        rig.answer(produce(batch(bytes(1000))), 9)
+    limited(rig, 200)
+    first = rig.answer(fetch(0, max_bytes=1500), 12)
+    assert first.throttle_time_ms == 0
+    assert len(bytes_of(first.responses[0].partitions[0])) > 1000
+    second = rig.answer(fetch(1, max_bytes=1500), 12)
+    assert (second.error_code, second.session_id, second.responses) == (0, 0, [])
+    assert second.throttle_time_ms > 0
+    rig.clock.advance_ms(12_000)
+    assert bytes_of(rig.answer(fetch(1, max_bytes=1500), 12).responses[0].partitions[0]), "nothing was lost"
+
+
+def test_a_throttled_fetch_leaves_its_session_as_it_was(rig):
+    rig.answer(produce(batch(b"a")), 9)
+    session = rig.answer(fetch(0, session_epoch=0, session_id=0), 12).session_id
+    assert session
+    rig.answer(produce(batch(b"b")), 9)
+    limited(rig, 1)
+    throttled = rig.answer(fetch(1, session_epoch=1, session_id=session), 12)
+    assert (throttled.error_code, throttled.session_id, throttled.responses) == (0, session, [])
+    assert throttled.throttle_time_ms > 0
+    rig.services.quotas.update({})
+    assert b"b" in bytes_of(fetched(rig, fetch(1, session_epoch=2, session_id=session)))
+
+
+def test_followers_are_not_throttled(rig):
+    rig.push({"r": [state(1, (1, 2))]})
+    rig.answer(produce(batch(bytes(5000)), topic="r", acks=1), 9)
+    limited(rig, 1)
+    for _ in range(2):
+        response = rig.answer(fetch(0, topic="r", replica_id=2), 12)
+        assert response.throttle_time_ms == 0
+        assert bytes_of(response.responses[0].partitions[0])

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from barnabas.broker.purgatory import Deferred
+from barnabas.broker.quotas.throttle import UNTHROTTLED, Throttle
 from barnabas.broker.request_channel import ResponseQueue
-from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.answers import NO_REPLY, Close, Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.dispatcher import Dispatcher
 from barnabas.broker.requests.parking import Answer, Continuation, Park
@@ -24,9 +25,9 @@ from barnabas.common.clock import SystemClock
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.metrics.table import catalogue
-from barnabas.protocol import headers
+from barnabas.protocol import api_keys, headers
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages import k12_heartbeat, k18_api_versions
+from barnabas.protocol.messages import k12_heartbeat, k18_api_versions, response_class
 from tests.support.broker.network import Services, api_versions_request, heartbeat, make_api_table
 
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")
@@ -35,7 +36,7 @@ CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")
 class DispatcherBench:
     """A dispatcher, and a processor that only has a response queue."""
 
-    def __init__(self, table: dict[int, Api] | None = None) -> None:
+    def __init__(self, table: dict[int, Api] | None = None, quotas: Any = None) -> None:
         self.clock = SystemClock()
         self.registry = Registry(self.clock)
         self.services = Services(self.clock)
@@ -45,6 +46,7 @@ class DispatcherBench:
             RequestLog(RequestMetrics(self.registry)),
             self.clock,
             request_bytes_max=100_000,
+            quotas=quotas,
         )
         self.rung = 0
         self.responses = ResponseQueue(self._ring)
@@ -310,3 +312,79 @@ def test_a_large_request_that_its_api_does_not_admit_is_refused_before_it_is_dec
     (request,) = bench.responses.take_all()
     assert request.action is Action.CLOSE
     assert "is not for this process" in caplog.text
+
+
+class AlwaysThrottled:
+    """Quotas that let every client wait."""
+
+    request = object()
+
+    def __init__(self) -> None:
+        self.charged = 0
+
+    def charge(self, _request: Request) -> Throttle:
+        self.charged += 1
+        return Throttle(500, "request_percentage")
+
+
+def answering(answer: Answer) -> dict[int, Api]:
+    return {12: Api(12, "Heartbeat", (0, 4), lambda _services, _request: answer)}
+
+
+def test_a_response_names_the_wait_of_a_quota() -> None:
+    cached = k12_heartbeat.HeartbeatResponse()
+    bench = DispatcherBench(answering(Reply(cached, encoded=cached.encode(4))), AlwaysThrottled())
+    bench.handle(heartbeat("now", version=4))
+    request = bench.answered()
+    assert request.api_throttle_ms == 500
+    assert request.throttle == Throttle(500, "request_percentage")
+    assert decoded(request).throttle_time_ms == 500
+    assert cached.throttle_time_ms == 0, "a cached message is not changed"
+
+
+def test_the_longer_wait_is_named() -> None:
+    message = k12_heartbeat.HeartbeatResponse(throttle_time_ms=900)
+    bench = DispatcherBench(answering(Reply(message, throttle_time_ms=900)), AlwaysThrottled())
+    bench.handle(heartbeat("now", version=4))
+    request = bench.answered()
+    assert (request.api_throttle_ms, decoded(request).throttle_time_ms) == (900, 900)
+
+
+def test_an_answer_without_a_response_can_be_throttled_too() -> None:
+    bench = DispatcherBench(answering(NO_REPLY), AlwaysThrottled())
+    bench.handle(heartbeat("now", version=4))
+    assert bench.answered().api_throttle_ms == 500
+    assert NO_REPLY.throttle_time_ms == 0
+    closing = DispatcherBench(answering(Close("no")), AlwaysThrottled())
+    closing.handle(heartbeat("now", version=4))
+    assert closing.answered().action == Action.CLOSE
+
+
+def test_an_api_that_charged_its_request_is_not_charged_again() -> None:
+    def charge(_services: Any, request: Request) -> Reply:
+        request.throttle = UNTHROTTLED
+        return Reply(k12_heartbeat.HeartbeatResponse())
+
+    quotas = AlwaysThrottled()
+    bench = DispatcherBench({12: Api(12, "Heartbeat", (0, 4), charge)}, quotas)
+    bench.handle(heartbeat("now", version=4))
+    assert (bench.answered().api_throttle_ms, quotas.charged) == (0, 0)
+
+
+def test_errors_are_charged() -> None:
+    def fail(_services: Any, _request: Request) -> Reply:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+
+    quotas = AlwaysThrottled()
+    bench = DispatcherBench({12: Api(12, "Heartbeat", (0, 4), fail)}, quotas)
+    bench.handle(heartbeat("now", version=4))
+    assert (bench.answered().api_throttle_ms, quotas.charged) == (500, 1)
+
+
+def test_every_response_can_carry_a_throttle_time() -> None:
+    for key in api_keys.ROWS:
+        message = response_class(key)()
+        if hasattr(message, "throttle_time_ms"):
+            message.throttle_time_ms = 5
+            for version in range(message.MIN_VERSION, message.MAX_VERSION + 1):
+                message.encode(version)

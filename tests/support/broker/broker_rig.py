@@ -24,6 +24,7 @@ from barnabas.broker.metadata.push_gate import PushGate
 from barnabas.broker.metadata.push_state import PushState
 from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.broker.purgatory import Purgatories, Purgatory
+from barnabas.broker.quotas.client_quotas import ClientQuotas
 from barnabas.broker.replication.high_watermarks import HighWatermarks
 from barnabas.broker.replication.leadership import Leadership
 from barnabas.broker.replication.log_dir_moves import COPY_RATE, LogDirMoves
@@ -238,6 +239,7 @@ class BrokerRig:
             replica_manager=self.manager,
             purgatories=self.purgatories,
             fetch_sessions=FetchSessions(self.clock, self.registry),
+            quotas=ClientQuotas.of(self.config, self.clock),
             forwarding=ForwardingManager(self.config, channel, self.purgatories.topic),
             table=TABLE,
             auto_topic_creation=AutoTopicCreation(self.config, channel),

@@ -1,0 +1,1 @@
+"""Client quotas: how much a user or a client id may produce, fetch, occupy threads and change topics."""
