@@ -124,6 +124,7 @@ class BrokerServer:
         self.log_manager.identify(context.cluster_id)
         self._metadata_cache = MetadataCache()
         self._security = SecurityCache()
+        self._security.on_change(self.network.security_changed)
         self._dynamic_config = DynamicConfig(context.config)
         keep_logs_configured(self._dynamic_config, self.log_manager)
         self._log_cleaner = self._make_log_cleaner(context)

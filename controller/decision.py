@@ -8,9 +8,9 @@ as `ApiError`; an error of one item is a code inside the response.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.config.config import Config
 from barnabas.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Image
@@ -19,7 +19,14 @@ from barnabas.protocol.metadata_records import MetadataRecord
 
 R = TypeVar("R")
 
+#: Counts partitions that a request creates or deletes; raises THROTTLING_QUOTA_EXCEEDED if the client may not.
+Charge: TypeAlias = Callable[[int], None]
+
 MAX_RECORDS_PER_USER_OP: Final = 10_000  # QuorumController.MAX_RECORDS_PER_USER_OP
+
+
+def no_charge(_partitions: int) -> None:
+    """Count nothing: the client has no quota."""
 
 
 @dataclass(frozen=True, slots=True)

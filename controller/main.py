@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.handlers import HandlerPool
 from barnabas.broker.monitoring.broker_metrics import ClientMetrics, register_process, register_supported
+from barnabas.broker.quotas.mutations import MutationQuotas
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.requests.request_log import RequestLog
 from barnabas.broker.socket_server import SocketServer
@@ -114,6 +115,7 @@ class ControllerServer:
         )
         first = listeners[0]
         self.port = self.sockets.port(first.name)
+        self.mutations = MutationQuotas.of(config, clock)
         services = ControllerServices(
             config=config,
             cluster_id=self._directory.cluster_id,
@@ -122,6 +124,7 @@ class ControllerServer:
             controller=self.controller,
             endpoints=((int(config.node_id), first.host or "localhost", self.port),),
             table=table,
+            mutations=self.mutations,
         )
         self.handlers: HandlerPool = HandlerPool(
             config.num_io_threads,

@@ -78,7 +78,6 @@ HARMLESS: Final = (
     ),
     Missing("there is one controller", ("controller.quorum.",)),
     Missing("metrics are read from the /metrics page", ("metric.reporters", "metrics.", "kafka.metrics.")),
-    Missing("clients have no quotas", ("quota.", "controller.quota.")),
     Missing("metrics of clients are not collected", ("telemetry.",)),
     Missing("no client is authenticated", ("connection.failed.authentication.delay.ms",)),
 )

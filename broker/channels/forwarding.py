@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.purgatory import DelayedOperation
+from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.parking import Park
 from barnabas.protocol.data.principal import DefaultPrincipalData
 from barnabas.protocol.error_responses import error_response
@@ -80,10 +81,13 @@ class DelayedForward(DelayedOperation):
             return [{"kind": "controller", "text": "for the controller's answer"}]
         return [{"kind": "metadata", "text": "until this broker has heard of what the controller decided"}]
 
-    def response(self) -> Message:
-        """Return the controller's answer, even if its effect is not visible yet; without one, REQUEST_TIMED_OUT."""
-        answer = self._answer
-        return self._on_timeout() if answer is None else answer
+    def response(self) -> Reply:
+        """Return the controller's answer, even if its effect is not visible yet; without one, REQUEST_TIMED_OUT.
+
+        The client waits here if the controller's quota says so.
+        """
+        answer: Any = self._on_timeout() if self._answer is None else self._answer
+        return Reply(answer, getattr(answer, "throttle_time_ms", 0))
 
 
 class ForwardingManager:

@@ -18,11 +18,13 @@ from barnabas.broker.requests.request_log import RequestLog
 from barnabas.broker.socket_server import SocketServer
 from barnabas.broker.wiring.context import StartError
 from barnabas.metrics.request_metrics import RequestMetrics
+from barnabas.security.image import Kind
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.config.config import Config
     from barnabas.metrics.registry import Registry
+    from barnabas.security.image import SecurityImage
 
 CONTROL_PLANE_REQUESTS_MAX: Final = 20  # as in Kafka
 
@@ -45,6 +47,11 @@ class Network:
             inter_broker_listener=config.inter_broker_listener_name,
             client_quotas=self.client_quotas,
         )
+
+    def security_changed(self, image: SecurityImage, changed: frozenset[Kind]) -> None:
+        """Take the quotas of clients from the security metadata; a listener of SecurityCache."""
+        if Kind.QUOTAS in changed:
+            self.client_quotas.update(image.quotas)
 
     def advertised_listeners(self) -> list[tuple[str, str, int, str]]:
         """Return (name, host, port, security protocol) of each advertised listener; raises StartError.

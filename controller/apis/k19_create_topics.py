@@ -7,22 +7,33 @@ Behaviour
 Version notes: v5 (KIP-525) configs, counts; v6 throttling by error; v7 topic id.
 
 Errors: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT.
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT,
+THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_within_quota
 from barnabas.controller.decisions.topics import create_topics
+
+STRICT_QUOTA_SINCE: Final = 6
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the creation."""
     message = request.message
-    return decide_later(services, "createTopics", lambda view: create_topics(view, message), same, message.timeout_ms)
+    return decide_within_quota(
+        services,
+        request,
+        "createTopics",
+        lambda view, charge: create_topics(view, message, charge),
+        strict_since=STRICT_QUOTA_SINCE,
+    )
 
 
 API = Api(19, "CreateTopics", (2, 7), handle, operation="CREATE", resource="CLUSTER")

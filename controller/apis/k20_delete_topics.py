@@ -4,25 +4,34 @@ Behaviour
 - The controller removes the topic at once. Brokers delete their replicas when the push (StopReplica) reaches them. A
   broker that is down learns of the deletion when it returns: the FULL LeaderAndIsr does not name the topic id.
 
-Version notes: v6 (KIP-516) topics by id.
+Version notes: v5 (KIP-599) throttling by error; v6 (KIP-516) topics by id.
 
-Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST, TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST, TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT,
+THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_within_quota
 from barnabas.controller.decisions.topics import delete_topics
+
+STRICT_QUOTA_SINCE: Final = 5
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the deletion."""
     message, version = request.message, request.header.api_version
-    return decide_later(
-        services, "deleteTopics", lambda view: delete_topics(view, message, version), same, message.timeout_ms
+    return decide_within_quota(
+        services,
+        request,
+        "deleteTopics",
+        lambda view, charge: delete_topics(view, message, version, charge),
+        strict_since=STRICT_QUOTA_SINCE,
     )
 
 

@@ -2,24 +2,34 @@
 
 Behaviour: adds partitions to topics. They are placed like those of a new topic, or as the client assigns them.
 
+Version notes: v3 (KIP-599) throttling by error.
+
 Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
-INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT.
+INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT, THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
-from barnabas.controller.apis.services import ControllerServices, decide_later, same
+from barnabas.controller.apis.services import ControllerServices, decide_within_quota
 from barnabas.controller.decisions.topics import create_partitions
+
+STRICT_QUOTA_SINCE: Final = 3
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the creation."""
     message = request.message
-    return decide_later(
-        services, "createPartitions", lambda view: create_partitions(view, message), same, message.timeout_ms
+    return decide_within_quota(
+        services,
+        request,
+        "createPartitions",
+        lambda view, charge: create_partitions(view, message, charge),
+        strict_since=STRICT_QUOTA_SINCE,
     )
 
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.broker.purgatory import Deferred
-from barnabas.broker.requests.answers import Outcome
+from barnabas.broker.requests.answers import Outcome, Reply
 from barnabas.broker.requests.parking import Park
+from barnabas.controller.decision import Charge, no_charge
 from barnabas.protocol.errors import ApiError
 
 if TYPE_CHECKING:
+    from barnabas.broker.quotas.mutations import MutationQuotas
     from barnabas.broker.requests.api import Table
+    from barnabas.broker.requests.request import Request
     from barnabas.common.clock import Clock
     from barnabas.config.config import Config
     from barnabas.controller.decision import Decision, View
@@ -34,6 +37,7 @@ class ControllerServices:
     controller: QuorumController
     endpoints: tuple[tuple[int, str, int], ...]  # (node id, host, port) of each controller
     table: Table
+    mutations: MutationQuotas
 
     def complete_delayed(self, key: Any) -> None:
         """Do nothing: no request waits for a key here, since the event thread completes each one."""
@@ -71,6 +75,32 @@ def decide_later(
     reply = ControllerReply()
     services.controller.submit(name, decide, lambda result: reply.complete(answer(result)), reply.fail, timeout_ms)
     return Park(reply)
+
+
+def decide_within_quota(
+    services: ControllerServices,
+    request: Request,
+    name: str,
+    decide: Callable[[View, Charge], Decision[R]],
+    *,
+    strict_since: int,
+) -> Park:
+    """Submit a decision that creates or deletes partitions, which are charged to the client's quota (KIP-599).
+
+    From API version `strict_since` on, the quota refuses topics; below, the client waits after its response.
+    """
+    services.mutations.update(services.controller.committed_image.security.quotas)
+    quota = services.mutations.quota_for(request, strict_since)
+
+    def answer(response: Any) -> Outcome:
+        if quota is None:
+            return same(response)
+        request.throttle = throttle = quota.throttle()
+        response.throttle_time_ms = throttle.ms
+        return Reply(response, throttle.ms)
+
+    charge = no_charge if quota is None else quota.record
+    return decide_later(services, name, lambda view: decide(view, charge), answer, request.message.timeout_ms)
 
 
 def same(response: Message) -> Message:

@@ -18,12 +18,14 @@ from typing import Final
 
 from barnabas.common.ids import ZERO_UUID, random_uuid
 from barnabas.controller.decision import (
+    Charge,
     Decision,
     Failure,
     View,
     check_batch_size,
     check_item_count,
     first_duplicates,
+    no_charge,
 )
 from barnabas.controller.decisions import configs
 from barnabas.controller.decisions.elections import default_directory
@@ -43,7 +45,9 @@ _FIRST_VERSION_WITH_DISABLED_ERROR: Final = 3
 # -- creation
 
 
-def create_topics(view: View, request: create_wire.CreateTopicsRequest) -> Decision[create_wire.CreateTopicsResponse]:
+def create_topics(
+    view: View, request: create_wire.CreateTopicsRequest, charge: Charge = no_charge
+) -> Decision[create_wire.CreateTopicsResponse]:
     """Create the valid topics; with validate_only the response is the same, and nothing is written."""
     check_item_count(len(request.topics))
     once, duplicates = first_duplicates([topic.name for topic in request.topics])
@@ -56,6 +60,7 @@ def create_topics(view: View, request: create_wire.CreateTopicsRequest) -> Decis
             continue
         try:
             result, topic_records = _create_one(view, topic, existing, effective)
+            charge(result.num_partitions)
         except ApiError as error:
             response.topics.append(_create_failure(topic.name, Failure.of(error)))
             continue
@@ -246,7 +251,7 @@ def check_manual_assignment(image: Image, replicas: Sequence[int], factor: int |
 
 
 def create_partitions(
-    view: View, request: partitions_wire.CreatePartitionsRequest
+    view: View, request: partitions_wire.CreatePartitionsRequest, charge: Charge = no_charge
 ) -> Decision[partitions_wire.CreatePartitionsResponse]:
     """Add partitions to topics; with validate_only the response is the same, and nothing is written."""
     check_item_count(len(request.topics))
@@ -261,10 +266,12 @@ def create_partitions(
         if topic.name not in names:
             continue
         try:
-            records += _grow_one(view, topic)
+            added = _grow_one(view, topic)
+            charge(len(added))
         except ApiError as error:
             response.results.append(_partitions_result(topic.name, Failure.of(error)))
             continue
+        records += added
         check_batch_size(records)
         response.results.append(_partitions_result(topic.name, Failure(ErrorCode.NONE)))
     return Decision([] if request.validate_only else records, response)
@@ -317,7 +324,7 @@ def _added_partitions(
 
 
 def delete_topics(
-    view: View, request: delete_wire.DeleteTopicsRequest, version: int
+    view: View, request: delete_wire.DeleteTopicsRequest, version: int, charge: Charge = no_charge
 ) -> Decision[delete_wire.DeleteTopicsResponse]:
     """Delete topics by name or by id; raises TOPIC_DELETION_DISABLED if delete.topic.enable is false."""
     if not view.config.delete_topic_enable:
@@ -340,6 +347,7 @@ def delete_topics(
             deletions.fail(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, message)
     deletions.add_ids(ids)
     deletions.add_names(names)
+    deletions.charge(charge)
     response = delete_wire.DeleteTopicsResponse(responses=deletions.results())
     records = [RemoveTopicRecord(topic_id=topic.id) for topic in deletions.chosen.values()]
     return Decision(records, response)
@@ -388,6 +396,15 @@ class _Deletions:
                 self.fail(name, topic.id, ErrorCode.INVALID_REQUEST, message)
             else:
                 self.chosen[topic.id] = topic
+
+    def charge(self, charge: Charge) -> None:
+        """Charge each chosen topic; those that the client's quota refuses fail."""
+        for topic in list(self.chosen.values()):
+            try:
+                charge(len(topic.partitions))
+            except ApiError as error:
+                del self.chosen[topic.id]
+                self.fail(topic.name, topic.id, error.code)
 
     def results(self) -> list[delete_wire.DeletableTopicResult]:
         """Return the result of each item: the successes, then the failures."""

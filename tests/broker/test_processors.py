@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.requests.request import Request
 from barnabas.protocol.errors import ErrorCode
 from tests.support.broker.network import (
     FETCH,
@@ -109,6 +110,30 @@ def test_a_throttled_client_waits_only_for_its_next_response(network: Network, b
         bystander.heartbeat("ok")
         assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 3).error_code == ErrorCode.NONE
         assert network.clock.monotonic_ms() - before_ms >= 290
+
+
+class NetworkTimes:
+    """Quotas that note the thread time of each request."""
+
+    request: object = None
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[int, int]] = []  # (correlation id, nanoseconds)
+
+    def add_network_time(self, request: Request, thread_ns: int) -> None:
+        self.noted.append((request.header.correlation_id, thread_ns))
+
+
+def test_the_time_of_the_network_thread_is_charged_once_a_run_while_a_quota_exists() -> None:
+    quotas = NetworkTimes()
+    with Network(client_quotas=quotas) as network, network.client() as client:
+        client.heartbeat("ok", 1)
+        assert quotas.noted == []
+        quotas.request = object()
+        client.heartbeat("ok", 2)
+        client.heartbeat("ok", 3)
+        eventually("the time of request 3 is noted", lambda: quotas.noted[-1:] and quotas.noted[-1][0] == 3)
+        assert all(thread_ns > 0 for _, thread_ns in quotas.noted)
 
 
 def test_large_responses_arrive_whole(network: Network, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.channels.forwarding import encode_principal
+from barnabas.broker.quotas.mutations import MutationQuotas
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
@@ -73,6 +74,7 @@ class Asker:
             controller=self.rig.controller,
             endpoints=((100, "localhost", 9093),),
             table=TABLE,
+            mutations=MutationQuotas.of(self.rig.config, self.rig.clock),
         )
         self.context = RequestContext("CONTROLLER", "PLAINTEXT", "127.0.0.1", 1, "c", "User:ANONYMOUS")
 

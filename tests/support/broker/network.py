@@ -206,6 +206,7 @@ class Network:
         listeners: tuple[ListenerRow, ...] = (ListenerRow(),),
         inter_broker_listener: str | None = None,
         control_max_requests: int = 0,
+        client_quotas: Any = None,
         **config: Any,
     ) -> None:
         self.clock = SystemClock()
@@ -221,6 +222,7 @@ class Network:
             self.registry,
             self.clock,
             inter_broker_listener=inter_broker_listener,
+            client_quotas=client_quotas,
         )
         self.table = self.services.table
         self.pool = HandlerPool(
