@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.services import Services
@@ -42,6 +43,7 @@ from barnabas.broker.wiring.pages import Pages
 from barnabas.broker.wiring.replication import Replication
 from barnabas.broker.wiring.request_handling import RequestHandling
 from barnabas.client.connection import Connect, NodeConnection
+from barnabas.client.security import security_of_brokers, security_of_controller
 from barnabas.metrics.registry import Registry
 
 if TYPE_CHECKING:
@@ -105,16 +107,19 @@ class BrokerServer:
         if not controllers:
             raise StartError("controller.quorum.bootstrap.servers (or controller.quorum.voters) must name a controller")
         connect: Connect = NodeConnection if self._faults is None else self._faults.connect
+        tls = self.network.tls
+        to_controller = partial(connect, security=security_of_controller(tls, self.config))
         return Context(
             broker_id=self.broker_id,
-            cluster_id=known_cluster_id or ask_cluster_id(self.config, controllers, connect, clock),
+            cluster_id=known_cluster_id or ask_cluster_id(self.config, controllers, to_controller, clock),
             controllers=controllers,
             config=self.config,
             clock=clock,
             fs=fs,
             registry=registry,
             scheduler=self._scheduler,
-            connect=connect,
+            connect=partial(connect, security=security_of_brokers(tls, self.config)),
+            connect_to_controller=to_controller,
             on_fatal=on_fatal,
         )
 
@@ -157,6 +162,7 @@ class BrokerServer:
             self._faults,
         )
         self._coordinators.register_metrics(self.log_manager)
+        self._dynamic_config.before_change(self.network.sockets.check)
         self._dynamic_config.on_change(self._reconfigure)
         DynamicResources(
             self._dynamic_config,

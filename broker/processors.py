@@ -21,7 +21,8 @@ Rules
 5. A connection changes its processor at most once, between two requests: when it turns out to move large pieces
    (`LARGE_BYTES`), it is assigned in turn (acceptor.py, rule 3 says why).
 6. No turn is long because one connection moves much, or many connections do something at once. A large request or
-   response continues in the next turn. Each turn opens and closes a limited number of connections. Idle ones are found
+   response continues in the next turn. Each turn opens and closes a limited number of connections, and continues a
+   limited number of TLS handshakes (network/secure/handshakes.py). Idle ones are found
    without a scan (idle_connections.py). A connection holds a bounded amount of memory: one frame, which the memory pool
    counts if there is one (memory_pool.py), one read ahead (`READ_AHEAD_BYTES`), and one response or those of a run,
    which are small (requests/dispatcher.py, `GOES_ON_BYTES_MAX`).
@@ -177,6 +178,10 @@ class Processor:
         """Return a snapshot of its connections, which go on changing, for the live page."""
         return self._connections.snapshot()
 
+    def handshakes(self) -> int:
+        """Return how many TLS handshakes are not complete."""
+        return self._connections.handshakes.count()
+
     def queueing(self) -> int:
         """Return how many requests it is putting into the request queue now."""
         return self._queueing
@@ -199,6 +204,8 @@ class Processor:
                     self._queue_requests()
                     self._record_finished()
                     self._handle_events(self._poll())
+                    if self._connections.handshakes.has_ready():
+                        self._continue_handshakes()
                     self._queue_requests()
                     self._do_chores()
                 except Exception:
@@ -384,7 +391,7 @@ class Processor:
 
     def _poll(self) -> Events:
         """Ask the selector; wait only when nothing is left to do."""
-        if self._ready or self._hung_up or self._unfinished:
+        if self._ready or self._hung_up or self._unfinished or self._connections.handshakes.has_ready():
             return self._selector.poll(0)
         if self._queued_last == 1:
             events = self._wait.for_answer()
@@ -406,6 +413,9 @@ class Processor:
         for fd, event in events:
             connection = connections.get(fd)
             if connection is None:  # the wake-up, or closed earlier in this turn
+                continue
+            if connection.handshake is not None:
+                self._connections.handshakes.note(connection)
                 continue
             if event & BROKEN:
                 connection.is_broken = True
@@ -494,6 +504,13 @@ class Processor:
             elif not connection.is_muted:
                 self._read(connection)
 
+    def _continue_handshakes(self) -> None:
+        """Continue some TLS handshakes (rule 6); read the first requests of those that are complete."""
+        connections = self._connections
+        for connection in connections.handshakes.take_ready():
+            if connections.has(connection) and connections.continue_handshake(connection):
+                self._read(connection)
+
     def _queue_requests(self) -> None:
         """Queue the requests read, blocking while the queue is full (rule 4)."""
         if not self._ready:
@@ -523,6 +540,7 @@ class Processor:
         self._chores_due_ns = now_ns + CHORES_INTERVAL_NS
         share = READ_AHEAD_BYTES // (self._connections.count() or 1)
         self._scratch = self._whole_scratch[: min(SCRATCH_BYTES, max(SCRATCH_BYTES_MIN, share))]
+        self._connections.close_half_open(now_ns)
         self._connections.close_idle(now_ns)
         self._connections.close_excess()
 

@@ -23,16 +23,19 @@ from typing import TYPE_CHECKING, Protocol
 from barnabas.broker.acceptor import Acceptor
 from barnabas.broker.network.busy_poll import BusyPollTurn
 from barnabas.broker.network.connection_quotas import UNLIMITED, ConnectionQuotas
-from barnabas.broker.network.connections import ListenerSettings
+from barnabas.broker.network.connections import HANDSHAKE_TIMEOUT_MS, HANDSHAKES_MAX, ListenerSettings
 from barnabas.broker.network.memory_pool import MemoryPool
 from barnabas.broker.network.network_metrics import ProcessorMetrics, register_accept_rates
+from barnabas.broker.network.secure.certificate_review import CertificateReview
 from barnabas.broker.processors import Processor
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from barnabas.common.threads import HAS_GLOBAL_LOCK
+from barnabas.config.listeners import SSL_KEYS, base_name
 from barnabas.metrics.meters import Window
 from barnabas.metrics.table import catalogue
+from barnabas.security.tls.endpoints import TLS_PROTOCOLS, TlsEndpoint, TlsEndpoints
 
 if TYPE_CHECKING:
     from barnabas.broker.quotas.client_quotas import ClientQuotas
@@ -83,6 +86,7 @@ class SocketServer:
         thread_prefix: str = "data-plane",
         inter_broker_listener: str | None = None,
         client_quotas: ClientQuotas | None = None,
+        tls: TlsEndpoints | None = None,
     ) -> None:
         # Fixed before start.
         self.channel = channel
@@ -95,6 +99,10 @@ class SocketServer:
         self._client_quotas = client_quotas
         listeners = list(listeners)
         self._has_inter_broker_listener = any(listener.name == inter_broker_listener for listener in listeners)
+        self._tls = TlsEndpoints(config.originals, clock.wall_ms) if tls is None else tls
+        for listener in listeners:  # before any port is opened: an unusable certificate ends the start
+            self._endpoint(listener)
+        self._review: CertificateReview | None = None  # made by `start`
         self.quotas = ConnectionQuotas(
             clock,
             max_connections=config.max_connections,
@@ -118,6 +126,9 @@ class SocketServer:
 
     def start(self) -> None:
         """Start the processors and accept connections."""
+        if any(base_name(name) in SSL_KEYS for name in self._config.originals):
+            self._review = CertificateReview(self._tls, self._config.barnabas_ssl_review_interval_ms)
+            self._review.start()
         for acceptor in self.acceptors.values():
             acceptor.start()
             log.info("listening on port %d for listener %s", acceptor.port, acceptor.listener_name)
@@ -138,6 +149,8 @@ class SocketServer:
         """End all threads and close all connections; call it after the handlers have ended."""
         self.begin_shutdown()
         self.channel.close()
+        if self._review is not None:
+            self._review.shutdown()
         for acceptor in self.acceptors.values():
             acceptor.join()
         processors = self.processors()
@@ -151,12 +164,17 @@ class SocketServer:
         for acceptor in self.acceptors.values():
             self._resize(acceptor, processors_per_listener)
 
+    def check(self, changed: Config) -> None:
+        """Raise ConfigError if the TLS settings of a changed config could not be applied."""
+        self._tls.check(changed.originals)
+
     def reconfigure(self, dynamic: Mapping[str, str]) -> None:
         """Apply a changed config; `dynamic` holds the keys set at run time, those of single listeners too.
 
         The connections of surplus processors are closed; their clients reconnect.
         """
         config = self._config
+        self._tls.reconfigure({**config.originals, **dynamic})
         self.quotas.update(
             max_connections=config.max_connections,
             max_per_ip=config.max_connections_per_ip,
@@ -207,6 +225,8 @@ class SocketServer:
 
     def _make_processor(self, listener: Listener) -> Processor:
         processor_id = next(self._processor_ids)
+        tls = self._endpoint(listener)
+        config = self._config
         metrics = ProcessorMetrics(self._registry, self._clock, listener.name, processor_id, self._request_log.metrics)
         processor = Processor(
             processor_id,
@@ -219,6 +239,9 @@ class SocketServer:
                 idle_ms_max=self._config.connections_max_idle_ms,
                 is_for_clients=self._is_for_clients(listener),
                 busy_poll=self._busy_poll,
+                tls=tls,
+                handshakes_max=HANDSHAKES_MAX if tls is None else config.barnabas_ssl_handshakes_max,
+                handshake_timeout_ms=HANDSHAKE_TIMEOUT_MS if tls is None else config.barnabas_ssl_handshake_timeout_ms,
             ),
             self.channel,
             self.quotas,
@@ -235,6 +258,13 @@ class SocketServer:
             catalogue.PROCESSOR_INBOX_CAPACITY, lambda: processor.inbox.maxsize, networkProcessor=processor_id
         )
         return processor
+
+    def _endpoint(self, listener: Listener) -> TlsEndpoint | None:
+        """Return the TLS of a listener; None if it has none. Raises ConfigError."""
+        if listener.security_protocol not in TLS_PROTOCOLS:
+            return None
+        is_between_nodes = listener.name == self._inter_broker_listener
+        return self._tls.listener(listener.name, listener.security_protocol, is_between_nodes=is_between_nodes)
 
     def _is_for_clients(self, listener: Listener) -> bool:
         """Return whether brokers and controllers use another listener; a single listener is for all."""
@@ -260,6 +290,13 @@ class SocketServer:
         )
         registry.gauge(catalogue.MAX_CONNECTIONS, lambda: self._config.max_connections)
         self._register_pool_gauges()
+        for endpoint in self._tls.all():
+            registry.gauge(
+                catalogue.TLS_CERTIFICATE_DAYS_LEFT,
+                partial(self._tls.days_left, endpoint.name),
+                listener=endpoint.name,
+            )
+            registry.gauge(catalogue.TLS_HANDSHAKES, partial(self._handshakes, endpoint.name), listener=endpoint.name)
         register_accept_rates(registry, {name: partial(_accepted, a) for name, a in self.acceptors.items()})
 
     def _register_pool_gauges(self) -> None:
@@ -281,6 +318,9 @@ class SocketServer:
             catalogue.MEMORY_POOL_DEPLETED_SHARE,
             lambda: share.rate(pool.depleted_ns() / NS_PER_S, registry.now_s()),
         )
+
+    def _handshakes(self, listener_name: str) -> int:
+        return sum(processor.handshakes() for processor in self.acceptors[listener_name].processors)
 
     def _idle_share(self) -> float:
         shares = [processor.metrics.idle.share() for processor in self.processors()]

@@ -20,7 +20,8 @@ from barnabas.broker.quotas.mutations import MutationQuotas
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.requests.request_log import RequestLog
 from barnabas.broker.socket_server import SocketServer
-from barnabas.client.connection import Connect, NodeConnection
+from barnabas.client.connection import Connect, NodeConnection, NodeConnectionError
+from barnabas.client.security import security_of
 from barnabas.common import logs, threads
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.disk.files import FileSystem, OsFileSystem
@@ -29,7 +30,7 @@ from barnabas.common.processes.process import EXIT_USER_ERROR, die_with_supervis
 from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import Listener
+from barnabas.config.listeners import PROTOCOLS, Listener
 from barnabas.controller.apis.services import ControllerServices
 from barnabas.controller.apis.table import TABLE
 from barnabas.controller.controller_metrics import ControllerMetrics
@@ -45,11 +46,12 @@ from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.metrics.table.catalogue import CONTROLLER_CLUSTER_ID
 from barnabas.protocol.errors import ApiError
+from barnabas.security.tls.endpoints import TlsEndpoints
 
 if TYPE_CHECKING:
     from barnabas.broker.faults.kit import FaultKit
     from barnabas.broker.requests.api import Table
-    from barnabas.controller.image import Broker
+    from barnabas.controller.image import Broker, Endpoint
 
 log = logging.getLogger("barnabas.controller")
 
@@ -81,6 +83,7 @@ class ControllerServer:
     def _build(self, clock: Clock, fs: FileSystem) -> None:
         table = TABLE if self.faults is None else self.faults.wrap(TABLE)
         self.metrics = ControllerMetrics(self.registry, clock)
+        self._tls = TlsEndpoints(self.config.originals, clock.wall_ms)  # fixed before start
         self.controller = self._make_controller(clock, fs)
         self._is_serving = False  # set by start, read by the page's threads
         self._build_network(clock, table)
@@ -90,14 +93,21 @@ class ControllerServer:
         config = self.config
         traffic = ChannelMetrics(self.registry, "raft-channel")
         connect: Connect = NodeConnection if self.faults is None else self.faults.connect
+        own = {"timeout_ms": PUSH_TIMEOUT_MS, "client_id": str(config.node_id), "clock": clock, "traffic": traffic}
+
+        def push(endpoint: Endpoint) -> NodeConnection:
+            try:
+                security = security_of(self._tls, endpoint.name, PROTOCOLS[endpoint.security_protocol])
+            except (ConfigError, IndexError) as error:
+                raise NodeConnectionError(str(error)) from error
+            return connect(endpoint.host, endpoint.port, security=security, **own)
+
         return QuorumController(
             config=config,
             cluster_id=self._directory.cluster_id,
             metadata_log=MetadataLog(self._directory.path, config, clock, fs),
             clock=clock,
-            connect=lambda host, port: connect(
-                host, port, timeout_ms=PUSH_TIMEOUT_MS, client_id=str(config.node_id), clock=clock, traffic=traffic
-            ),
+            connect=push,
             metrics=self.metrics,
             on_hopeless=self.endings.put,
         )
@@ -111,7 +121,14 @@ class ControllerServer:
             RequestMetrics(registry), registry, int(config.barnabas_slow_request_ms), table=TABLE
         )
         self.sockets = SocketServer(
-            listeners, config, channel, self.request_log, registry, clock, thread_prefix="controller"
+            listeners,
+            config,
+            channel,
+            self.request_log,
+            registry,
+            clock,
+            thread_prefix="controller",
+            tls=self._tls,
         )
         first = listeners[0]
         self.port = self.sockets.port(first.name)

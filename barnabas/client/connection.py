@@ -11,28 +11,34 @@ Rules
 4. The kernel enforces the timeout (SO_RCVTIMEO, SO_SNDTIMEO), and one read returns most responses. Why: with a timeout
    of Python's own, each socket call is three system calls and releases the interpreter's lock as often. A replica
    fetcher would spend more on that than on copying.
+5. With TLS, encrypted bytes are read from the socket in large pieces and decrypted from memory into the response's own
+   buffer, so that rule 4 still holds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from barnabas.client.errors import NodeConnectionError as NodeConnectionError
+from barnabas.client.security import ClientSecurity
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.extendable import mypyc_attr
 from barnabas.protocol.errors import MalformedMessageError
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request
 from barnabas.protocol.messages import response_class
 from barnabas.protocol.schema import Message
+from barnabas.security.tls.session import TlsSession
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
 MAX_RESPONSE_BYTES: Final = 1 << 30
 SCRATCH_BYTES_MIN: Final = 1024
 SCRATCH_BYTES_MAX: Final = 64 * 1024
+ENCRYPTED_BYTES: Final = 128 * 1024
 TIMEOUT_SLACK_NS: Final = 10_000_000
 _SIZE: Final = struct.Struct(">i")
 _TIMEVAL: Final = struct.Struct("@ll")
@@ -70,6 +76,7 @@ class NodeConnection:
         client_id: str = "barnabas",
         clock: Clock | None = None,
         traffic: TrafficObserver | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
         self.host = host  # fixed before start
         self.port = port  # fixed before start
@@ -77,6 +84,9 @@ class NodeConnection:
         self._client_id = client_id  # fixed before start
         self._clock = clock or SystemClock()  # fixed before start
         self._traffic = traffic  # fixed before start
+        self._security = security  # fixed before start; None for PLAINTEXT
+        self._tls: TlsSession | None = None  # owner: the using thread; of the present socket
+        self._encrypted: memoryview | None = None  # owner: the using thread; for bytes of the TLS session
         self._socket: socket.socket | None = None  # owner: the using thread; abort() only shuts it down
         self._limit_ns = 0  # owner: the using thread; the socket's current timeouts
         self._scratch = memoryview(bytearray(SCRATCH_BYTES_MIN))  # owner: the using thread; grows with the responses
@@ -104,6 +114,8 @@ class NodeConnection:
         if self._traffic is not None:
             self._traffic.connected()
         self._refuse_if_aborted()  # Why again: an abort meanwhile found no socket to shut down.
+        if self._security is not None:
+            self._secure(self._security)
 
     def send(self, message: Message, version: int, *, timeout_ms: int | None = None) -> Any:
         """Send a request of this version and return its response message; raises NodeConnectionError."""
@@ -141,7 +153,11 @@ class NodeConnection:
     def close(self) -> None:
         """Close the socket; the next send connects again."""
         sock, self._socket = self._socket, None
+        tls, self._tls = self._tls, None
         if sock is not None:
+            if tls is not None:
+                with contextlib.suppress(OSError):
+                    sock.send(tls.close(), socket.MSG_DONTWAIT)
             sock.close()
             if self._traffic is not None:
                 self._traffic.closed()
@@ -163,7 +179,44 @@ class NodeConnection:
             raise MalformedMessageError(f"the response has correlation id {correlation_id}, not {self._correlation_id}")
         return response_class(api_key).decode(frame, version, offset)
 
+    def _secure(self, security: ClientSecurity) -> None:
+        """Do the TLS handshake on a new socket."""
+        session = security.session(self.host)
+        if session is None:
+            return
+        if self._encrypted is None:
+            self._encrypted = memoryview(bytearray(ENCRYPTED_BYTES))
+        deadline_ns = self._clock.monotonic_ns() + self._timeout_ms * 1_000_000
+        try:
+            while not session.handshake():
+                self._send_plain(session.take_output(), deadline_ns)
+                self._receive_encrypted(session, deadline_ns)
+            self._send_plain(session.take_output(), deadline_ns)
+        except OSError as error:
+            if session.has_output():  # the alert, which tells the other node
+                with contextlib.suppress(OSError):
+                    self._send_plain(session.take_output(), deadline_ns)
+            self.close()
+            raise NodeConnectionError(
+                f"the TLS handshake with {self.host}:{self.port} failed: {_reason(error)}"
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+        self._tls = session
+
+    def _receive_encrypted(self, session: TlsSession, deadline_ns: int) -> None:
+        assert self._encrypted is not None
+        count = self._receive_plain(self._encrypted, deadline_ns, 0)
+        session.receive(self._encrypted[:count])
+
     def _send_all(self, data: bytes, deadline_ns: int) -> None:
+        if self._tls is not None:
+            self._tls.write(data)
+            data = self._tls.take_output()
+        self._send_plain(data, deadline_ns)
+
+    def _send_plain(self, data: bytes, deadline_ns: int) -> None:
         view = memoryview(data)
         while view:
             sock = self._timed(deadline_ns)
@@ -194,6 +247,18 @@ class NodeConnection:
         return frame
 
     def _receive_into(self, buffer: memoryview, deadline_ns: int, flags: int = 0) -> int:
+        session = self._tls
+        if session is None:
+            return self._receive_plain(buffer, deadline_ns, flags)
+        while True:
+            received = session.read_into(buffer)
+            if received:
+                return received
+            if session.is_ended:
+                raise ConnectionResetError("the other node closed the connection")
+            self._receive_encrypted(session, deadline_ns)
+
+    def _receive_plain(self, buffer: memoryview, deadline_ns: int, flags: int) -> int:
         sock = self._timed(deadline_ns)
         try:
             received = sock.recv_into(buffer, 0, flags)
@@ -226,6 +291,10 @@ def _reason(error: BaseException) -> str:
     """A readable phrase: `Connection refused`, not `[Errno 111] Connection refused`."""
     if isinstance(error, TimeoutError):
         return "no response in time"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the other node's certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

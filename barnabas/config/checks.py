@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from barnabas.config.effect import check_protection
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import PLAINTEXT, check_listeners, parse_addresses, parse_voters
+from barnabas.config.listeners import (
+    PLAINTEXT,
+    SUPPORTED,
+    check_listeners,
+    check_supported,
+    parse_addresses,
+    parse_voters,
+)
 
 #: The values of replica.selector.class: Kafka's own classes, recognized by name.
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
@@ -150,16 +157,23 @@ def _check_network(state: Mapping[str, Any]) -> None:
 
 
 def _check_protocols(state: Mapping[str, Any]) -> None:
-    """Refuse TLS and SASL between processes, which are not built (this process's own listeners were checked before)."""
+    """Refuse SASL between processes, which is not built (this process's own listeners were checked before)."""
     protocol = state["security_inter_broker_protocol"]
-    _require(protocol == PLAINTEXT, f"security.inter.broker.protocol={protocol} is not supported; use {PLAINTEXT}")
-    for name in (*state["controller_listener_names"], state["inter_broker_listener_name"]):
-        protocol = state["listener_protocols"].get(name.upper(), PLAINTEXT)
+    _require(
+        protocol in SUPPORTED,
+        f"security.inter.broker.protocol={protocol} is not supported; use {' or '.join(SUPPORTED)}",
+    )
+    protocols = state["listener_protocols"]
+    for name in state["controller_listener_names"]:
         _require(
-            protocol == PLAINTEXT,
-            f"listener.security.protocol.map: listener {name} asks for {protocol}, which is not supported; "
-            f"use {PLAINTEXT}",
+            name.upper() in protocols,
+            f"Controller listener with name {name} defined in controller.listener.names not found in "
+            "listener.security.protocol.map  (an explicit security mapping for each controller listener is required if "
+            "listener.security.protocol.map is non-empty, or if there are security protocols other than PLAINTEXT in "
+            "use)",
         )
+    for name in (*state["controller_listener_names"], state["inter_broker_listener_name"]):
+        check_supported("listener.security.protocol.map", name, protocols.get(name.upper(), PLAINTEXT))
 
 
 def _check_listeners(state: Mapping[str, Any]) -> None:

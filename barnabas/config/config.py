@@ -28,6 +28,8 @@ from barnabas.config.effect import warnings_of_file
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import (
     LISTENER_KEYS,
+    PLAINTEXT,
+    PROTOCOLS,
     Listener,
     base_name,
     parse_addresses,
@@ -198,10 +200,12 @@ class _State:
         self.values = self._parse()
         self._fill_in()
         controllers = self.values["controller.listener.names"]
+        names = {uri.partition(":")[0].upper() for uri in self.values["listeners"]} | set(map(str.upper, controllers))
         self.protocols = parse_protocol_map(
             self.values["listener.security.protocol.map"],
             controllers,
-            is_default="listener.security.protocol.map" not in originals,
+            is_default="listener.security.protocol.map" not in originals
+            and names.isdisjoint(set(PROTOCOLS) - {PLAINTEXT}),
         )
         self.listeners = parse_listeners("listeners", self.values["listeners"], self.protocols)
         advertised = self.values["advertised.listeners"]

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import LISTENER_KEYS, base_name
+from barnabas.config.listeners import LISTENER_KEYS, LISTENER_LIMITS, SSL_KEYS, base_name
 from barnabas.config.table.key import Key, Scope
 from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
 
@@ -38,18 +38,23 @@ class Missing(NamedTuple):
 
     reason: str
     keys: tuple[str, ...]
+    but: tuple[str, ...] = ()  # keys that do not belong to it, though a prefix matches
 
     def has(self, name: str) -> bool:
-        """Return whether a key (without its listener) configures this feature."""
+        """Whether a key (without its listener) configures this feature."""
+        if name in self.but:
+            return False
         return any(name.startswith(key) if key.endswith(".") else name == key for key in self.keys)
 
 
 _AUTHORIZATION: Final = Missing(
     "there is no authorization, so every client may do everything", ("authorizer.class.name", "super.users")
 )
+_TLS_CHOICES: Final = ("ssl.keymanager.algorithm", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm")
+_TLS: Final = (*SSL_KEYS, *_TLS_CHOICES)
 #: Features that would protect (rule 1).
 PROTECTIVE: Final = (
-    Missing("there is no TLS, so nothing would be encrypted", ("ssl.", "security.providers")),
+    Missing("TLS has no such setting, and no classes can be loaded", ("ssl.", "security.providers"), _TLS),
     Missing(
         "there is no SASL, so no client would be authenticated",
         ("sasl.", "principal.builder.class", "connections.max.reauth.ms"),
@@ -76,12 +81,13 @@ HARMLESS: Final = (
             "follower.fetch.last.tiered.offset.enable",
         ),
     ),
+    Missing("OpenSSL makes this choice", _TLS_CHOICES),
     Missing("there is one controller", ("controller.quorum.",)),
     Missing("metrics are read from the /metrics page", ("metric.reporters", "metrics.", "kafka.metrics.")),
     Missing("metrics of clients are not collected", ("telemetry.",)),
     Missing("no client is authenticated", ("connection.failed.authentication.delay.ms",)),
 )
-_ONE_LISTENER: Final = Missing(f"only {', '.join(LISTENER_KEYS)} can be set for one listener", ())
+_ONE_LISTENER: Final = Missing(f"only {', '.join(LISTENER_LIMITS)} and settings of TLS can be set for one listener", ())
 _OTHER: Final = Missing("", ())
 
 

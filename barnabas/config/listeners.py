@@ -1,8 +1,9 @@
 """Listeners: the addresses that a node listens on, and those that it advertises.
 
 Rules
-1. Only PLAINTEXT is built; SSL and SASL_* are refused at start, each in one line.
-2. Names are upper case. Without a `listener.security.protocol.map`, the controller's listener names mean PLAINTEXT.
+1. PLAINTEXT and SSL are built; SASL_* is refused at start, in one line.
+2. Names are upper case. Without a `listener.security.protocol.map`, the controller's listener names mean PLAINTEXT,
+   unless a listener is named after another protocol: then each needs a mapping.
 
 Source: Kafka 4.3, SocketServerConfigs, AbstractKafkaConfig.
 """
@@ -17,10 +18,34 @@ from typing import Final, NamedTuple
 from barnabas.config.errors import ConfigError
 
 PLAINTEXT: Final = "PLAINTEXT"
-PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SSL: Final = "SSL"
+PROTOCOLS: Final = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
+#: The protocols that are built.
+SUPPORTED: Final = (PLAINTEXT, SSL)
 
 #: Keys that may be set for one listener: `listener.name.<listener in lower case>.<key>`.
-LISTENER_KEYS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+SSL_KEYS: Final = (
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.protocol",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+LISTENER_KEYS: Final = LISTENER_LIMITS + SSL_KEYS
 
 # Patterns are compiled at their first use, not at the start.
 _URI: Final = r"(.*)://\[?([0-9a-zA-Z\-._%:]*)\]?:(-?[0-9]+)"
@@ -117,9 +142,16 @@ def _parse_uri(key: str, uri: str, protocols: Mapping[str, str]) -> Listener:
         raise ConfigError(
             f"{key}: No security protocol defined for listener {name}; name it in listener.security.protocol.map"
         )
-    if protocol != PLAINTEXT:
-        raise ConfigError(f"{key}: listener {name} asks for {protocol}, which is not supported; use {PLAINTEXT}")
+    check_supported(key, name, protocol)
     return Listener(name, protocol, host, port)
+
+
+def check_supported(key: str, listener: str, protocol: str) -> None:
+    """Raise ConfigError for a security protocol that is not built."""
+    if protocol not in SUPPORTED:
+        raise ConfigError(
+            f"{key}: listener {listener} asks for {protocol}, which is not supported; use {' or '.join(SUPPORTED)}"
+        )
 
 
 def _ip_version(host: str) -> int:

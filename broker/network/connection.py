@@ -32,6 +32,7 @@ from barnabas.common.threads import HAS_GLOBAL_LOCK
 
 if TYPE_CHECKING:
     from barnabas.broker.network.memory_pool import MemoryGate
+    from barnabas.broker.network.secure.ssl_transport import SslTransport
     from barnabas.broker.network.transport import Authenticator, Transport
     from barnabas.broker.quotas.throttle import Throttle
     from barnabas.broker.requests.request import Request, RequestContext
@@ -176,12 +177,14 @@ class Connection:
         "fd",
         "frames",
         "gate",
+        "handshake",
         "idle_bucket",
         "is_broken",
         "is_closed",
         "is_hung_up",
         "is_large",
         "is_muted",
+        "is_ready_for_handshake",
         "last_active_ns",
         "may_change_processor",
         "may_have_input",
@@ -192,6 +195,7 @@ class Connection:
         "request",
         "thread_ns",
         "throttle",
+        "secure",
         "transport",
     )
 
@@ -202,7 +206,7 @@ class Connection:
         self.fd = fd
         self.transport = transport
         self.authenticator = authenticator
-        self.context = context
+        self.context = context  # replaced once the client is authenticated, before its first request
         # owner: processor
         self.frames = FrameReader(frame_size_max)
         self.request: Request | None = None  # in progress: the first of its run whose response is not sent
@@ -224,6 +228,10 @@ class Connection:
         self.gate: MemoryGate[Connection] | None = None  # its processor's, if there is a pool
         self.pooled_bytes = 0  # what its frame holds of the pool; owner: the thread that has its request
         self.client_software: tuple[str, str] | None = None  # name and version, from ApiVersions
+        # Why two: events ask the one, reads the other, and each is None for nearly every connection.
+        self.secure: SslTransport | None = None  # the transport, if it has TLS; fixed before start
+        self.handshake: SslTransport | None = None  # likewise, until its handshake is complete
+        self.is_ready_for_handshake = False  # Handshakes has it among those to be continued
 
     def read_frame(self, scratch: memoryview) -> memoryview | None:
         """Read until a frame is complete, the socket is empty or much was read; return the frame, if any.
@@ -255,8 +263,10 @@ class Connection:
                         raise EOFError
                     frame = frames.filled(count)
                 # Why: a short read emptied the socket, and the next bytes will be an edge. But the end of the stream
-                # may have shared the edge of the last bytes.
-                self.may_have_input = count == asked or self.is_hung_up
+                # may have shared the edge of the last bytes, and a TLS session may hold bytes that no edge reports.
+                self.may_have_input = (
+                    count == asked or self.is_hung_up or (self.secure is not None and self.secure.has_more())
+                )
                 left -= count
                 if frame is not None or not self.may_have_input or left <= 0 or frames.is_held():
                     return frame

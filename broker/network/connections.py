@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.network.connection import Connection
 from barnabas.broker.network.idle_connections import IdleConnections
+from barnabas.broker.network.secure.handshakes import Handshakes
+from barnabas.broker.network.secure.ssl_transport import RAW_BYTES, HandshakeError, SslTransport
 from barnabas.broker.network.transport import Anonymous, PlainTransport
-from barnabas.broker.requests.request import RequestContext
+from barnabas.broker.requests.request import ANONYMOUS, RequestContext
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS
 
@@ -30,10 +32,13 @@ if TYPE_CHECKING:
     from barnabas.broker.network.network_metrics import ProcessorMetrics
     from barnabas.broker.network.selector import EdgeSelector
     from barnabas.common.ownership import ThreadOwner
+    from barnabas.security.tls.endpoints import TlsEndpoint
 
 log = logging.getLogger("barnabas.network")
 
 UNLIMITED_IDLE: Final = -1
+HANDSHAKES_MAX: Final = 256
+HANDSHAKE_TIMEOUT_MS: Final = 10_000
 LRU_MS: Final = 600_000  # how long the order of use is kept where idle connections are not closed
 
 
@@ -43,10 +48,13 @@ class ListenerSettings:
     __slots__ = (
         "busy_poll",
         "frame_size_max",
+        "handshake_timeout_ms",
+        "handshakes_max",
         "idle_ms_max",
         "is_for_clients",
         "listener_name",
         "security_protocol",
+        "tls",
     )
 
     def __init__(
@@ -58,7 +66,13 @@ class ListenerSettings:
         idle_ms_max: int = UNLIMITED_IDLE,
         busy_poll: BusyPollTurn,
         is_for_clients: bool = False,
+        tls: TlsEndpoint | None = None,
+        handshakes_max: int = HANDSHAKES_MAX,
+        handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
     ) -> None:
+        self.tls = tls  # None: the listener has no TLS
+        self.handshakes_max = handshakes_max
+        self.handshake_timeout_ms = handshake_timeout_ms
         self.listener_name = listener_name
         self.security_protocol = security_protocol
         self.frame_size_max = frame_size_max
@@ -86,10 +100,12 @@ class Connections:
         "_owner",
         "_processor_id",
         "_quotas",
+        "_raw",
         "_selector",
         "_sequence",
         "_settings",
         "by_fd",
+        "handshakes",
     )
 
     def __init__(
@@ -113,6 +129,8 @@ class Connections:
         self._owner = owner
         self._now_ns = now_ns
         # owner: processor
+        self._raw = memoryview(bytearray(0 if settings.tls is None else RAW_BYTES))  # for encrypted bytes
+        self.handshakes = Handshakes(settings.handshakes_max, settings.handshake_timeout_ms)
         self.by_fd: dict[int, Connection] = {}  # by descriptor; changed here only
         self._idle = IdleConnections((settings.idle_ms_max if settings.idle_ms_max >= 0 else LRU_MS) * NS_PER_MS)
         self._sequence = 0  # numbers connections
@@ -150,14 +168,68 @@ class Connections:
             authenticator.principal(),
             settings.is_for_clients,
         )
-        connection = Connection(sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max)
+        if settings.tls is None:
+            connection = Connection(
+                sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max
+            )
+        else:
+            secure = SslTransport(sock, settings.tls.server_context, self._raw)
+            connection = Connection(sock.fileno(), secure, authenticator, context, settings.frame_size_max)
+            connection.secure = connection.handshake = secure
         connection.last_active_ns = self._now_ns()
         self._add(connection)
         self._metrics.opened()
+        if connection.handshake is not None:
+            excess = self.handshakes.begin(connection, connection.last_active_ns)
+            if excess is not None:
+                self.fail_handshake(excess, "too many handshakes, and this one is the oldest")
+
+    def continue_handshake(self, connection: Connection) -> bool:
+        """Continue a TLS handshake; return whether it is complete. Otherwise it goes on later, or the client is gone.
+
+        Then its requests may be read, and its principal is known.
+        """
+        handshake, tls = connection.handshake, self._settings.tls
+        assert handshake is not None
+        assert tls is not None
+        try:
+            if not handshake.handshake():
+                return False
+            principal = ANONYMOUS if tls.is_sasl else tls.principal(handshake.session)
+        except (HandshakeError, ValueError) as error:
+            self.fail_handshake(connection, str(error))
+            return False
+        except EOFError:
+            self.close(connection, "")
+            return False
+        except OSError as failure:
+            self.close(connection, str(failure))
+            return False
+        connection.handshake = None
+        connection.context = connection.context.with_principal(principal)
+        connection.last_active_ns = self._now_ns()
+        connection.may_have_input = True  # its first request may have come with the end of the handshake
+        self.handshakes.end(connection)
+        if not tls.is_sasl:
+            self._metrics.authenticated()
+        return True
+
+    def fail_handshake(self, connection: Connection, reason: str) -> None:
+        """Close a connection whose TLS handshake failed."""
+        self.handshakes.log_failure(connection, reason, self._now_ns())
+        self._metrics.failed_authentication()
+        self.close(connection, "")
+
+    def close_half_open(self, now_ns: int) -> None:
+        """Close the connections whose TLS handshakes take too long."""
+        for connection in self.handshakes.expired(now_ns):
+            self.fail_handshake(connection, f"not complete within {self._settings.handshake_timeout_ms} ms")
 
     def adopt(self, connection: Connection) -> None:
         """Take over a connection that another processor had."""
         assert self._owner.is_current()
+        if connection.secure is not None:
+            connection.secure.use(self._raw)
         self._add(connection)
         self._metrics.joined(connection.client_software)
 
@@ -179,6 +251,8 @@ class Connections:
             self._gate.forget(connection)
             if connection.request is None:  # else a handler has its frame, until it answers
                 self._gate.release(connection)
+        if connection.handshake is not None:
+            self.handshakes.end(connection)
         self._remove(connection)
         try:
             connection.transport.close()

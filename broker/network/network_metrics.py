@@ -27,6 +27,9 @@ UNKNOWN_SOFTWARE: Software = ("unknown", "unknown")
 PROCESSOR_ROWS: Final = (
     c.CONNECTION_CREATION,
     c.CONNECTION_CLOSE,
+    c.SUCCESSFUL_AUTHENTICATION,
+    c.SUCCESSFUL_AUTHENTICATION_NO_REAUTH,
+    c.FAILED_AUTHENTICATION,
     c.CONNECTION_COUNT,
     c.CONNECTIONS,
     c.EXPIRED_CONNECTIONS,
@@ -101,6 +104,9 @@ class ProcessorMetrics:
         self._thread_ident: int | None = None  # set by the processor's thread when it starts
         self._created = registry.sensor(c.CONNECTION_CREATION, **self._labels)
         self._closed = registry.sensor(c.CONNECTION_CLOSE, **self._labels)
+        self._authenticated = registry.sensor(c.SUCCESSFUL_AUTHENTICATION, **self._labels)
+        self._authenticated_for_good = registry.counter(c.SUCCESSFUL_AUTHENTICATION_NO_REAUTH, **self._labels)
+        self._failed_authentication = registry.sensor(c.FAILED_AUTHENTICATION, **self._labels)
         self._by_software: dict[Software, int] = {}  # owner: processor
         sensors = {
             c.REQUEST: lambda: self._use().requests,
@@ -142,6 +148,16 @@ class ProcessorMetrics:
         self.connection_count -= 1
         self._closed.record()
         self._add(software or UNKNOWN_SOFTWARE, -1)
+
+    def authenticated(self, *, can_repeat: bool = False) -> None:
+        """Count a client that has authenticated, and whether it can do so again on this connection (KIP-368)."""
+        self._authenticated.record()
+        if not can_repeat:
+            self._authenticated_for_good.inc()
+
+    def failed_authentication(self) -> None:
+        """Count a client that could not authenticate."""
+        self._failed_authentication.record()
 
     def joined(self, software: Software | None) -> None:
         """Count a connection that came from another processor."""

@@ -99,6 +99,18 @@ class RequestContext:
     is_for_clients: bool = False  # about the listener; brokers and controllers use another one
     is_token_authenticated: bool = False  # by a delegation token, which may not be used to get or change tokens
 
+    def with_principal(self, principal: str) -> RequestContext:
+        """Return the same of a client that has authenticated."""
+        return RequestContext(
+            self.listener_name,
+            self.security_protocol,
+            self.client_address,
+            self.client_port,
+            self.connection_id,
+            principal,
+            self.is_for_clients,
+        )
+
 
 class Action(IntEnum):
     """What the processor does with an answered request."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from barnabas.config.effect import protects, warnings
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import LISTENER_KEYS, base_name
+from barnabas.config.listeners import LISTENER_KEYS, SSL_KEYS, base_name
 from barnabas.config.table.keys import BROKER_KEYS, BROKER_SYNONYMS, DYNAMIC_KEYS, TOPIC_KEYS, Key, Mode, Scope
 
 if TYPE_CHECKING:
@@ -230,7 +230,17 @@ class DynamicConfig:
 
 
 def _live(overrides: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in overrides.items() if name in BROKER_KEYS and BROKER_KEYS[name].live}
+    return {
+        name: text
+        for name, text in overrides.items()
+        if (key := BROKER_KEYS.get(name) or _ssl_key(name)) is not None and key.live
+    }
+
+
+def _ssl_key(name: str) -> Key | None:
+    """Return the key of a TLS setting of one listener; the socket server applies those."""
+    base = base_name(name)
+    return BROKER_KEYS[base] if base != name and base in SSL_KEYS else None
 
 
 def _usable(overrides: Mapping[str, str], keys: Mapping[str, Key], owner: str) -> dict[str, str]:
@@ -238,8 +248,9 @@ def _usable(overrides: Mapping[str, str], keys: Mapping[str, Key], owner: str) -
     usable = {}
     for name, text in overrides.items():
         try:
-            if name in keys:
-                keys[name].parse(text)
+            key = keys.get(name) or _ssl_key(name)
+            if key is not None:
+                key.parse(text)
                 usable[name] = text
         except ConfigError as error:
             log.error("dynamic config of %s is ignored: %s", owner, error)

@@ -34,5 +34,6 @@ class Context:
     fs: FileSystem
     registry: Registry
     scheduler: Scheduler
-    connect: Connect  # opens connections to other nodes
+    connect: Connect  # opens connections to other brokers
+    connect_to_controller: Connect
     on_fatal: Callable[[str], None]  # called from any thread with the reason why the process must end

@@ -88,7 +88,7 @@ class ControllerLink:
             context.clock,
             request_timeout_ms=context.config.request_timeout_ms,
             traffic=ChannelMetrics(context.registry, name, BrokerId=context.broker_id),
-            connect=context.connect,
+            connect=context.connect_to_controller,
         )
 
     def _lifecycle(self, listeners: list[tuple[str, str, int, str]]) -> Lifecycle:
@@ -109,7 +109,7 @@ class ControllerLink:
             offline_log_dirs=lambda: [d.directory_id for d in directories if d.is_offline and d.directory_id],
             cordoned_log_dirs=lambda: [d.directory_id for d in directories if log_manager.is_cordoned(d)],
             traffic=ChannelMetrics(context.registry, "heartbeat", BrokerId=context.broker_id),
-            connect=context.connect,
+            connect=context.connect_to_controller,
             security=self._security,
         )
 

@@ -19,6 +19,7 @@ from barnabas.broker.socket_server import SocketServer
 from barnabas.broker.wiring.context import StartError
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.security.image import Kind
+from barnabas.security.tls.endpoints import TlsEndpoints
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
@@ -37,6 +38,7 @@ class Network:
         self.channel = RequestChannel(config.queued_max_requests, CONTROL_PLANE_REQUESTS_MAX)
         self.request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
         self.client_quotas = ClientQuotas.of(config, clock)
+        self.tls = TlsEndpoints(config.originals, clock.wall_ms)
         self.sockets = SocketServer(
             config.listeners_parsed,
             config,
@@ -46,6 +48,7 @@ class Network:
             clock,
             inter_broker_listener=config.inter_broker_listener_name,
             client_quotas=self.client_quotas,
+            tls=self.tls,
         )
 
     def security_changed(self, image: SecurityImage, changed: frozenset[Kind]) -> None:

@@ -28,7 +28,7 @@ from typing import Any, Final, Protocol
 from barnabas.broker.requests.request_log import error_name
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.threads import ServiceThread
-from barnabas.controller.image import Broker, Image
+from barnabas.controller.image import Broker, Endpoint, Image
 from barnabas.controller.push.pending import Pending
 from barnabas.controller.push.requests import Push, Sender, build, endpoint_of
 from barnabas.protocol.errors import ErrorCode
@@ -64,8 +64,8 @@ class PushObserver(Protocol):
         """Count a push that failed; another attempt follows."""
 
 
-Connect = Callable[[str, int], Connection]
-"""Returns a connection to (host, port)."""
+Connect = Callable[[Endpoint], Connection]
+"""Returns a connection to a listener of a broker; raises OSError if its settings do not allow one."""
 HaveApplied = Callable[[int, Image], bool]
 """Whether all active brokers except this one have acknowledged everything in an image."""
 
@@ -243,7 +243,7 @@ class BrokerChannel:
                 raise ConnectionAbortedError("the broker has registered again")
             if self._connection is None:
                 endpoint = endpoint_of(broker, self._sender.listener_name)
-                self._connection = self._connect(endpoint.host, endpoint.port)
+                self._connection = self._connect(endpoint)
             return self._connection
 
     def _failed(self, broker: Broker, pending: Pending, since_ns: int, error: Exception) -> None:

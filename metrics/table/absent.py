@@ -16,7 +16,8 @@ _NO_SHARE = "Share groups are not built."
 _NO_TIERED = "Tiered storage is not built."
 _NO_STREAMS = "The streams rebalance protocol is not built."
 _NO_QUEUE = "Requests step groups themselves, on handlers: the coordinator has no event queue and no batching runtime."
-_NO_AUTHENTICATION = "These connections are not authenticated."
+_NO_AUTHENTICATION = "No connection authenticates again."
+_COUNTED_BY_THE_OTHER = "The node at the other end counts authentications; here a failure is a failed connection."
 _NO_SELECTOR = (
     "A processor's calls of its selector are not counted one by one; io-wait-ratio shows their share of time."
 )
@@ -131,14 +132,11 @@ SELECTOR_ATTRIBUTES: Final[dict[str, str]] = {
     **{
         f"{name}-{what}": _NO_AUTHENTICATION
         for name in (
-            "successful-authentication",
-            "failed-authentication",
             "successful-reauthentication",
             "failed-reauthentication",
         )
         for what in ("rate", "total")
     },
-    "successful-authentication-no-reauth-total": _NO_AUTHENTICATION,
     "reauthentication-latency-avg": _NO_AUTHENTICATION,
     "reauthentication-latency-max": _NO_AUTHENTICATION,
     "select-rate": _NO_SELECTOR,
@@ -148,9 +146,15 @@ SELECTOR_ATTRIBUTES: Final[dict[str, str]] = {
     "io-wait-time-ns-avg": _NO_SELECTOR,
 }
 #: Attributes that only a processor's selector has here.
-NODE_CHANNEL_ATTRIBUTES: Final[dict[str, str]] = dict.fromkeys(
-    ("io-ratio", "io-wait-ratio", "io-wait-time-ns-total"), _NO_NODE_SELECTOR
-)
+NODE_CHANNEL_ATTRIBUTES: Final[dict[str, str]] = {
+    **dict.fromkeys(("io-ratio", "io-wait-ratio", "io-wait-time-ns-total"), _NO_NODE_SELECTOR),
+    **{
+        f"{name}-{what}": _COUNTED_BY_THE_OTHER
+        for name in ("successful-authentication", "failed-authentication")
+        for what in ("rate", "total")
+    },
+    "successful-authentication-no-reauth-total": _COUNTED_BY_THE_OTHER,
+}
 
 _ANOTHER_SPELLING = "Grafana's dashboards query several spellings with `or`; another one of them is on the page."
 

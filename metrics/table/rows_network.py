@@ -161,6 +161,11 @@ def _socket(name: str, kind: Kind, doc: str, labels: tuple[str, ...] = _PROCESSO
 CONNECTION_COUNT = _socket("connection-count", GAUGE, "Open connections.")
 CONNECTION_CREATION = _socket("connection-creation", SENSOR, "Connections accepted.")
 CONNECTION_CLOSE = _socket("connection-close", SENSOR, "Connections closed.")
+SUCCESSFUL_AUTHENTICATION = _socket("successful-authentication", SENSOR, "Clients that authenticated, by TLS or SASL.")
+SUCCESSFUL_AUTHENTICATION_NO_REAUTH = _socket(
+    "successful-authentication-no-reauth-total", COUNTER, "Those that cannot authenticate again on their connection."
+)
+FAILED_AUTHENTICATION = _socket("failed-authentication", SENSOR, "Clients whose TLS handshake or login failed.")
 REQUEST = _socket("request", SENSOR, "Requests read.")
 RESPONSE = _socket("response", SENSOR, "Responses sent.")
 INCOMING_BYTE = _socket("incoming-byte", SENSOR, "Bytes of requests read.")

@@ -132,3 +132,14 @@ LAG_AGE_SECONDS = row(
     "Age of the offsets that the lag was computed from.",
     exact="barnabas_lag_age_seconds",
 )
+
+# --- TLS
+
+TLS_CERTIFICATE_DAYS_LEFT = _own(
+    "tls",
+    "certificate_days_left",
+    GAUGE,
+    "Days until the first certificate of a listener's chain expires; negative afterwards.",
+    labels=("listener",),
+)
+TLS_HANDSHAKES = _own("tls", "handshakes", GAUGE, "Incomplete TLS handshakes of a listener.", labels=("listener",))

@@ -15,7 +15,7 @@ from barnabas.controller.broker_registry import HeartbeatReply
 from barnabas.controller.controller_metrics import ControllerMetrics
 from barnabas.controller.decision import Decision, View
 from barnabas.controller.decisions.topics import create_topics
-from barnabas.controller.image import Partition
+from barnabas.controller.image import Endpoint, Partition
 from barnabas.controller.metadata.metadata_log import MetadataLog
 from barnabas.controller.quorum_controller import QuorumController
 from barnabas.metrics.registry import Registry
@@ -112,8 +112,8 @@ class Rig:
         )
         self.controller.start()
 
-    def _connect(self, host: str, port: int) -> FakeBroker:
-        return self.brokers.setdefault(port - 9000, FakeBroker())
+    def _connect(self, endpoint: Endpoint) -> FakeBroker:
+        return self.brokers.setdefault(endpoint.port - 9000, FakeBroker())
 
     @property
     def image(self) -> Any:

@@ -93,7 +93,10 @@ def test_keys_in_other_units() -> None:
         ({"log.segment.bytes": "1k"}, "Invalid value 1k for configuration log.segment.bytes: Not a number of type INT"),
         ({"listeners": "PLAINTEXT:9092"}, "expected NAME://host:port"),
         ({"listeners": "PLAINTEXT://:70000"}, "port 70000 is not between 0 and 65535"),
-        ({"listeners": "SSL://:9092"}, "listener SSL asks for SSL, which is not supported"),
+        (
+            {"listeners": "SSL://:9092"},
+            "Controller listener with name CONTROLLER defined in controller.listener.names",
+        ),
         ({"listeners": "SASL_PLAINTEXT://:9092"}, "listener SASL_PLAINTEXT asks for SASL_PLAINTEXT, which is not"),
         ({"listeners": "X://:9092"}, "No security protocol defined for listener X"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "must have a different name"),

@@ -22,9 +22,9 @@ def start(settings: dict[str, str], role: str = "broker") -> Config:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"ssl.keystore.location": "/k", "ssl.client.auth": "required"}, "ssl.client.auth, ssl.keystore.location are "),
-        ({"ssl.keystore.filename": "k"}, "ssl.keystore.filename is not supported: there is no TLS"),
-        ({"listener.name.plaintext.ssl.keystore.key": "k"}, "listener.name.plaintext.ssl.keystore.key is "),
+        ({"ssl.provider": "P", "ssl.engine.factory.class": "E"}, "ssl.engine.factory.class, ssl.provider are "),
+        ({"ssl.keystore.filename": "k"}, "ssl.keystore.filename is not supported: TLS has no such setting"),
+        ({"listener.name.plaintext.ssl.provider": "P"}, "listener.name.plaintext.ssl.provider is "),
         ({"listener.name.plaintext.scram-sha-256.sasl.jaas.config": "j"}, "there is no SASL"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "there is no SASL, so no client would be authenticated"),
         ({"principal.builder.class": "org.example.P"}, "principal.builder.class"),
@@ -34,7 +34,7 @@ def start(settings: dict[str, str], role: str = "broker") -> Config:
         ({"create.topic.policy.class.name": "org.example.P"}, "nothing would be refused"),
         ({"alter.config.policy.class.name": "org.example.P"}, "nothing would be refused"),
         ({"client.quota.callback.class": "org.example.Q"}, "or throttled"),
-        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL is not supported"),
+        ({"security.inter.broker.protocol": "SASL_SSL"}, "security.inter.broker.protocol=SASL_SSL is not supported"),
         (
             {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"},
             "CONTROLLER asks for SASL_SSL, which is not supported",
@@ -51,7 +51,7 @@ def test_protective_settings_are_refused(settings: dict[str, str], named: str, r
 
 def test_no_value_is_shown() -> None:
     with pytest.raises(ConfigError) as caught:
-        start({"delegation.token.secret.key": "s3cret", "ssl.key.password": "s3cret"})
+        start({"delegation.token.secret.key": "s3cret", "ssl.provider": "s3cret"})
     assert "s3cret" not in str(caught.value)
 
 
@@ -94,8 +94,8 @@ def test_a_file_read_without_a_role_is_not_refused() -> None:
         ),
         ({"controlled.shutdown.enable": "false"}, ["controlled.shutdown.enable has no effect"]),
         (
-            {"ssl.client.auth": "none"},
-            ["ssl.client.auth has no effect: there is no TLS, so nothing would be encrypted"],
+            {"ssl.secure.random.implementation": "SHA1PRNG"},
+            ["ssl.secure.random.implementation has no effect: OpenSSL makes this choice"],
         ),
         (
             {"listener.name.plaintxt.max.connections": "9"},
@@ -105,7 +105,7 @@ def test_a_file_read_without_a_role_is_not_refused() -> None:
             {"listener.name.plaintext.num.io.threads": "9"},
             [
                 "listener.name.plaintext.num.io.threads has no effect: only max.connections, "
-                "max.connection.creation.rate, num.network.threads can be set for one listener"
+                "max.connection.creation.rate, num.network.threads and settings of TLS can be set for one listener"
             ],
         ),
         ({"listener.name.plaintext.max.connections": "9", "listener.name.controller.num.network.threads": "1"}, []),

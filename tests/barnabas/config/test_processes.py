@@ -25,9 +25,9 @@ FILE = {
     ("text", "variable", "line"),
     [
         (
-            "ssl.keystore.location=/k",
+            "ssl.keystore.filename=/k",
             "",
-            "ssl.keystore.location is not supported: there is no TLS, so nothing would be",
+            "ssl.keystore.filename is not supported: TLS has no such setting",
         ),
         ("", "KAFKA_SASL_ENABLED_MECHANISMS", "sasl.enabled.mechanisms is not supported: there is no SASL, so"),
     ],

@@ -81,12 +81,10 @@ def test_a_change_is_checked_together_with_the_other_configs(dynamic: DynamicCon
     with pytest.raises(ConfigError, match="conflict"):
         dynamic.check_broker_change("", {"log.cleaner.max.compaction.lag.ms": "8"})
     with pytest.raises(ConfigError, match="Cannot update these configs dynamically"):
-        dynamic.check_broker_change("1", {"listener.name.x.ssl.key.password": "x"})
+        dynamic.check_broker_change("1", {"listener.name.x.ssl.provider": "x"})
 
 
-@pytest.mark.parametrize(
-    "name", ["ssl.keystore.location", "super.users", "listener.name.x.scram-sha-256.sasl.jaas.config"]
-)
+@pytest.mark.parametrize("name", ["ssl.provider", "super.users", "listener.name.x.scram-sha-256.sasl.jaas.config"])
 def test_a_protecting_config_without_effect_is_refused(dynamic: DynamicConfig, name: str) -> None:
     with pytest.raises(ConfigError, match="Cannot update these configs dynamically"):
         dynamic.check_broker_change("1", {name: "x"})

@@ -36,8 +36,8 @@ class Far:
         self.failures: queue.Queue[OSError] = queue.Queue()
         self.closed: list[str] = []
 
-    def connect(self, host: str, port: int) -> Far.Connection:
-        return Far.Connection(self, f"{host}:{port}")
+    def connect(self, endpoint: Endpoint) -> Far.Connection:
+        return Far.Connection(self, f"{endpoint.host}:{endpoint.port}")
 
     class Connection:
         def __init__(self, far: Far, address: str) -> None:
@@ -183,9 +183,9 @@ def test_the_offset_of_a_push_is_true_despite_concurrent_commits() -> None:
     editor = ImageEditor(first)
     editor.apply_all([PartitionChangeRecord(topic_id=key.topic_id, partition_id=0, leader=-1)], 12)
 
-    def connect(host: str, port: int) -> Far.Connection:
+    def connect(endpoint: Endpoint) -> Far.Connection:
         manager.publish(editor.image(), [editor.delta])  # while the push is under way
-        return far.connect(host, port)
+        return far.connect(endpoint)
 
     channel._connection, channel._connect = None, connect
     manager.publish(first, [first_delta])
@@ -259,7 +259,7 @@ def test_deletions_of_a_failed_push_survive_a_new_registration() -> None:
     channel = BrokerChannel(SENDER, broker(), far.connect, IMAGE)
     key = PartitionKey(b"t" * 16, 0)
 
-    def connect(host: str, port: int) -> Far.Connection:
+    def connect(endpoint: Endpoint) -> Far.Connection:
         channel.reset(broker(8), Image(brokers={1: broker(8)}, offset=11))
         raise ConnectionRefusedError("it restarts")
 

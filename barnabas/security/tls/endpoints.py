@@ -1,0 +1,188 @@
+"""TlsEndpoints: the TLS of every listener of a process, and of the listeners that it connects to.
+
+Rules
+1. New connections use the newest certificates; open ones keep theirs. A change is one assignment.
+2. Certificates change because a setting did (`reconfigure`), or because a file did (`review`, called on a schedule).
+   Both obey the rules of loaded.py. What cannot be used is logged once, and the old certificates stay.
+3. The days until a certificate expires are logged once a day from WARN_DAYS on.
+
+Threads: `reconfigure` and `review` take `_lock`; the rest reads attributes that are replaced whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from barnabas.config.errors import ConfigError
+from barnabas.security.principal import ANONYMOUS
+from barnabas.security.tls.loaded import MS_PER_DAY, Loaded, Stamps, check_replacement, load, stamps_of
+from barnabas.security.tls.principal_mapping import PrincipalMapper
+from barnabas.security.tls.settings import settings_of
+
+if TYPE_CHECKING:
+    import ssl
+
+    from barnabas.security.tls.session import TlsSession
+
+log = logging.getLogger("barnabas.tls")
+
+WARN_DAYS: Final = 30
+TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
+
+
+class TlsEndpoint:
+    """The TLS of one listener."""
+
+    def __init__(self, name: str, loaded: Loaded, *, is_sasl: bool, is_server: bool, is_between_nodes: bool) -> None:
+        self.name = name  # fixed before start; the listener's
+        self.is_sasl = is_sasl  # fixed before start
+        # Replaced by TlsEndpoints if connections to the listener were made before it.
+        self.is_server = is_server
+        self.is_between_nodes = is_between_nodes
+        self.loaded = loaded  # replaced whole by TlsEndpoints
+        self.refused: Stamps | None = None  # owner: TlsEndpoints; the files that could not be used
+        self.warned_day = -1  # owner: TlsEndpoints; the day of the last warning
+        self._mapper = PrincipalMapper(loaded.settings.principal_mapping_rules)  # fixed before start
+
+    @property
+    def server_context(self) -> ssl.SSLContext:
+        """The context for accepted connections."""
+        context = self.loaded.server
+        assert context is not None
+        return context
+
+    @property
+    def client_context(self) -> ssl.SSLContext:
+        """The context for connections to such a listener."""
+        return self.loaded.client
+
+    def principal(self, session: TlsSession) -> str:
+        """Return the principal of the other end of an established session.
+
+        Raises ValueError if no rule of ssl.principal.mapping.rules matches its name.
+        """
+        name = session.peer_name()
+        if name is None:
+            return ANONYMOUS
+        user = self._mapper.user_name(name)
+        if user is None:
+            raise ValueError(f"no rule of ssl.principal.mapping.rules matches {name!r}")
+        return f"User:{user}"
+
+
+class TlsEndpoints:
+    """See the module."""
+
+    def __init__(self, originals: Mapping[str, str], wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms  # fixed before start
+        self._lock = threading.Lock()  # a leaf
+        self._originals = dict(originals)  # replaced whole under _lock
+        self._by_name: dict[str, TlsEndpoint] = {}  # replaced whole under _lock
+
+    def listener(self, name: str, protocol: str, *, is_between_nodes: bool = False) -> TlsEndpoint:
+        """Return the TLS of a listener of this process, loaded at its first use; raises ConfigError."""
+        return self._endpoint(name, protocol, is_server=True, is_between_nodes=is_between_nodes)
+
+    def peer(self, name: str, protocol: str) -> TlsEndpoint:
+        """Return the TLS for connections to a listener, loaded at its first use; raises ConfigError."""
+        return self._endpoint(name, protocol, is_server=False, is_between_nodes=False)
+
+    def all(self) -> list[TlsEndpoint]:
+        """Return the TLS of all listeners so far."""
+        return list(self._by_name.values())
+
+    def days_left(self, name: str) -> float:
+        """Return the days until the first certificate of a listener's chain expires; NaN without one."""
+        expires_ms = self._by_name[name.upper()].loaded.expires_ms()
+        return float("nan") if expires_ms is None else (expires_ms - self._wall_ms()) / MS_PER_DAY
+
+    def check(self, originals: Mapping[str, str]) -> None:
+        """Raise ConfigError if the changed settings could not be applied."""
+        for endpoint in self.all():
+            self._replacement(endpoint, originals)
+
+    def reconfigure(self, originals: Mapping[str, str]) -> None:
+        """Apply changed settings; one that cannot be used is logged, and changes nothing for its listener."""
+        with self._lock:
+            self._originals = dict(originals)
+            for endpoint in self._by_name.values():
+                self._renew(endpoint)
+
+    def review(self) -> None:
+        """Load files that changed, and log certificates that expire soon."""
+        with self._lock:
+            for endpoint in self._by_name.values():
+                stamps = stamps_of(endpoint.loaded.settings)
+                if stamps not in (endpoint.loaded.stamps, endpoint.refused):
+                    self._renew(endpoint)
+                self._warn(endpoint)
+
+    def _endpoint(self, name: str, protocol: str, *, is_server: bool, is_between_nodes: bool) -> TlsEndpoint:
+        name = name.upper()
+        with self._lock:
+            endpoint = self._by_name.get(name)
+            if endpoint is None or (is_server and not endpoint.is_server):
+                is_sasl = protocol == "SASL_SSL"
+                try:
+                    settings = settings_of(self._originals, name, is_sasl=is_sasl)
+                    loaded = load(
+                        settings, is_server=is_server, is_between_nodes=is_between_nodes, now_ms=self._wall_ms()
+                    )
+                    found = TlsEndpoint(
+                        name, loaded, is_sasl=is_sasl, is_server=is_server, is_between_nodes=is_between_nodes
+                    )
+                except ConfigError as error:
+                    raise ConfigError(f"listener {name}: {error}") from error
+                if endpoint is None:
+                    endpoint = found
+                endpoint.loaded = loaded
+                endpoint.is_server, endpoint.is_between_nodes = is_server, is_between_nodes
+                self._by_name = {**self._by_name, name: endpoint}
+                self._warn(endpoint)
+            return endpoint
+
+    def _replacement(self, endpoint: TlsEndpoint, originals: Mapping[str, str]) -> Loaded | None:
+        """Return what replaces an endpoint's certificates; None if nothing changed. Raises ConfigError."""
+        old = endpoint.loaded
+        try:
+            settings = settings_of(originals, endpoint.name, is_sasl=endpoint.is_sasl)
+            if settings == old.settings and stamps_of(settings) == old.stamps:
+                return None
+            new = load(settings, is_server=endpoint.is_server, now_ms=self._wall_ms())
+            check_replacement(old, new, is_between_nodes=endpoint.is_between_nodes)
+        except ConfigError as error:
+            raise ConfigError(f"listener {endpoint.name}: {error}") from error
+        return new
+
+    def _renew(self, endpoint: TlsEndpoint) -> None:
+        stamps = stamps_of(endpoint.loaded.settings)
+        try:
+            new = self._replacement(endpoint, self._originals)
+        except ConfigError as error:
+            endpoint.refused = stamps
+            log.error("new certificates are not used: %s", error)
+            return
+        if new is None:
+            return
+        endpoint.refused = None
+        endpoint.warned_day = -1
+        endpoint.loaded = new
+        log.info("listener %s uses new certificates: %s", endpoint.name, new.subject() or "the trusted ones")
+
+    def _warn(self, endpoint: TlsEndpoint) -> None:
+        expires_ms = endpoint.loaded.expires_ms()
+        if expires_ms is None:
+            return
+        now_ms = self._wall_ms()
+        days = (expires_ms - now_ms) / MS_PER_DAY
+        today = now_ms // MS_PER_DAY
+        if days > WARN_DAYS or endpoint.warned_day == today:
+            return
+        endpoint.warned_day = today
+        if days < 0:
+            log.error("the certificate of listener %s has expired: no client accepts it", endpoint.name)
+        else:
+            log.warning("the certificate of listener %s expires in %d days", endpoint.name, int(days))

@@ -1,0 +1,97 @@
+"""TlsSession: one end of a TLS connection, without a socket: encrypted bytes go in and out as bytes.
+
+Why not SSLSocket: measured on 256 MiB, reading 128 KiB at once from the socket and decrypting from memory needs a third
+less CPU time than SSLSocket, which makes two system calls for each record of 16 KiB. Writing costs the same. A session
+over memory also works with the kernel's timeouts of a blocking socket, which SSLSocket ignores.
+
+Threads: one at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+
+from barnabas.security.tls.names import distinguished_name
+
+
+class TlsSession:
+    """See the module."""
+
+    __slots__ = ("_incoming", "_outgoing", "_ssl", "is_ended", "is_established")
+
+    def __init__(self, context: ssl.SSLContext, *, is_server: bool, server_hostname: str | None = None) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._ssl = context.wrap_bio(self._incoming, self._outgoing, is_server, server_hostname)
+        self.is_established = False  # the handshake is complete
+        self.is_ended = False  # the other end has closed the session
+
+    def receive(self, encrypted: memoryview | bytes) -> None:
+        """Take bytes that came from the other end."""
+        self._incoming.write(encrypted)
+
+    def handshake(self) -> bool:
+        """Continue the handshake; return whether it is complete. Raises ssl.SSLError if it failed.
+
+        In each case there may be bytes to be sent.
+        """
+        try:
+            self._ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        self.is_established = True
+        return True
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Decrypt into the buffer until it is full or nothing is left; return how many bytes. Raises ssl.SSLError."""
+        session, incoming = self._ssl, self._incoming
+        size = len(buffer)
+        filled = 0
+        while filled < size and (incoming.pending or session.pending()):
+            try:
+                count = session.read(size - filled, buffer[filled:] if filled else buffer)
+            except ssl.SSLWantReadError:  # the start of a record
+                break
+            if not count:
+                self.is_ended = True
+                break
+            filled += int(count)
+        return filled
+
+    def has_input(self) -> bool:
+        """Return whether `read_into` may find more without another byte received."""
+        return bool(self._incoming.pending or self._ssl.pending())
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Encrypt bytes, which may not be empty."""
+        self._ssl.write(data)
+
+    def has_output(self) -> bool:
+        """Return whether there are bytes to be sent."""
+        return bool(self._outgoing.pending)
+
+    def take_output(self) -> bytes:
+        """Return the bytes to be sent."""
+        return self._outgoing.read()
+
+    def close(self) -> bytes:
+        """Return the bytes that end the session for the other end."""
+        if self.is_established:
+            with contextlib.suppress(ssl.SSLError):  # it waits for the other end's answer, which nobody needs
+                self._ssl.unwrap()
+        return self._outgoing.read()
+
+    def peer_name(self) -> str | None:
+        """Return the distinguished name of the other end's certificate, as Java writes it; None without one."""
+        encoded = self._ssl.getpeercert(binary_form=True)
+        if encoded is None:
+            return None
+        from cryptography import x509  # Why here: most processes use no TLS
+
+        return distinguished_name(x509.load_der_x509_certificate(encoded).subject.public_bytes())
+
+    def cipher(self) -> tuple[str, str]:
+        """Return the cipher suite and the version of the protocol."""
+        found = self._ssl.cipher()
+        return (found[0], self._ssl.version() or "") if found else ("", "")

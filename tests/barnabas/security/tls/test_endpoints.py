@@ -1,0 +1,152 @@
+"""TlsEndpoints: new certificates by settings and by files, and the log of what expires."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from barnabas.common.clock import SystemClock
+from barnabas.config.errors import ConfigError
+from barnabas.security.tls.endpoints import TlsEndpoints
+from tests.barnabas.security.tls.test_session import connect, pair
+from tests.support.certificates import Authority
+
+AUTHORITY = Authority()
+DAY_MS = 86_400_000
+
+
+class Wall:
+    """A wall clock that begins now."""
+
+    def __init__(self) -> None:
+        self.ms = SystemClock().wall_ms()
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return AUTHORITY.issue("one", to_days=100).write_pem(tmp_path / "key.pem")
+
+
+def originals(path: Path, **more: str) -> dict[str, str]:
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(path), **more}
+
+
+def replace(path: Path, text: str) -> None:
+    """Replace a file as tools do, by a rename."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    os.replace(new, path)
+
+
+def test_a_listener_is_loaded_once(path: Path, wall: Wall) -> None:
+    endpoints = TlsEndpoints(originals(path), wall)
+    one = endpoints.listener("SSL", "SSL")
+    assert endpoints.listener("ssl", "SSL") is one
+    assert endpoints.peer("SSL", "SSL") is one
+    assert one.server_context is not None
+    assert 99 < endpoints.days_left("SSL") < 101
+
+
+def test_an_error_names_the_listener(path: Path, wall: Wall) -> None:
+    path.unlink()
+    with pytest.raises(ConfigError, match=r"listener SSL: ssl\.keystore\.location: cannot read .*: No such file"):
+        TlsEndpoints(originals(path), wall).listener("SSL", "SSL")
+
+
+def test_a_connection_needs_no_key(wall: Wall) -> None:
+    endpoint = TlsEndpoints({}, wall).peer("SSL", "SSL")
+    assert endpoint.loaded.server is None
+    assert endpoint.client_context.check_hostname
+
+
+def test_a_changed_file_is_used_once_it_can_be(path: Path, wall: Wall, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    endpoints = TlsEndpoints(originals(path), wall)
+    endpoint = endpoints.listener("SSL", "SSL")
+    old = endpoint.server_context
+    endpoints.review()
+    assert endpoint.server_context is old
+    replace(path, "half a file")
+    endpoints.review()
+    endpoints.review()
+    assert endpoint.server_context is old
+    assert caplog.text.count("new certificates are not used: listener SSL: ") == 1
+    replace(path, AUTHORITY.issue("one", to_days=300).pem())
+    endpoints.review()
+    assert endpoint.server_context is not old
+    assert "listener SSL uses new certificates: O=Barnabas,CN=one" in caplog.text
+    assert endpoints.days_left("SSL") > 299
+
+
+def test_settings_change_under_the_rules(path: Path, tmp_path: Path, wall: Wall) -> None:
+    endpoints = TlsEndpoints(originals(path), wall)
+    endpoint = endpoints.listener("SSL", "SSL")
+    old = endpoint.server_context
+    other = AUTHORITY.issue("other").write_pem(tmp_path / "other.pem")
+    key = "listener.name.ssl.ssl.keystore.location"
+    with pytest.raises(ConfigError, match="listener SSL: the distinguished name would change"):
+        endpoints.check(originals(path, **{key: str(other)}))
+    endpoints.reconfigure(originals(path, **{key: str(other)}))
+    assert endpoint.server_context is old
+    same = AUTHORITY.issue("one").write_pem(tmp_path / "same.pem")
+    endpoints.check(originals(path, **{key: str(same)}))
+    assert endpoint.server_context is old
+    endpoints.reconfigure(originals(path, **{key: str(same)}))
+    assert endpoint.server_context is not old
+
+
+def test_what_expires_is_logged_once_a_day(path: Path, wall: Wall, caplog: pytest.LogCaptureFixture) -> None:
+    endpoints = TlsEndpoints(originals(path), wall)
+    endpoints.listener("SSL", "SSL")
+    assert caplog.text == ""
+    wall.ms += 80 * DAY_MS
+    endpoints.review()
+    endpoints.review()
+    wall.ms += DAY_MS
+    endpoints.review()
+    wall.ms += 30 * DAY_MS
+    endpoints.review()
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [
+        "the certificate of listener SSL expires in 19 days",
+        "the certificate of listener SSL expires in 18 days",
+        "the certificate of listener SSL has expired: no client accepts it",
+    ]
+
+
+def test_principals(path: Path, wall: Wall) -> None:
+    rules = {"ssl.principal.mapping.rules": "RULE:.*CN=([a-z]*).*/$1/"}
+    endpoint = TlsEndpoints(originals(path, **rules), wall).listener("SSL", "SSL")
+    for identity, principal in ((None, "User:ANONYMOUS"), (pair_identity("alice"), "User:alice")):
+        client, server = pair(client=identity, client_auth="requested")
+        connect(client, server)
+        assert endpoint.principal(server) == principal
+    client, server = pair(client=pair_identity("7"), client_auth="requested")
+    connect(client, server)
+    assert endpoint.principal(server) == "User:"
+
+
+def test_no_rule_for_a_name(path: Path, wall: Wall) -> None:
+    rules = {"ssl.principal.mapping.rules": "RULE:CN=([a-z]*)/$1/"}
+    endpoint = TlsEndpoints(originals(path, **rules), wall).listener("SSL", "SSL")
+    client, server = pair(client=pair_identity("alice"), client_auth="requested")
+    connect(client, server)
+    with pytest.raises(ValueError, match="no rule"):
+        endpoint.principal(server)
+
+
+def pair_identity(name: str):
+    from tests.barnabas.security.tls import test_session
+
+    return test_session.AUTHORITY.issue(name)
