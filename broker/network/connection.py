@@ -193,9 +193,9 @@ class Connection:
         "pooled_bytes",
         "postponed",
         "request",
+        "secure",
         "thread_ns",
         "throttle",
-        "secure",
         "transport",
     )
 
