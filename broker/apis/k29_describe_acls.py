@@ -4,9 +4,10 @@ Behaviour: lists the ACLs that a filter selects, by pattern. This broker answers
 
 Version notes: v2 flexible; v3 (KIP-373) adds resources of type USER.
 
-Errors: SECURITY_DISABLED without an authorizer; INVALID_REQUEST for a filter with unknown elements.
+Errors: SECURITY_DISABLED without an authorizer; INVALID_REQUEST for a filter with a code 0. A filter with a code that
+this release does not know selects nothing.
 
-Different from Apache Kafka: it closes the connection for a filter with code 0.
+Different from Apache Kafka: it closes the connection for a filter with a code 0.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ def handle(services: Services, request: Request) -> Reply:
     """Return the selected ACLs."""
     if not services.config.authorizer_class_name:
         raise ApiError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
-    wanted = _filter(request.message)
-    if wanted.is_unknown:
+    message: DescribeAclsRequest = request.message
+    codes = (message.resource_type_filter, message.pattern_type_filter, message.operation, message.permission_type)
+    if 0 in codes:
         raise ApiError(ErrorCode.INVALID_REQUEST, "The filter has unknown elements")
+    wanted = _filter(message)
     resources: dict[tuple[ResourceType, str, PatternType], DescribeAclsResource] = {}
     for acl in services.security.image.acls.values():
         if wanted.matches(acl):

@@ -78,6 +78,10 @@ def _binding(creation: create_wire.AclCreation) -> AclBinding:
 
 def _problem(acl: AclBinding) -> str | None:
     """Return why an ACL cannot be added, None if it can."""
+    return _problem_of_resource(acl) or _problem_of_entry(acl)
+
+
+def _problem_of_resource(acl: AclBinding) -> str | None:
     if acl.resource_type is ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.resource_name:
@@ -86,10 +90,19 @@ def _problem(acl: AclBinding) -> str | None:
         return f"Invalid resourceType {acl.resource_type.name}"
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
         return f"Invalid patternType {acl.pattern_type.name}"
+    return None
+
+
+def _problem_of_entry(acl: AclBinding) -> str | None:
     if acl.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
         return f"Invalid operation {acl.operation.name}"
     if acl.permission not in (PermissionType.DENY, PermissionType.ALLOW):
         return f"Invalid permissionType {acl.permission.name}"
+    if ":" not in acl.principal:
+        return (
+            f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type from "
+            "the principal name)"
+        )
     return None
 
 

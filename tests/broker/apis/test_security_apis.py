@@ -216,6 +216,7 @@ def test_a_filter_with_unknown_elements_is_refused() -> None:
     with pytest.raises(ApiError) as caught:
         ask(services_with(**AUTHORIZER), acl_filter(operation=0))
     assert caught.value.code == ErrorCode.INVALID_REQUEST
+    assert ask(services_with(acl(1), **AUTHORIZER), acl_filter(operation=99)).resources == []
 
 
 def test_without_an_authorizer_no_acl_is_described() -> None:

@@ -88,6 +88,11 @@ def test_an_acl_exists_once() -> None:
         ({"operation": 1}, "Invalid operation ANY"),
         ({"operation": 99}, "Invalid operation UNKNOWN"),
         ({"permission_type": 1}, "Invalid permissionType ANY"),
+        (
+            {"principal": "alice"},
+            "Could not parse principal from `alice` (no colon is present separating the principal type from the "
+            "principal name)",
+        ),
     ],
 )
 def test_an_invalid_acl_fails_alone(fields: dict[str, Any], text: str) -> None:
