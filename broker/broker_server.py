@@ -174,6 +174,8 @@ class BrokerServer:
             },
             self.network.sockets,
         )
+        # Why last: by then every other listener has the metadata.
+        self._security.on_change(lambda _image, _changed: self.network.sockets.admit_clients())
 
     def _make_log_cleaner(self, context: Context) -> LogCleaner:
         traffic = self.network.channel.requests.last_take_ns
@@ -247,7 +249,8 @@ class BrokerServer:
         self._coordinators.start()
         self.link.start_channels()
         self._handling.start()
-        self.network.sockets.start()
+        # Why: a client that is refused by mistake, before the ACLs and users have arrived, does not try again.
+        self.network.sockets.start(holds_clients=self.network.needs_security_metadata)
         self.link.lifecycle.start()
         self.pages.lag_exporter.start()
 

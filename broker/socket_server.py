@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -115,6 +116,8 @@ class SocketServer:
         self._busy_poll = BusyPollTurn(config.barnabas_busy_poll_max_us * NS_PER_US)
         self._pool = MemoryPool(pool_bytes, clock.monotonic_ns) if pool_bytes > 0 else None
         self._processor_ids = itertools.count()
+        self._lock = threading.Lock()  # a start of a listener is over before the shutdown begins
+        self._held: list[Acceptor] = []  # guarded by: _lock; acceptors that wait for `admit_clients`
         self.acceptors: dict[str, Acceptor] = {}  # by listener name
         try:
             for listener in listeners:
@@ -124,14 +127,32 @@ class SocketServer:
             raise
         self._register_gauges()
 
-    def start(self) -> None:
-        """Start the processors and accept connections."""
+    def start(self, *, holds_clients: bool = False) -> None:
+        """Start the processors and accept connections.
+
+        With `holds_clients` the listeners for clients wait for `admit_clients`. Their sockets are bound already, so
+        clients connect and wait.
+        """
         if any(base_name(name) in SSL_KEYS for name in self._config.originals):
             self._review = CertificateReview(self._tls, self._config.barnabas_ssl_review_interval_ms)
             self._review.start()
-        for acceptor in self.acceptors.values():
-            acceptor.start()
-            log.info("listening on port %d for listener %s", acceptor.port, acceptor.listener_name)
+        with self._lock:
+            for acceptor in self.acceptors.values():
+                if holds_clients and self._is_for_clients(acceptor.listener_name):
+                    self._held.append(acceptor)
+                else:
+                    self._start(acceptor)
+
+    def admit_clients(self) -> None:
+        """Accept connections on the listeners that `start` has held back; from any thread."""
+        with self._lock:
+            held, self._held = self._held, []
+            for acceptor in held:
+                self._start(acceptor)
+
+    def _start(self, acceptor: Acceptor) -> None:
+        acceptor.start()
+        log.info("listening on port %d for listener %s", acceptor.port, acceptor.listener_name)
 
     def port(self, listener_name: str) -> int:
         """Return the port that a listener has, also when its configured port was 0."""
@@ -139,6 +160,8 @@ class SocketServer:
 
     def begin_shutdown(self) -> None:
         """Accept no more connections and read no more requests."""
+        with self._lock:
+            self._held = []
         self.quotas.close()
         for acceptor in self.acceptors.values():
             acceptor.begin_shutdown()
@@ -237,7 +260,7 @@ class SocketServer:
                 listener.security_protocol,
                 frame_size_max=self._config.socket_request_max_bytes,
                 idle_ms_max=self._config.connections_max_idle_ms,
-                is_for_clients=self._is_for_clients(listener),
+                is_for_clients=self._is_for_clients(listener.name),
                 busy_poll=self._busy_poll,
                 tls=tls,
                 handshakes_max=HANDSHAKES_MAX if tls is None else config.barnabas_ssl_handshakes_max,
@@ -266,9 +289,9 @@ class SocketServer:
         is_between_nodes = listener.name == self._inter_broker_listener
         return self._tls.listener(listener.name, listener.security_protocol, is_between_nodes=is_between_nodes)
 
-    def _is_for_clients(self, listener: Listener) -> bool:
+    def _is_for_clients(self, listener_name: str) -> bool:
         """Return whether brokers and controllers use another listener; a single listener is for all."""
-        return self._has_inter_broker_listener and listener.name != self._inter_broker_listener
+        return self._has_inter_broker_listener and listener_name != self._inter_broker_listener
 
     def _end(self, processor: Processor) -> None:
         processor.join()

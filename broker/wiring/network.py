@@ -51,6 +51,12 @@ class Network:
             tls=self.tls,
         )
 
+    @property
+    def needs_security_metadata(self) -> bool:
+        """Whether clients cannot be served before the ACLs, users and tokens have arrived."""
+        uses_sasl = any(listener.security_protocol.startswith("SASL_") for listener in self._config.listeners_parsed)
+        return uses_sasl or bool(self._config.authorizer_class_name)
+
     def security_changed(self, image: SecurityImage, changed: frozenset[Kind]) -> None:
         """Take the quotas of clients from the security metadata; a listener of SecurityCache."""
         if Kind.QUOTAS in changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from functools import partial
 
 import pytest
 
@@ -153,3 +154,31 @@ def test_metrics_of_connections_and_requests(network: Network) -> None:
     errors = network.registry.meter(catalogue.ERRORS_PER_SEC, request="Heartbeat", error="NOT_COORDINATOR")
     assert errors.count == 1
     assert network.registry.histogram(catalogue.TOTAL_TIME_MS, request="Heartbeat").count == 1
+
+
+def held_network() -> Network:
+    """Return a network with a listener for clients, which waits, and one for nodes."""
+    listeners = (ListenerRow(), ListenerRow("INTERNAL"))
+    network = Network(handlers=1, num_network_threads=1, listeners=listeners, inter_broker_listener="INTERNAL")
+    network.server.start = partial(network.server.start, holds_clients=True)  # type: ignore[method-assign]
+    return network
+
+
+def test_clients_wait_until_they_are_admitted() -> None:
+    with held_network() as network, network.client() as client:
+        client.send(heartbeat("ok", 7))
+        with network.client("INTERNAL") as node:
+            assert node.heartbeat("ok") == ErrorCode.NONE
+        assert network.server.quotas.total() <= 1, "the client's connection was not accepted"
+        network.server.admit_clients()
+        network.server.admit_clients()
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 7).error_code == ErrorCode.NONE
+
+
+def test_clients_that_wait_are_not_admitted_during_a_shutdown() -> None:
+    before = threading.active_count()
+    with held_network() as network, network.client() as client:
+        network.stop()
+        network.server.admit_clients()
+        assert client.is_closed_by_server()
+    assert threading.active_count() == before
