@@ -1,0 +1,133 @@
+"""Processors with TLS: the first request, the principal, large pieces, many connections, and half-open handshakes."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.metrics.table import catalogue
+from tests.support.broker.network import (
+    HEARTBEAT,
+    HEARTBEAT_VERSION,
+    TIMEOUT_S,
+    Client,
+    ListenerRow,
+    Network,
+    fetch,
+    heartbeat,
+)
+from tests.support.certificates import Authority, Identity
+from tests.support.waiting import eventually
+
+AUTHORITY = Authority()
+SERVER = AUTHORITY.issue("server")
+SSL_KEYS = {
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.key": SERVER.key_pem(),
+    "ssl.keystore.certificate.chain": SERVER.chain_pem(),
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.certificates": AUTHORITY.pem(),
+    "ssl.client.auth": "requested",
+}
+LISTENERS = (ListenerRow(), ListenerRow("SSL", "SSL"))
+
+
+class TlsClient(Client):
+    """A bare client over TLS."""
+
+    def __init__(self, port: int, tmp_path: Path, identity: Identity | None = None) -> None:
+        super().__init__(port)
+        context = ssl.create_default_context(cadata=AUTHORITY.pem())
+        if identity is not None:
+            context.load_cert_chain(str(identity.write_pem(tmp_path / "client.pem")))
+        self.sock = context.wrap_socket(self.sock, server_hostname="localhost")
+
+
+def make(**config: Any) -> Network:
+    return Network(listeners=LISTENERS, originals=SSL_KEYS, **config)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    with make(num_network_threads=2) as running:
+        yield running
+
+
+def test_requests_in_order(network: Network, tmp_path: Path) -> None:
+    with TlsClient(network.server.port("SSL"), tmp_path) as client:
+        kinds = ["ok", "park:5", "ok", "throttle:1", "error"] * 40
+        client.send(b"".join(heartbeat(kind, number) for number, kind in enumerate(kinds)))
+        for number in range(len(kinds)):
+            client.receive(HEARTBEAT, HEARTBEAT_VERSION, number)
+
+
+def test_large_requests_and_responses_move_between_processors(network: Network, tmp_path: Path) -> None:
+    """Connections that move large pieces change their processor, with what TLS has buffered for them."""
+    path = tmp_path / "records"
+    path.write_bytes(bytes(range(256)) * (20 << 10))
+    with path.open("rb") as file:
+        clients = [TlsClient(network.server.port("SSL"), tmp_path) for _ in range(4)]
+        for number in range(6):
+            many = b"".join(heartbeat("ok:" + "x" * 30_000, index) for index in range(20))
+            for client in clients:
+                client.send(many + fetch(3_000_000, number, file.fileno(), 7) + heartbeat("ok", number))
+            for client in clients:
+                for index in range(20):
+                    client.receive(HEARTBEAT, HEARTBEAT_VERSION, index)
+                assert len(client.read_frame()) > 3_000_000
+                client.receive(HEARTBEAT, HEARTBEAT_VERSION, number)
+        used = {processor.id for processor in network.server.processors() if processor.connections()}
+        assert len(used) == 2
+        for client in clients:
+            client.sock.close()
+
+
+@pytest.mark.parametrize("name", ["alice", None])
+def test_the_principal(network: Network, tmp_path: Path, name: str | None) -> None:
+    identity = None if name is None else AUTHORITY.issue(name)
+    with TlsClient(network.server.port("SSL"), tmp_path, identity) as client:
+        assert client.heartbeat("ok") == 0
+        (connection,) = network.connections()
+        expected = "User:ANONYMOUS" if name is None else f"User:O=Barnabas,CN={name}"
+        assert connection.context.principal == expected
+    processor = next(each for each in network.server.processors() if each.listener_name == "SSL")
+    labels = {"listener": "SSL", "networkProcessor": processor.id}
+    assert network.registry.sensor(catalogue.SUCCESSFUL_AUTHENTICATION, **labels).count == 1
+
+
+def test_a_client_of_another_protocol_is_closed(network: Network, tmp_path: Path) -> None:
+    with network.client("SSL") as plain:
+        plain.send(heartbeat("ok"))
+        assert plain.is_closed_by_server()
+    with TlsClient(network.server.port("SSL"), tmp_path) as client:
+        assert client.heartbeat("ok") == 0
+
+
+def test_half_open_handshakes_end_and_others_go_on(tmp_path: Path) -> None:
+    with make(barnabas_ssl_handshake_timeout_ms=300, barnabas_ssl_handshakes_max=20, num_network_threads=1) as network:
+        (port,) = {network.server.port("SSL")}
+        silent = [socket.create_connection(("127.0.0.1", port), TIMEOUT_S) for _ in range(60)]
+        for sock in silent[::2]:
+            sock.sendall(b"\x16\x03\x01\x02")
+        processor = next(each for each in network.server.processors() if each.listener_name == "SSL")
+        with TlsClient(port, tmp_path) as client:
+            for number in range(20):
+                assert client.heartbeat("ok", number) == 0
+                assert processor.handshakes() <= 20
+            eventually("all are closed", lambda: processor.handshakes() == 0 and processor.load() == 1)
+            assert client.heartbeat("ok") == 0
+        for sock in silent:
+            assert Client.is_closed_by_server(_holding(sock))
+            sock.close()
+
+
+def _holding(sock: socket.socket) -> Any:
+    """A client that has this socket."""
+    client = Client.__new__(Client)
+    client.sock = sock
+    return client
