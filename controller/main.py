@@ -40,7 +40,7 @@ from barnabas.controller.metadata.metadata_log import MetadataLog
 from barnabas.controller.quorum_controller import QuorumController
 from barnabas.metrics import process
 from barnabas.metrics.channel_metrics import ChannelMetrics
-from barnabas.metrics.http import MetricsServer, own_names
+from barnabas.metrics.http import MetricsServer
 from barnabas.metrics.live import add_live_page
 from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
@@ -162,14 +162,7 @@ class ControllerServer:
         register_process(registry, clock, int(config.node_id), self.cluster_id, CONTROLLER_CLUSTER_ID)
         register_supported(registry)
         ClientMetrics(registry, self.request_log.metrics)
-        self.page = MetricsServer(
-            registry,
-            str(config.barnabas_metrics_host),
-            int(config.barnabas_metrics_port),
-            clock,
-            own_names(config),
-            str(config.barnabas_metrics_dialect),
-        )
+        self.page = MetricsServer.of_config(registry, config, clock)
         if self.faults is not None:
             self.faults.serve_controller(self.page, self._topic_name, self._brokers)
         self.page.add_page("/readyz", self._readiness)

@@ -12,7 +12,10 @@ Rules
    number, their time and the size of their requests, so that none can keep the pages from others.
 2. Errors of a page are logged and answered with status 500. They never reach the rest of the process.
 3. No foreign page in a browser gets an answer (`common/pages/page_guard.py`): the guard checks each request before its
-   page is computed. Only /healthz and /readyz answer under any name, since they reveal nothing.
+   page is computed.
+4. With `barnabas.pages.auth.*`, each request must carry credentials (`common/pages/page_auth.py`). Without, a server
+   that listens beyond the loopback interface logs a warning.
+5. /healthz and /readyz answer under any name and to everybody, since they reveal nothing.
 
 Threads: `add_page`, `add_view` and `add_resource` before `start`; `start` and `stop` by main; `respond` by the threads
 of visitors.
@@ -30,8 +33,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from barnabas.common.clock import Clock, SystemClock
+from barnabas.common.net import is_loopback
 from barnabas.common.pages.page import Page, Query, Request, ResourceRequest
+from barnabas.common.pages.page_access import TOKEN_KEY, credentials
 from barnabas.common.pages.page_addresses import page_addresses
+from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.pages.page_guard import PageGuard
 from barnabas.common.threads import ServiceThread
 from barnabas.metrics.names import Dialect
@@ -63,6 +69,13 @@ def own_names(config: Config) -> list[str]:
     ]
 
 
+def make_auth(config: Config, clock: Clock) -> PageAuth | None:
+    """Return the check of credentials that a config asks for; None if it asks for none."""
+    token, users = config.barnabas_pages_auth_token, config.barnabas_pages_auth_users
+    accepted = credentials(token and token.value, users and users.value)
+    return PageAuth(accepted, clock) if accepted else None
+
+
 _NOT_FOUND: Final = Page(b"not found\n", status="404 Not Found")
 _BAD_METHOD: Final = Page(b"only GET and HEAD\n", status="405 Method Not Allowed", headers=(("Allow", "GET, HEAD"),))
 _READING: Final = ("GET", "HEAD")
@@ -81,9 +94,11 @@ class MetricsServer:
         clock: Clock | None = None,
         names: Iterable[str] = (),
         dialect: str = Dialect.BOTH,
+        auth: PageAuth | None = None,
     ) -> None:
         self._host = host  # fixed before start
         self._guard = PageGuard(names)  # fixed before start
+        self._auth = auth  # fixed before start
         self._clock = clock or SystemClock()  # fixed before start
         self.port = port  # replaced by start, before the thread
         self._listener: socket.socket | None = None  # replaced by start and stop
@@ -95,6 +110,19 @@ class MetricsServer:
             "/healthz": lambda _query: Page(b"ok\n")
         }  # fixed before start
         self._resources: dict[str, Callable[[ResourceRequest], Page]] = {}  # fixed before start
+
+    @classmethod
+    def of_config(cls, registry: Registry, config: Config, clock: Clock) -> MetricsServer:
+        """Return the server of a process with this config."""
+        return cls(
+            registry,
+            str(config.barnabas_metrics_host),
+            int(config.barnabas_metrics_port),
+            clock,
+            own_names(config),
+            str(config.barnabas_metrics_dialect),
+            make_auth(config, clock),
+        )
 
     def add_page(self, path: str, page: Callable[[], Page]) -> None:
         """Answer GET `path` with what `page()` returns. Calls never overlap."""
@@ -117,6 +145,8 @@ class MetricsServer:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         self._listener = socket.create_server((self._host, self.port), family=family, backlog=_BACKLOG)
         self.port = self._listener.getsockname()[1]
+        if self._auth is None and not is_loopback(self._host):
+            log.warning("%s", self._exposure())
         self._thread = ServiceThread("metrics-http", "metrics-http", self._serve, daemon=True)
         self._thread.start()
 
@@ -149,6 +179,14 @@ class MetricsServer:
         headers = (*page.headers, encoding.VARY, encoding.GZIPPED)
         return page._replace(body=encoding.gzipped(page.body), headers=headers)
 
+    def _exposure(self) -> str:
+        """Return the warning of rule 4."""
+        changed = f", and change {', '.join(sorted(self._resources))}" if self._resources else ""
+        return (
+            f"the pages listen on {self._host or 'all interfaces'} port {self.port} without authentication: every host "
+            f"that reaches them can read them{changed}. Set {TOKEN_KEY}, or keep barnabas.metrics.host=127.0.0.1"
+        )
+
     def _serve(self) -> None:
         listener = self._listener
         assert listener is not None
@@ -172,6 +210,10 @@ class MetricsServer:
         if refusal is not None:
             log.info("refused %s %s: %s", request.method, path, refusal)
             return Page(f"{refusal}\n".encode(), status="403 Forbidden")
+        if self._auth is not None and path not in _PROBES:
+            denied = self._auth.refusal(request.authorizations, request.address)
+            if denied is not None:
+                return denied
         try:
             query = dict(parse_qsl(text, keep_blank_values=True))
             if root is not None and request.method in _RESOURCE_METHODS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from barnabas.cluster.processes import ask_to_end, await_end, signal_process, st
 from barnabas.cluster.readiness import await_nodes, never
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.deadline import Deadline
+from barnabas.common.pages.page_access import OPEN, TOKEN_KEY, USERS_KEY, Access, credentials, write_access
 from barnabas.common.processes import interpreter
 from barnabas.common.processes.ports import HOST
 
@@ -40,11 +42,13 @@ class LocalCluster:
     is_cancelled: Callable[[], bool] = never  # called while waiting for processes to be ready
     control_url: str = ""  # URL of the control page; the supervisor sets it before the start
     first_id: int = 0  # of the brokers
+    page_access: Access = OPEN  # how to ask for its pages; `use_credentials` replaces it before the start
     _claim: ClusterDirectory = field(init=False)
     _plan: Plan = field(init=False)
 
     def __post_init__(self) -> None:
         self._claim = ClusterDirectory(self.directory)
+        self.use_credentials(self.config.get(TOKEN_KEY), self.config.get(USERS_KEY))
 
     def __enter__(self) -> LocalCluster:
         self.start()
@@ -52,6 +56,12 @@ class LocalCluster:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def use_credentials(self, token: str | None, users: str | None) -> None:
+        """Ask for the pages with what the configuration makes them demand; values with variables are left out."""
+        with contextlib.suppress(ValueError):  # the processes refuse these values
+            found = credentials(*("" if "${" in (text or "") else text for text in (token, users)))
+            self.page_access = Access(found[0] if found else "")
 
     @property
     def broker_ids(self) -> range:
@@ -117,6 +127,7 @@ class LocalCluster:
         if not self._claim.is_taken:
             self.plan()
         try:
+            write_access(self.directory, self.page_access)
             for node in self.nodes.values():
                 self.start_node(node)
             self.await_ready()
@@ -174,5 +185,6 @@ class LocalCluster:
             for node in running:
                 await_end(node, deadline)
         if self._claim.is_taken:
+            write_access(self.directory, OPEN)
             self._claim.remove_cluster_file()
             self._claim.release()

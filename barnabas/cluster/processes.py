@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from barnabas.cluster.errors import ClusterError
@@ -26,8 +27,7 @@ def start_process(node: Node, properties: Mapping[str, str], command: Sequence[s
     environment = {**os.environ, PARENT_PID_VARIABLE: str(os.getpid())}
     try:
         node.directory.mkdir(parents=True, exist_ok=True)
-        text = "".join(f"{key}={value}\n" for key, value in properties.items())
-        (node.directory / "server.properties").write_text(text)
+        write_properties(node.directory / "server.properties", properties)
         with node.log_file.open("ab") as log:
             node.child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -35,6 +35,14 @@ def start_process(node: Node, properties: Mapping[str, str], command: Sequence[s
     except OSError as error:
         raise ClusterError(f"cannot use {error.filename or node.directory}: {error.strerror}") from error
     node.paused = False
+
+
+def write_properties(file: Path, properties: Mapping[str, str]) -> None:
+    """Write a properties file that its user alone can read, since it may hold passwords."""
+    file.touch(mode=0o600)
+    file.chmod(0o600)  # of a file that was there before
+    escaped = {key: text.replace("\\", "\\\\").replace("\n", "\\n") for key, text in properties.items()}
+    file.write_text("".join(f"{key}={text}\n" for key, text in escaped.items()))
 
 
 def signal_process(node: Node, number: signal.Signals, clock: Clock) -> None:

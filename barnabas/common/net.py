@@ -13,6 +13,7 @@ from typing import Final
 
 #: socket.send.buffer.bytes and the like: leave the size to the kernel.
 DEFAULT_BUFFER_SIZE: Final = -1
+_LOOPBACK_BYTE: Final = 127
 
 
 class AddressError(OSError):
@@ -75,6 +76,16 @@ def can_be_resolved(host: str) -> bool:
 def plain_host(host: str) -> str:
     """Return an IPv4-mapped IPv6 address as IPv4; any other host unchanged."""
     return host[7:] if host.startswith("::ffff:") and "." in host else host
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address; a name other than localhost may lead anywhere."""
+    if host in ("localhost", "::1"):
+        return True
+    try:
+        return socket.inet_aton(host)[0] == _LOOPBACK_BYTE
+    except OSError:
+        return False
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:

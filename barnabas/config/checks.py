@@ -18,6 +18,7 @@ from barnabas.config.listeners import (
     parse_addresses,
     parse_voters,
 )
+from barnabas.config.types import Password
 
 #: The values of replica.selector.class: Kafka's own classes, recognized by name.
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
@@ -45,6 +46,7 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     _check_coordinators(state)
     _check_network(state)
     _check_listeners(state)
+    _check_pages(state["barnabas_pages_auth_token"], state["barnabas_pages_auth_users"])
     selector = state["replica_selector_class"]
     _require(
         selector in (None, "", LEADER_SELECTOR, RACK_AWARE_SELECTOR),
@@ -154,6 +156,19 @@ def _check_network(state: Mapping[str, Any]) -> None:
         state["max_connections_per_ip"] > 0 or bool(overrides),
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
     )
+
+
+def _check_pages(token: Password | None, users: Password | None) -> None:
+    """Refuse credentials that no request could carry, and empty ones, which would leave the pages open."""
+    if token is None and users is None:
+        return
+    from barnabas.common.pages.page_access import credentials  # Why here: most processes have no credentials
+
+    try:
+        found = credentials("" if token is None else token.value, "" if users is None else users.value)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    _require(bool(found), "barnabas.pages.auth.token and .users are empty: remove them if the pages are to be open")
 
 
 def _check_protocols(state: Mapping[str, Any]) -> None:

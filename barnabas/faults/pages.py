@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from barnabas.cluster import ClusterError, LocalCluster
+from barnabas.common.pages.page_access import OPEN, Access, of_directory, of_environment
+from barnabas.common.pages.page_client import UNAUTHORIZED
+from barnabas.common.pages.page_client import ask as ask_page
 from barnabas.common.processes.cluster_file import read_cluster_file
 from barnabas.control import ask
 from barnabas.faults.definition import FaultError
@@ -31,11 +34,12 @@ class NodeSilentError(FaultsUnavailableError):
 class NodePage:
     """The page of one process."""
 
-    def __init__(self, node_id: int, role: str, host: str, port: int) -> None:
+    def __init__(self, node_id: int, role: str, host: str, port: int, access: Access = OPEN) -> None:
         self.node_id = node_id
         self.role = role
         self.host = host
         self.port = port
+        self.access = access
 
     @property
     def name(self) -> str:
@@ -57,17 +61,15 @@ class NodePage:
     def _ask(self, method: str, path: str, body: object) -> tuple[int, dict[str, Any]]:
         if self.port <= 0:
             raise FaultsUnavailableError(f"{self.name} has no metrics page for faults: set barnabas.metrics.port")
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
+        text = None if body is None else json.dumps(body)
         try:
-            connection.request(method, path, None if body is None else json.dumps(body))
-            response = connection.getresponse()
-            text = response.read()
+            response = ask_page(self.host, self.port, method, path, self.access, timeout_s=TIMEOUT_S, body=text)
         except (OSError, http.client.HTTPException) as error:
             raise NodeSilentError(f"{self.name} does not answer at {self.host}:{self.port}: {error}") from error
-        finally:
-            connection.close()
+        if response.status == UNAUTHORIZED:
+            raise FaultsUnavailableError(f"{self.name} asks for other credentials than it was given")
         try:
-            answer = json.loads(text)
+            answer = json.loads(response.body)
         except ValueError:
             answer = {}
         if response.status in OFF and not answer:
@@ -95,7 +97,7 @@ class LocalTarget:
     def pages(self) -> dict[int, NodePage]:
         """See Target."""
         return {
-            node.node_id: NodePage(node.node_id, node.role, node.host, node.metrics_port)
+            node.node_id: NodePage(node.node_id, node.role, node.host, node.metrics_port, self._cluster.page_access)
             for node in self._cluster.nodes.values()
             if node.is_running
         }
@@ -130,8 +132,9 @@ class DirectoryTarget:
         if content is None:
             raise FaultsUnavailableError(f"no cluster runs in {self.directory}")
         found = {}
+        access = of_directory(self.directory)
         for process in content["processes"]:
-            page = NodePage(process["id"], process["role"], HOST, process["metrics_port"])
+            page = NodePage(process["id"], process["role"], HOST, process["metrics_port"], access)
             if Path(f"/proc/{process['pid']}").exists():
                 found[page.node_id] = page
         return found
@@ -142,21 +145,26 @@ class DirectoryTarget:
 
 
 class AddressTarget:
-    """Processes that are known by the addresses of their pages."""
+    """Processes that are known by the addresses of their pages; the environment has the credential for them."""
 
     def __init__(self, addresses: list[str]) -> None:
         self._addresses = addresses
+        try:
+            self._access = of_environment()
+        except ValueError as error:
+            raise FaultError(str(error)) from None
 
     def pages(self) -> dict[int, NodePage]:
         """See Target; asks each page for its node id and role."""
         found = {}
         for address in self._addresses:
-            host, _, port = address.removeprefix("http://").partition("/")[0].rpartition(":")
+            access = self._access._replace(scheme="https" if address.startswith("https://") else "http")
+            host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
             if not host or not port.isdecimal():
                 raise FaultError(f"{address!r} is not the HOST:PORT of a metrics page")
-            page = NodePage(-1, "process", host.strip("[]"), int(port))
+            page = NodePage(-1, "process", host.strip("[]"), int(port), access)
             answer = page.ask("GET", "/faults")
-            found[answer["node"]] = NodePage(answer["node"], answer["role"], page.host, page.port)
+            found[answer["node"]] = NodePage(answer["node"], answer["role"], page.host, page.port, access)
         return found
 
     def act(self, action: str, node_id: int) -> str:

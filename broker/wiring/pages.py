@@ -13,7 +13,7 @@ from barnabas.broker.monitoring import broker_metrics
 from barnabas.broker.monitoring.lag_exporter import LagExporter
 from barnabas.common.pages.page import Page, readiness
 from barnabas.metrics import process
-from barnabas.metrics.http import MetricsServer, own_names
+from barnabas.metrics.http import MetricsServer
 from barnabas.metrics.live import add_live_page
 from barnabas.metrics.table import catalogue
 
@@ -42,14 +42,7 @@ class Pages:
     ) -> None:
         config, registry = context.config, context.registry
         self._lifecycle = link.lifecycle  # fixed before start
-        self.server = MetricsServer(
-            registry,
-            config.barnabas_metrics_host,
-            config.barnabas_metrics_port,
-            context.clock,
-            own_names(config),
-            config.barnabas_metrics_dialect,
-        )
+        self.server = MetricsServer.of_config(registry, config, context.clock)
         self.server.add_page("/readyz", self._readiness)
         if faults is not None:
             faults.serve_broker(self.server, services.metadata_cache, context.controllers)

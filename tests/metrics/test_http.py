@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import logging
 import socket
 import subprocess
 import sys
@@ -15,8 +16,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.common.clock import SystemClock
 from barnabas.common.pages import server as server_module
 from barnabas.common.pages.page import Page, ResourceRequest, readiness
+from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.pages.page_guard import PageGuard
 from barnabas.config.config import Config
 from barnabas.metrics.http import MetricsServer, own_names
@@ -325,3 +328,57 @@ def test_other_and_small_pages_are_not_compressed(server: MetricsServer) -> None
     for path in (b"/large", b"/healthz"):
         head, _ = ask(server, b"GET " + path + b" HTTP/1.1\r\nAccept-Encoding: gzip\r\n\r\n")
         assert b"Content-Encoding" not in head
+
+
+# -- who may ask
+
+
+@pytest.fixture
+def closed() -> Iterator[MetricsServer]:
+    """A server that asks for credentials."""
+    config = Config.from_properties({"barnabas.pages.auth.token": "t0ken", "barnabas.metrics.port": "0"})
+    made = MetricsServer.of_config(Registry(), config, SystemClock())
+    made.add_page("/readyz", lambda: readiness("RUNNING", is_ready=True))
+    made.add_resource("/faults", lambda request: Page(f"{request.method} done\n".encode()))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/faults", "/faults/f1", "/nothing", "/healthz/x"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "OPTIONS"])
+def test_every_page_asks_for_credentials(closed: MetricsServer, method: str, path: str) -> None:
+    head = get(closed, path, method)[0]
+    assert head.startswith(b"HTTP/1.1 401 Unauthorized")
+    assert b"WWW-Authenticate: Bearer" in head
+
+
+def test_the_token_opens_pages_and_resources(closed: MetricsServer) -> None:
+    token = "Host: localhost\r\nAuthorization: Bearer t0ken"
+    assert get(closed, "/metrics", headers=token)[0].startswith(b"HTTP/1.1 200")
+    assert get(closed, "/faults", "POST", token)[1] == b"POST done\n"
+
+
+def test_the_token_does_not_help_a_foreign_page(closed: MetricsServer) -> None:
+    foreign = "Host: localhost\r\nOrigin: http://evil.example\r\nAuthorization: Bearer t0ken"
+    assert get(closed, "/faults", "POST", foreign)[0].startswith(b"HTTP/1.1 403")
+
+
+def test_probes_need_no_credentials(closed: MetricsServer) -> None:
+    assert get(closed, "/healthz")[1] == b"ok\n"
+    assert get(closed, "/readyz")[1] == b"running\n"
+
+
+def test_without_credentials_a_wide_address_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    def warnings(host: str, auth: PageAuth | None = None) -> list[str]:
+        caplog.clear()
+        server = MetricsServer(Registry(), host, 0, auth=auth)
+        server.add_resource("/faults", lambda _: Page(b""))
+        server.start()
+        server.stop()
+        return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+    (line,) = warnings("0.0.0.0")
+    assert "without authentication: every host that reaches them can read them, and change /faults" in line
+    assert warnings("127.0.0.1") == []
+    assert warnings("0.0.0.0", PageAuth(["Bearer x"], SystemClock())) == []

@@ -20,6 +20,7 @@ from barnabas.cli.inside.partition_words import partition_words, view_of
 from barnabas.cli.inside.request_words import Found, chosen, request_words, requests_of
 from barnabas.cli.output import Row, json_option, show_json
 from barnabas.common.pages.live_shape import LIMIT_MAX, Group, Waiting
+from barnabas.common.pages.page_access import Access
 from barnabas.common.topic_partition import TopicPartition
 
 SHOWN = 3
@@ -38,7 +39,7 @@ def explain() -> None:
 @click.argument("name", metavar="TOPIC-PARTITION", shell_complete=complete_partitions)
 @page_options
 @json_option
-def partition(name: str, bootstrap: str, page: str | None, as_json: bool) -> None:
+def partition(name: str, bootstrap: str, page: str | None, access: Access, as_json: bool) -> None:
     """Explain a partition: its leader, replicas and high watermark.
 
     Also list the requests that wait for it.
@@ -47,7 +48,7 @@ def partition(name: str, bootstrap: str, page: str | None, as_json: bool) -> Non
     """
     tp = _topic_partition(name)
     answers = _read(
-        find_pages(bootstrap, page),
+        find_pages(bootstrap, page, access),
         section="node,partitions,purgatories,transactions",
         topic=tp.topic,
         partition=tp.partition,
@@ -79,9 +80,9 @@ def _topic_partition(text: str) -> TopicPartition:
 @click.argument("name", shell_complete=complete_groups)
 @page_options
 @json_option
-def group_command(name: str, bootstrap: str, page: str | None, as_json: bool) -> None:
+def group_command(name: str, bootstrap: str, page: str | None, access: Access, as_json: bool) -> None:
     """Explain a group: its state, its members and its lag."""
-    answers = _read(find_pages(bootstrap, page), section="node,groups,elsewhere", group=name, limit=LIMIT_MAX)
+    answers = _read(find_pages(bootstrap, page, access), section="node,groups,elsewhere", group=name, limit=LIMIT_MAX)
     coordinator, group, waiting = _group_of(name, answers)
     try:
         positions, problem = _positions(name, bootstrap), ""
@@ -146,6 +147,7 @@ def request(
     at_most: int,
     bootstrap: str,
     page: str | None,
+    access: Access,
     as_json: bool,
 ) -> None:
     """Explain a request: where its time went and where it is now.
@@ -155,7 +157,7 @@ def request(
     """
     if correlation_id is None and client is None and api is None and not slowest:
         raise UserError("give a correlation id, --client, --api or --slowest")
-    answers = _read(find_pages(bootstrap, page), section=REQUEST_SECTIONS, limit=LIMIT_MAX)
+    answers = _read(find_pages(bootstrap, page, access), section=REQUEST_SECTIONS, limit=LIMIT_MAX)
     known = [each for page, live in answers.found.items() for each in requests_of(page.name, live)]
     matching = chosen(known, correlation_id, client, api, slowest=slowest)
     if not matching:

@@ -18,6 +18,7 @@ import http.client
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
@@ -29,7 +30,9 @@ from barnabas.cli.errors import UserError
 from barnabas.cli.local.running import running_directories
 from barnabas.client.connection import NodeConnection, NodeConnectionError
 from barnabas.common.pages.live_shape import SCHEMA
+from barnabas.common.pages.page_access import OPEN, TOKEN_VARIABLE, Access, of_directory, of_environment, of_text
 from barnabas.common.pages.page_addresses import page_addresses
+from barnabas.common.pages.page_client import UNAUTHORIZED, ask
 from barnabas.common.processes.cluster_file import ClusterFile, ProcessEntry, read_cluster_file
 from barnabas.common.processes.ports import HOST
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
@@ -58,6 +61,7 @@ class Page(NamedTuple):
     id: int
     address: str
     problem: str = ""
+    access: Access = OPEN
 
     @property
     def name(self) -> str:
@@ -98,46 +102,68 @@ def page_options(command: Callable[..., T]) -> Callable[..., T]:
         metavar="HOST:PORT,...",
         help="The address of a process's /metrics and /live, if --bootstrap does not lead to it.",
     )(command)
+    command = click.option(
+        "--page-auth",
+        "access",
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=_access,
+        metavar="FILE",
+        help=f"A file with the token of the pages, or NAME:PASSWORD. Default: ${TOKEN_VARIABLE}.",
+    )(command)
     return bootstrap_option(command)
+
+
+def _access(_context: click.Context, _parameter: click.Parameter, file: Path | None) -> Access:
+    """Return the access that a file or the environment gives; a secret in an option would be seen by everybody."""
+    try:
+        return of_environment() if file is None else Access(of_text(file.read_text()))
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{file}: {error}" if file is not None else str(error)) from error
 
 
 # --- finding
 
 
-def find_pages(bootstrap: str, page: str | None = None) -> list[Page]:
+def find_pages(bootstrap: str, page: str | None = None, access: Access = OPEN) -> list[Page]:
     """The pages of a cluster. Raises UserError if there are none."""
     if page is not None:
-        return _with_peers([_page_at(text) for text in page.split(",")])
+        return _with_peers([_page_at(text, access) for text in page.split(",")])
     local = _local_cluster(bootstrap)
     if local is not None:
-        return sorted(_of_process(process) for process in local["processes"])
-    return _from_configs(bootstrap)
+        directory, content = local
+        own = of_directory(directory)
+        return sorted(_of_process(process, access if own == OPEN else own) for process in content["processes"])
+    return _from_configs(bootstrap, access)
 
 
-def _page_at(text: str) -> Page:
-    address = _address(*host_port(text))
-    node = read_page(Page(BROKER, -1, address), {"section": "node"})["node"]
-    return Page(str(node["role"]), int(node["id"]), address)
+def _page_at(text: str, access: Access) -> Page:
+    if text.startswith("https://"):
+        access = access._replace(scheme="https")
+    address = _address(*host_port(text.rpartition("://")[2].partition("/")[0]))
+    node = read_page(Page(BROKER, -1, address, access=access), {"section": "node"})["node"]
+    return Page(str(node["role"]), int(node["id"]), address, access=access)
 
 
-def _local_cluster(bootstrap: str) -> ClusterFile | None:
-    """The local cluster that has one of these addresses."""
+def _local_cluster(bootstrap: str) -> tuple[Path, ClusterFile] | None:
+    """The directory and the file of the local cluster that has one of these addresses."""
     wanted = {text.strip() for text in bootstrap.split(",")}
     for directory in running_directories():
         cluster = read_cluster_file(directory)
         if cluster is not None and wanted & set(cluster["bootstrap"].split(",")):
-            return cluster
+            return directory, cluster
     return None
 
 
-def _of_process(process: ProcessEntry) -> Page:
+def _of_process(process: ProcessEntry, access: Access) -> Page:
     port = int(process["metrics_port"])
     if port <= 0:
         return Page(process["role"], process["id"], "", f"it has no page ({PORT_KEY})")
-    return Page(process["role"], process["id"], _address(HOST, port))
+    return Page(process["role"], process["id"], _address(HOST, port), access=access)
 
 
-def _from_configs(bootstrap: str) -> list[Page]:
+def _from_configs(bootstrap: str, access: Access) -> list[Page]:
     """Request the pages' addresses from each broker. A broker that does not answer gets a page without address."""
     request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     brokers = sorted(
@@ -149,7 +175,7 @@ def _from_configs(bootstrap: str) -> list[Page]:
         raise UserError(f"{bootstrap} knows no broker yet")
     if not any(page.address for page in candidates):
         raise UserError(f"{candidates[0].name}: {candidates[0].problem}")
-    return _choose_reachable(candidates)
+    return _choose_reachable(page._replace(access=access) for page in candidates)
 
 
 def _configured_pages(broker_id: int, host: str, port: int) -> list[Page]:
@@ -191,8 +217,10 @@ def _with_peers(pages: list[Page]) -> list[Page]:
     answers = read_pages(pages, {"section": "node"})
     if not answers.found:
         raise UserError(f"{answers.unanswered[0].page.name}: {answers.unanswered[0].problem}")
-    peers = [peer for live in answers.found.values() for peer in live["node"]["peers"]]
-    return _choose_reachable([*pages, *(Page(peer["role"], peer["id"], peer["address"]) for peer in peers)])
+    peers = [(page.access, peer) for page, live in answers.found.items() for peer in live["node"]["peers"]]
+    return _choose_reachable(
+        [*pages, *(Page(peer["role"], peer["id"], peer["address"], access=access) for access, peer in peers)]
+    )
 
 
 def _choose_reachable(candidates: Iterable[Page]) -> list[Page]:
@@ -233,18 +261,16 @@ def read_page(page: Page, query: Mapping[str, object], timeout_s: float = TIMEOU
     if not page.address:
         raise UserError(page.problem)
     host, port = host_port(page.address)
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
-        connection.request("GET", f"{PATH}?{urlencode(query)}")
-        response = connection.getresponse()
-        body = response.read(BYTES_MAX)
-        if response.status != http.client.OK:
-            raise UserError(f"its page at {page.address} answers {response.status} {response.reason}")
-        live: dict[str, Any] = json.loads(body)
+        target = f"{PATH}?{urlencode(query)}"
+        answer = ask(host, port, "GET", target, page.access, timeout_s=timeout_s, bytes_max=BYTES_MAX)
+        if answer.status == UNAUTHORIZED:
+            raise UserError(f"its page at {page.address} asks for credentials: see --page-auth")
+        if answer.status != http.client.OK:
+            raise UserError(f"its page at {page.address} answers {answer.status} {answer.reason}")
+        live: dict[str, Any] = json.loads(answer.body)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise UserError(f"its page at {page.address} does not answer ({_reason(error)})") from error
-    finally:
-        connection.close()
     if live.get("schema") != SCHEMA:
         raise UserError(f"its page at {page.address} is of another version of Barnabas")
     node = live["node"]

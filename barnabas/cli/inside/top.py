@@ -24,6 +24,7 @@ from barnabas.cli.inside.top_frame import Frame, Sample, make_frame
 from barnabas.cli.inside.top_view import Line, lines
 from barnabas.common.clock import SystemClock
 from barnabas.common.pages.live_shape import LIMIT_MAX
+from barnabas.common.pages.page_access import Access
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,10 +51,16 @@ WIDTH_PLAIN = 120
 @click.option("--json", "as_json", is_flag=True, help="Print each frame as one line of JSON.")
 @page_options
 def top(
-    chosen: tuple[int, ...], interval_s: float, once: bool, as_json: bool, bootstrap: str, page: str | None
+    chosen: tuple[int, ...],
+    interval_s: float,
+    once: bool,
+    as_json: bool,
+    bootstrap: str,
+    page: str | None,
+    access: Access,
 ) -> None:
     """Watch the queues, purgatories, requests and partitions of the cluster; `q` quits."""
-    finder = PageFinder(lambda: _watched(find_pages(bootstrap, page), chosen), SystemClock())
+    finder = PageFinder(lambda: _watched(find_pages(bootstrap, page, access), chosen), SystemClock())
     # Why bounded by the interval: a process that hangs must not delay the others' data.
     frames = _frames(finder, min(TIMEOUT_S, max(1.0, interval_s)))
     if as_json or once or not sys.stdout.isatty():

@@ -12,8 +12,9 @@
     DELETE /recorder            delete the recorded requests
 
 A mistake is 400 with {"error": one line}. The page exists if the cluster runs with barnabas.faults.enable=true. It
-listens on the loopback interface; the ready line and cluster.json contain its URL. Actions on processes go to the
-supervisor through its control socket, as in `barnabas node`.
+listens on the loopback interface; the ready line and cluster.json contain its URL. If the nodes' pages ask for
+credentials (barnabas.pages.auth.*), so does this one: DIR/pages.json has one that it accepts, for its user alone.
+Actions on processes go to the supervisor through its control socket, as in `barnabas node`.
 
 *Threads*: one accepts; one more per connection handles its request. Neither calls the supervisor.
 """
@@ -30,6 +31,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from barnabas.cluster.errors import ClusterError
+from barnabas.common.clock import SystemClock
+from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.processes.cluster_file import ProcessEntry, process_state, read_cluster_file
 from barnabas.common.processes.ports import HOST
 
@@ -45,8 +48,9 @@ Response = tuple[int, dict[str, Any]]
 class ControlPage:
     """Serves the cluster in a directory while the block runs."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, credential: str = "") -> None:
         self._directory = directory  # fixed before start
+        self._auth = PageAuth([credential], SystemClock()) if credential else None  # fixed before start
         self._listener = socket.create_server((HOST, 0))
         self.url = f"http://{HOST}:{self._listener.getsockname()[1]}"
 
@@ -73,7 +77,7 @@ class ControlPage:
 
         with connection, contextlib.suppress(OSError):
             connection.settimeout(TIMEOUT_S)
-            handle(connection, address, self.respond)
+            handle(connection, address, self.respond, self._auth)
 
     def respond(self, method: str, target: str, body: bytes) -> Response:
         """The response to one request: an HTTP status and JSON values."""

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.common.pages.page import Page
+from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.pages.page_guard import PageGuard
 
 BODY_BYTES_MAX = 1 << 20
@@ -15,7 +17,7 @@ BODY_BYTES_MAX = 1 << 20
 Respond = Callable[[str, str, bytes], tuple[int, dict[str, Any]]]  # method, target, body -> status, JSON values
 
 
-def handle(connection: socket.socket, address: tuple[str, int], respond: Respond) -> None:
+def handle(connection: socket.socket, address: tuple[str, int], respond: Respond, auth: PageAuth | None = None) -> None:
     """Read a request and send its response; raises OSError if the client disconnects."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -28,6 +30,10 @@ def handle(connection: socket.socket, address: tuple[str, int], respond: Respond
             if PageGuard().refusal(hosts, origins, can_change=True) is not None:
                 self.send_error(403)
                 return
+            denied = auth and auth.refusal(self.headers.get_all("Authorization", []), address[0])
+            if denied:
+                self._deny(denied)
+                return
             length = self.headers.get("Content-Length", "0")
             if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
                 self.send_error(413)
@@ -39,6 +45,13 @@ def handle(connection: socket.socket, address: tuple[str, int], respond: Respond
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def _deny(self, page: Page) -> None:
+            self.send_response(int(page.status.split()[0]))
+            for name, value in (*page.headers, ("Content-Length", str(len(page.body)))):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(page.body)
 
         do_POST = do_DELETE = do_GET  # noqa: N815 - the library's names
 

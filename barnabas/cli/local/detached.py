@@ -12,7 +12,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -21,6 +21,7 @@ import click
 from barnabas.cli.errors import UserError
 from barnabas.cli.local.ready import Ready
 from barnabas.cli.local.running import chosen_directory, directory_option, running_directories
+from barnabas.cluster.processes import write_properties
 from barnabas.common.processes import interpreter
 from barnabas.common.processes.cluster_file import ClusterFile, open_supervisor, process_state, read_cluster_file
 from barnabas.control import control_path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.cli.output import Row
 
 LOG_NAME = "supervisor.log"
+CONFIG_NAME = "up.properties"
 POLL_S = 0.05
 STOP_TIMEOUT_S = 70.0  # 30 s for the brokers, then 30 s for the controller, and a margin
 KILL_TRIES, KILL_TRY_S = 10, 1.0
@@ -38,8 +40,8 @@ COLUMNS = ("node", "role", "pid", "state", "address", "page", "directory")
 # --- up -d
 
 
-def start(options: Sequence[str], directory: Path, *, is_temporary: bool) -> int:
-    """Start `barnabas up OPTIONS` in the background; return when clients can use the cluster.
+def start(options: Sequence[str], config: Mapping[str, str], directory: Path, *, is_temporary: bool) -> int:
+    """Start `barnabas up OPTIONS` with `config` in the background; return when clients can use the cluster.
 
     Raises UserError, with the reason, if it ends before that.
     """
@@ -48,6 +50,9 @@ def start(options: Sequence[str], directory: Path, *, is_temporary: bool) -> int
         command.append("--temporary")
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        if config:  # Why a file: everybody sees the arguments of a process
+            write_properties(directory / CONFIG_NAME, config)
+            command += ["--config-file", str(directory / CONFIG_NAME)]
         with (directory / LOG_NAME).open("ab") as log, (directory / LOG_NAME).open("rb") as output:
             output.seek(0, os.SEEK_END)
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

@@ -71,7 +71,7 @@ class Supervisor:
             return
         from barnabas.cli.local.control_page import ControlPage  # Why here: few clusters have faults
 
-        with ControlPage(self._cluster.directory) as page:
+        with ControlPage(self._cluster.directory, self._cluster.page_access.credential) as page:
             self._cluster.control_url = page.url
             yield
 

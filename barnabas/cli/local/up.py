@@ -44,6 +44,11 @@ PORT_MAX = 65535
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="Any key of Kafka's server properties.")
 @click.option(
+    "--config-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A properties file with such keys, for values that nobody shall see in the list of processes.",
+)
+@click.option(
     "--ephemeral",
     is_flag=True,
     help="For tests: end with the parent process or COMMAND and leave nothing behind. Free ports unless --port.",
@@ -61,6 +66,7 @@ def up(
     port: int | None,
     data_dir: Path | None,
     configs: tuple[str, ...],
+    config_file: Path | None,
     ephemeral: bool,
     detach: bool,
     temporary: bool,
@@ -77,7 +83,7 @@ def up(
         port = 0 if ephemeral else PORT
     if port + brokers - 1 > PORT_MAX:
         raise UserError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
-    config = {**slow_motion_properties(slow_motion), **dict(map(key_value, configs))}
+    config = {**slow_motion_properties(slow_motion), **_properties(config_file), **dict(map(key_value, configs))}
     if ephemeral:
         if data_dir is not None or detach:
             raise UserError("--ephemeral excludes --data-dir and --detach: it leaves nothing and ends with its parent")
@@ -90,9 +96,21 @@ def up(
     directory = Path(tempfile.mkdtemp(prefix="barnabas-")) if data_dir is None else data_dir.absolute()
     if detach:
         options = ["--brokers", str(brokers), "--port", str(port), "--first-id", str(first_id)]
-        options += [f"--config={key}={value}" for key, value in config.items()]
-        return detached.start(options, directory, is_temporary=is_temporary)
+        return detached.start(options, config, directory, is_temporary=is_temporary)
     return _run(LocalCluster(directory, brokers, port, config, first_id=first_id), is_temporary=is_temporary)
+
+
+def _properties(file: Path | None) -> dict[str, str]:
+    """Return the content of --config-file. Raises UserError."""
+    if file is None:
+        return {}
+    from barnabas.config.errors import ConfigError
+    from barnabas.config.properties import parse_properties
+
+    try:
+        return parse_properties(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        raise UserError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _refuse_what_is_not_built(controllers: int, security: str) -> None:
@@ -143,7 +161,9 @@ def _check(cluster: LocalCluster) -> None:
     logging.basicConfig(format="barnabas: %(message)s", level=logging.WARNING)
     try:
         for node in (cluster.controller, cluster.brokers[0]):
-            Config.from_properties(cluster.properties(node), role=node.role)
+            config = Config.from_properties(cluster.properties(node), role=node.role)
     except ConfigError as error:
         cluster.stop()
         raise UserError(str(error)) from error
+    token, users = config.barnabas_pages_auth_token, config.barnabas_pages_auth_users
+    cluster.use_credentials(token and token.value, users and users.value)

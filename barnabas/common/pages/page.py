@@ -29,6 +29,8 @@ class Request(NamedTuple):
     accept: str
     accept_encodings: list[str]
     body: bytes
+    authorizations: list[str]
+    address: str  # of the visitor
 
 
 class ResourceRequest(NamedTuple):

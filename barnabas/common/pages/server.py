@@ -85,6 +85,8 @@ class _Visit(BaseHTTPRequestHandler):
             ",".join(headers.get_all("Accept", [])),
             headers.get_all("Accept-Encoding", []),
             self._body(),
+            headers.get_all("Authorization", []),
+            str(self.client_address[0]),
         )
         self._send(self.server.respond(request, lambda: self.server.is_visitor(self.connection)))
 

@@ -6,7 +6,19 @@ Part of THE table (see `keys.py`): a row has its facts in the first line and its
 from __future__ import annotations
 
 # fmt: off
-from barnabas.config.table.notation import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Key
+from barnabas.config.table.notation import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    PASSWORD,
+    STRING,
+    Key,
+)
 from barnabas.config.validators import PAGE_ADDRESSES, at_least, between, one_of
 
 OWN_ROWS: tuple[Key, ...] = (
@@ -93,6 +105,13 @@ OWN_ROWS: tuple[Key, ...] = (
         honoured=True),
     Key("barnabas.metrics.port", INT, -1, HIGH, between(-1, 65535),
         "Port of the /metrics page: 0 for a free one, -1 for none.",
+        honoured=True),
+    Key("barnabas.pages.auth.token", PASSWORD, None, HIGH, None,
+        "Token that requests for the pages (/metrics, /live, /faults) must carry: Authorization: Bearer TOKEN, or in a "
+        "browser the user token with it as the password. /healthz and /readyz stay open.",
+        honoured=True),
+    Key("barnabas.pages.auth.users", PASSWORD, None, MEDIUM, None,
+        "Users who may ask for the pages by HTTP basic authentication: NAME:PASSWORD, ...",
         honoured=True),
     Key("barnabas.record.decompressed.max.bytes", INT, 268_435_456, MEDIUM, between(1_048_576, 1_073_741_824),
         "Largest size of a compressed batch's records after decompression; a larger one gets MESSAGE_TOO_LARGE. Above "

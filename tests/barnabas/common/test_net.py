@@ -42,3 +42,21 @@ def test_accepted_sockets_have_no_delay() -> None:
 def test_mapped_hosts() -> None:
     assert net.plain_host("::ffff:10.0.0.1") == "10.0.0.1"
     assert net.plain_host("::1") == "::1"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("localhost", True),
+        ("::1", True),
+        ("", False),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("127.example.com", False),
+    ],
+)
+def test_loopback_addresses_are_known(host: str, expected: bool) -> None:
+    assert net.is_loopback(host) == expected

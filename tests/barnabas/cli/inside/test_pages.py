@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from barnabas.cli.errors import UserError
 from barnabas.cli.inside import pages
 from barnabas.cli.inside.pages import HOST_KEY, PEERS_KEY, PORT_KEY, Page, Unanswered, find_pages, read_page, read_pages
+from barnabas.common.clock import SystemClock
 from barnabas.common.pages.page import Page as HttpPage
+from barnabas.common.pages.page_access import Access, credentials
+from barnabas.common.pages.page_auth import PageAuth
 from barnabas.common.processes.ports import free_ports
 from barnabas.metrics.http import MetricsServer
 from barnabas.metrics.registry import Registry
+from tests.barnabas.cli.conftest import Barnabas
 from tests.barnabas.cli.inside.lives import broker
 from tests.support.cluster import BarnabasCluster
 
@@ -22,10 +27,11 @@ from tests.support.cluster import BarnabasCluster
 class Process:
     """A process that has a page and nothing else."""
 
-    def __init__(self, body: bytes, status: str = "200 OK") -> None:
+    def __init__(self, body: bytes, status: str = "200 OK", token: str = "") -> None:
         self.queries: list[Mapping[str, str]] = []
         self._page = HttpPage(body, status=status)
-        self._server = MetricsServer(Registry())
+        auth = PageAuth(credentials(token, None), SystemClock()) if token else None
+        self._server = MetricsServer(Registry(), auth=auth)
         self._server.add_view(pages.PATH, self._view)
 
     def _view(self, query: Mapping[str, str]) -> HttpPage:
@@ -186,3 +192,38 @@ def test_brokers_report_the_addresses_of_their_pages(cluster: BarnabasCluster) -
 def test_no_cluster(dead: str) -> None:
     with pytest.raises(UserError, match=rf"nothing listens at {dead}; start one: barnabas up"):
         find_pages(dead)
+
+
+# --- credentials
+
+
+def test_a_page_gets_the_credential(dead: str) -> None:
+    live = broker(1)
+    live["node"]["peers"] = [{"id": 0, "role": "broker", "address": dead, "is_self": False}]
+    with Process(json.dumps(live).encode(), token="t0ken") as process:
+        access = Access("Bearer t0ken")
+        assert find_pages("unused:1", process.address, access) == [
+            Page("broker", 0, dead, access=access),
+            Page("broker", 1, process.address, access=access),
+        ]
+        with pytest.raises(UserError, match="asks for credentials: see --page-auth"):
+            find_pages("unused:1", process.address)
+
+
+def test_commands_take_the_credential_from_a_file_or_the_environment(
+    barnabas: Barnabas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = broker(1)
+    file = tmp_path / "token"
+    with Process(json.dumps(live).encode(), token="t0ken") as process:
+        command = ("explain", "request", "--slowest", "--page", process.address)
+        assert "asks for credentials" in barnabas(*command).err
+        file.write_text("t0ken\n")
+        assert "asks for credentials" not in barnabas(*command, "--page-auth", str(file)).err
+        monkeypatch.setenv("BARNABAS_PAGES_AUTH_TOKEN", "t0ken")
+        assert "asks for credentials" not in barnabas(*command).err
+    file.write_text("two s3crets")
+    refused = barnabas(*command, "--page-auth", str(file)).err
+    assert f"{file}: " in refused
+    assert "s3cret" not in refused
+    assert "cannot read" in barnabas(*command, "--page-auth", str(tmp_path / "absent")).err

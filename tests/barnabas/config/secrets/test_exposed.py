@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
+from barnabas.config import Config
 from barnabas.config.secrets import exposed
 from barnabas.config.secrets.variables import Resolved
 
@@ -79,6 +81,16 @@ def test_each_exposed_secret_gets_a_line(tmp_path: Path) -> None:
     for path in (file, store, read):
         path.chmod(0o600)
     assert list(exposed.warnings(file, texts, {}, resolved)) == []
+
+
+def test_a_process_warns_at_its_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("node.id=1\ncontroller.quorum.bootstrap.servers=h:1\n")
+    overrides = {"barnabas.pages.auth.token": "s3cret"}
+    with caplog.at_level(logging.WARNING):
+        Config.load(file, role="broker", overrides=overrides)
+    assert "every user sees --override barnabas.pages.auth.token" in caplog.text
+    assert "s3cret" not in caplog.text
 
 
 def test_files_without_secrets_are_not_warned_of(tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""How clients ask for the pages: the scheme, and credentials in the form that a request carries.
+
+A credential is the value of an `Authorization` header. A token makes two: `Bearer TOKEN`, and for browsers, which can
+only ask for a name and a password, `Basic` with the name `token`. `barnabas.pages.auth.users` has pairs NAME:PASSWORD.
+
+A local cluster whose pages ask for credentials has them in `pages.json`, which only its user can read.
+
+Threads: none; values, and one small file.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+FILE: Final = "pages.json"
+TOKEN_KEY: Final = "barnabas.pages.auth.token"
+USERS_KEY: Final = "barnabas.pages.auth.users"
+#: The variables that give commands the same values as they give the server processes.
+TOKEN_VARIABLE: Final = "BARNABAS_PAGES_AUTH_TOKEN"
+USERS_VARIABLE: Final = "BARNABAS_PAGES_AUTH_USERS"
+#: The name with which a browser presents the token as a password.
+TOKEN_USER: Final = "token"
+_TOKEN: Final = r"[A-Za-z0-9\-._~+/]+=*"  # token68 of RFC 9110
+
+
+def credentials(token: str | None, users: str | None) -> tuple[str, ...]:
+    """Return what a request may carry, for a token and `NAME:PASSWORD,...`. Raises ValueError, without a value."""
+    accepted = []
+    if token:
+        if not re.fullmatch(_TOKEN, token):
+            raise ValueError(f"{TOKEN_KEY}: a token has only letters, digits and the characters - . _ ~ + / =")
+        accepted += [f"Bearer {token}", basic(TOKEN_USER, token)]
+    for pair in (users or "").split(","):
+        name, separator, password = pair.strip().partition(":")
+        if pair.strip() and not (separator and name and password):
+            raise ValueError(f"{USERS_KEY}: expected NAME:PASSWORD,...")
+        if name:
+            accepted.append(basic(name, password))
+    return tuple(accepted)
+
+
+def basic(name: str, password: str) -> str:
+    """Return the credential of a user (RFC 7617)."""
+    return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
+
+
+def of_text(text: str) -> str:
+    """Return the credential in a text: a token, or NAME:PASSWORD. Raises ValueError, without the text."""
+    text = text.strip()
+    name, separator, password = text.partition(":")
+    if separator and name and password:
+        return basic(name, password)
+    if not text or separator:
+        raise ValueError("expected a token, or NAME:PASSWORD")
+    return credentials(text, None)[0]
+
+
+class Access(NamedTuple):
+    """How a client asks for pages: by which scheme, with which credential ("": none)."""
+
+    credential: str = ""
+    scheme: str = "http"
+    ca: str = ""  # for https: the file with the authorities to trust; "": those of the system
+
+    def __repr__(self) -> str:
+        return f"Access(scheme={self.scheme!r}, ca={self.ca!r})"
+
+
+#: Pages that ask for nothing.
+OPEN: Final = Access()
+
+
+def of_environment(environment: Mapping[str, str] = os.environ) -> Access:
+    """Return the access that the environment gives to commands. Raises ValueError."""
+    found = credentials(environment.get(TOKEN_VARIABLE), environment.get(USERS_VARIABLE))
+    return Access(found[0] if found else "")
+
+
+def write_access(directory: Path, access: Access) -> None:
+    """Write the file of a local cluster, readable by its user alone; for open pages, remove it."""
+    path, temporary = directory / FILE, directory / f"{FILE}.tmp"
+    path.unlink(missing_ok=True)
+    if access == OPEN:
+        return
+    temporary.unlink(missing_ok=True)
+    temporary.touch(mode=0o600)  # Why first: the content must never be readable by others
+    temporary.write_text(json.dumps(access._asdict()) + "\n")
+    temporary.replace(path)
+
+
+def of_directory(directory: Path) -> Access:
+    """Return the access to the pages of the local cluster in a directory."""
+    try:
+        return Access(**json.loads((directory / FILE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return OPEN
