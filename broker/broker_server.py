@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.services import Services
 from barnabas.broker.apis.table import TABLE
+from barnabas.broker.authorization.authorizer import make_authorizer
 from barnabas.broker.channels.forwarding import ForwardingManager
 from barnabas.broker.channels.lifecycle import BrokerState
 from barnabas.broker.fetch_sessions import FetchSessions
@@ -151,7 +152,10 @@ class BrokerServer:
         )
         self.services = self._make_services(context)
         table = TABLE if self._faults is None else self._faults.wrap(TABLE)
-        self._handling = RequestHandling(context, self.network, self.services, table)
+        authorizer = make_authorizer(context.config, context.registry)
+        if authorizer is not None:
+            self._security.on_change(lambda image, _kinds: authorizer.take(image.acls))
+        self._handling = RequestHandling(context, self.network, self.services, table, authorizer)
         self.pages = Pages(
             context,
             self.network,

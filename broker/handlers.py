@@ -33,6 +33,7 @@ from barnabas.protocol.limits import UNBOUNDED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.broker.authorization.authorizer import Authorizer
     from barnabas.broker.quotas.client_quotas import ClientQuotas
     from barnabas.broker.request_channel import RequestChannel, RequestQueue
     from barnabas.broker.requests.api import Table
@@ -130,12 +131,13 @@ class HandlerPool:
         thread_prefix: str = "data-plane",
         request_bytes_max: int = UNBOUNDED,
         quotas: ClientQuotas | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         is_control_plane = thread_prefix == CONTROL_PLANE
         requests = channel.control if is_control_plane else channel.requests
         assert requests is not None, "there is no control plane"
         self._requests: RequestQueue = requests
-        self._dispatcher = Dispatcher(table, services, request_log, clock, request_bytes_max, quotas)
+        self._dispatcher = Dispatcher(table, services, request_log, clock, request_bytes_max, quotas, authorizer)
         if is_control_plane:
             self._idle = registry.meter(catalogue.CONTROL_PLANE_REQUEST_HANDLER_AVG_IDLE_PERCENT)
             registry.gauge(catalogue.CONTROL_PLANE_REQUEST_QUEUE_SIZE, requests.qsize)

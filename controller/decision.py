@@ -85,6 +85,15 @@ def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> Broke
     return broker
 
 
+#: Returns whether a client has a right on the resource of this name.
+Permits: TypeAlias = "Callable[[str], bool]"
+
+
+def everything(_name: str) -> bool:
+    """Return true: the `Permits` without an authorizer."""
+    return True
+
+
 class Failure(NamedTuple):
     """An error of one item of a request."""
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization.authorizer import make_authorizer
 from barnabas.broker.handlers import HandlerPool
 from barnabas.broker.monitoring.broker_metrics import ClientMetrics, register_process, register_supported
 from barnabas.broker.quotas.mutations import MutationQuotas
@@ -51,7 +52,7 @@ from barnabas.security.tls.endpoints import TlsEndpoints
 if TYPE_CHECKING:
     from barnabas.broker.faults.kit import FaultKit
     from barnabas.broker.requests.api import Table
-    from barnabas.controller.image import Broker, Endpoint
+    from barnabas.controller.image import Broker, Endpoint, Image
 
 log = logging.getLogger("barnabas.controller")
 
@@ -84,6 +85,7 @@ class ControllerServer:
         table = TABLE if self.faults is None else self.faults.wrap(TABLE)
         self.metrics = ControllerMetrics(self.registry, clock)
         self._tls = TlsEndpoints(self.config.originals, clock.wall_ms)  # fixed before start
+        self._authorizer = make_authorizer(self.config, self.registry, is_controller=True)
         self.controller = self._make_controller(clock, fs)
         self._is_serving = False  # set by start, read by the page's threads
         self._build_network(clock, table)
@@ -110,7 +112,13 @@ class ControllerServer:
             connect=push,
             metrics=self.metrics,
             on_hopeless=self.endings.put,
+            on_committed=self._committed,
         )
+
+    def _committed(self, image: Image) -> None:
+        """Decide by the ACLs of a new image; called by the event thread."""
+        if self._authorizer is not None:
+            self._authorizer.take(image.security.acls)
 
     def _build_network(self, clock: Clock, table: Table) -> None:
         """Bind the listeners and build the handlers."""
@@ -153,6 +161,7 @@ class ControllerServer:
             clock,
             thread_prefix="controller",
             request_bytes_max=int(config.barnabas_request_max_bytes),
+            authorizer=self._authorizer,
         )
 
     def _build_page(self, clock: Clock) -> None:

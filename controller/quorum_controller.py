@@ -123,10 +123,12 @@ class QuorumController:
         rng: random.Random | None = None,
         start_threads: bool = True,
         on_hopeless: Callable[[str], None] = lambda _: None,
+        on_committed: Callable[[Image], None] = lambda _: None,
         checks_invariants: bool = sys.flags.dev_mode,
     ) -> None:
         self.config = config  # fixed before start
         self._on_hopeless = on_hopeless  # fixed before start; called with the reason why this process must end
+        self._on_committed = on_committed  # fixed before start; called by the event thread with each new image
         self.cluster_id = cluster_id  # fixed before start
         self.node_id = int(config.node_id)  # fixed before start
         self._log = metadata_log  # owner: event thread
@@ -230,6 +232,7 @@ class QuorumController:
         self._log.flush()
         self._metrics.flushed(self._clock.monotonic_ns() - started_ns)
         self.committed_image = self.image
+        self._on_committed(self.committed_image)
         deltas, self._deltas = self._deltas, []
         if any(deltas):
             self.sessions.pushed_offset = self.committed_image.offset

@@ -24,6 +24,9 @@ from barnabas.config.types import Password
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
+#: The only value of authorizer.class.name: Kafka's own class, recognized by name.
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
 _ASSIGNOR_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor"
 #: The entries that group.consumer.assignors may list, and the name that members request.
 ASSIGNOR_NAMES: Final = {
@@ -55,7 +58,8 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     if state["node_id"] != state["broker_id"]:
         raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
     if state["role"] is not None:
-        check_protection(originals, allows_everyone=state["allow_everyone_if_no_acl_found"])
+        check_protection(originals)
+        _check_authorizer(state["authorizer_class_name"], state["super_users"])
         _check_protocols(state)
         _check_role(state, originals)
 
@@ -63,6 +67,17 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ConfigError(message)
+
+
+def _check_authorizer(class_name: str, super_users: str) -> None:
+    _require(
+        class_name in ("", STANDARD_AUTHORIZER),
+        f"Class {class_name} could not be found: authorizer.class.name can be {STANDARD_AUTHORIZER}",
+    )
+    names = [name for part in super_users.split(";") if (name := part.strip())]
+    _require(not names or bool(class_name), "super.users has no effect without authorizer.class.name")
+    for name in names:
+        _require(":" in name, f"super.users: expected a string in format principalType:principalName but got {name}")
 
 
 def _check_log(state: Mapping[str, Any]) -> None:

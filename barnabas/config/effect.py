@@ -3,11 +3,9 @@
 Rules
 1. A setting that is meant to protect, and would not, is an error at start and at run time. Why: an operator must not
    rely on protection that does not exist. An empty or default value requests no protection.
-2. Settings of authorization are accepted together with `allow.everyone.if.no.acl.found=true`, which says that no client
-   is to be denied.
-3. Other settings without effect are reported in one line for each reason, their keys sorted. Unknown keys are reported
+2. Other settings without effect are reported in one line for each reason, their keys sorted. Unknown keys are reported
    with the known key that may have been meant.
-4. Only names are shown, never values. Names may come from clients: unprintable characters are escaped, and a line shows
+3. Only names are shown, never values. Names may come from clients: unprintable characters are escaped, and a line shows
    at most NAMES_MAX names.
 
 Threads: any; pure.
@@ -47,9 +45,6 @@ class Missing(NamedTuple):
         return any(name.startswith(key) if key.endswith(".") else name == key for key in self.keys)
 
 
-_AUTHORIZATION: Final = Missing(
-    "there is no authorization, so every client may do everything", ("authorizer.class.name", "super.users")
-)
 _TLS_CHOICES: Final = ("ssl.keymanager.algorithm", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm")
 _TLS: Final = (*SSL_KEYS, *_TLS_CHOICES)
 #: Features that would protect (rule 1).
@@ -59,7 +54,6 @@ PROTECTIVE: Final = (
         "there is no SASL, so no client would be authenticated",
         ("sasl.", "principal.builder.class", "connections.max.reauth.ms"),
     ),
-    _AUTHORIZATION,
     Missing(
         "no such classes can be loaded, so nothing would be refused or throttled",
         ("create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class"),
@@ -94,15 +88,12 @@ _OTHER: Final = Missing("", ())
 # -- keys of a file
 
 
-def check_protection(originals: Mapping[str, str], *, allows_everyone: bool) -> None:
-    """Raise ConfigError for settings that are meant to protect and would not (rules 1 and 2)."""
+def check_protection(originals: Mapping[str, str]) -> None:
+    """Raise ConfigError for settings that are meant to protect and would not (rule 1)."""
     for missing in PROTECTIVE:
-        if missing is _AUTHORIZATION and allows_everyone:
-            continue
         names = [name for name, text in originals.items() if missing.has(_bare(name)) and _requests(name, text)]
         if names:
-            hint = "; allow.everyone.if.no.acl.found=true accepts that" if missing is _AUTHORIZATION else ""
-            raise ConfigError(f"{_listed(names)} {_be(names)} not supported: {missing.reason}{hint}")
+            raise ConfigError(f"{_listed(names)} {_be(names)} not supported: {missing.reason}")
 
 
 def warnings_of_file(names: Iterable[str], listeners: Iterable[str]) -> Iterator[str]:

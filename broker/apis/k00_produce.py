@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.redirect import current_leader
 from barnabas.broker.apis.verified import NOTHING_TO_VERIFY, Verdict, draw_guards, produce_error, producer_of, verify
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.coordinators.transactions.verification import Operation
 from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from barnabas.broker.replication.delayed.delayed_produce import DelayedProduce, Errors
@@ -89,9 +90,26 @@ def handle(services: Services, request: Request) -> Answer:
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
         return Reply(_refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS))
+    if request.access is not None and (refusal := _refuse_transaction(request, message)) is not None:
+        return refusal
     if message.transactional_id is not None:
         return _produce_verified(services, request, message, message.transactional_id)
     return _produce(services, request, NOTHING_TO_VERIFY)
+
+
+def _refuse_transaction(request: Request, message: ProduceRequest) -> Answer | None:
+    """Return the answer to transactional records whose client may not write in the transaction."""
+    is_transactional = any(
+        producer_of(data.records) is not None for topic in message.topic_data for data in topic.partition_data
+    )
+    access, transactional_id = request.access, message.transactional_id
+    if not is_transactional or access is None:
+        return None
+    if transactional_id is not None and access.allows(rights.PRODUCE_TRANSACTION, transactional_id):
+        return None
+    if message.acks == 0:
+        return Close(f"produce with acks=0 failed: {rights.PRODUCE_TRANSACTION.error.name}")
+    return Reply(_refuse_all(message, rights.PRODUCE_TRANSACTION.error))
 
 
 def _produce_verified(services: Services, request: Request, message: ProduceRequest, transactional_id: str) -> Answer:
@@ -103,6 +121,8 @@ def _produce_verified(services: Services, request: Request, message: ProduceRequ
         for data in topic.partition_data
         if (producer := producer_of(data.records)) is not None
     }
+    if (access := request.access) is not None:  # Why: a partition that is refused must not join the transaction
+        batches = {tp: producer for tp, producer in batches.items() if access.has(rights.PRODUCE_TOPIC, tp.topic)}
     producers = {producer for producer, _ in batches.values()}
     if len(producers) > 1:
         raise ApiError(
@@ -132,11 +152,17 @@ def _produce(services: Services, request: Request, verdict: Verdict) -> Answer:
     responses: list[TopicProduceResponse] = []
     answered: list[tuple[TopicPartition, PartitionProduceResponse]] = []
     awaited: list[Awaited] = []
+    access = request.access
     for topic in message.topic_data:
         name = snapshot.topic_names.get(topic.topic_id) if uses_ids else topic.name
         partition_responses = []
+        is_allowed = access is None or name is None or access.allows(rights.PRODUCE_TOPIC, name)
         for data in topic.partition_data:
-            if name is None:
+            if not is_allowed:
+                response = PartitionProduceResponse(
+                    index=data.index, error_code=rights.PRODUCE_TOPIC.error, base_offset=-1
+                )
+            elif name is None:
                 response = PartitionProduceResponse(
                     index=data.index, error_code=ErrorCode.UNKNOWN_TOPIC_ID, base_offset=-1
                 )

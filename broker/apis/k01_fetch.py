@@ -26,6 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.apis.redirect import current_leader
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.fetch_sessions import FetchContext, has_records, item_of
 from barnabas.broker.replication.delayed.delayed_fetch import DelayedFetch
 from barnabas.broker.replication.reading import CONSUMER_ID, FetchItem, FetchParams, Read, ReadResult
@@ -70,6 +71,8 @@ def handle(services: Services, request: Request) -> Answer:
         return Reply(FetchResponse(error_code=context.error, session_id=context.session_id, responses=[]))
     errors: list[tuple[FetchItem, ErrorCode]] = []
     items = _known_items(services, context, errors)
+    if request.access is not None:
+        items = _allowed_items(request, params, context, items, errors)
 
     def respond(reads: list[Read]) -> Message:
         return _respond(services, request, params, context, reads, errors)
@@ -158,6 +161,33 @@ def _known_items(
         else:
             known.append(item)
     return known
+
+
+def _allowed_items(
+    request: Request,
+    params: FetchParams,
+    context: FetchContext,
+    known: list[FetchItem],
+    errors: list[tuple[FetchItem, ErrorCode]],
+) -> list[FetchItem]:
+    """Return the partitions that the client may read; the others replace what `errors` says of them.
+
+    A client that may not read a topic does not learn whether it has the partition. An unknown id has no name to ask
+    about.
+    """
+    access = request.access
+    assert access is not None
+    if params.is_from_follower:
+        if access.allows(rights.FETCH_AS_REPLICA):
+            return known
+        errors[:] = [(item, rights.FETCH_AS_REPLICA.error) for item in context.items]
+        return []
+    allowed = access.allowed(rights.FETCH_TOPIC, [item.tp.topic for item in context.items if item.tp.topic])
+    for i, (item, _) in enumerate(errors):
+        if item.tp.topic and item.tp.topic not in allowed:
+            errors[i] = (item, rights.FETCH_TOPIC.error)
+    errors += [(item, rights.FETCH_TOPIC.error) for item in known if item.tp.topic not in allowed]
+    return [item for item in known if item.tp.topic in allowed]
 
 
 def _respond(

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.replication.offset_queries import offset_for_timestamp
 from barnabas.broker.replication.reading import visible_end
 from barnabas.broker.requests.answers import Reply
@@ -53,9 +54,14 @@ def handle(services: Services, request: Request) -> Answer:
     message: ListOffsetsRequest = request.message
     counts = Counter((topic.name, p.partition_index) for topic in message.topics for p in topic.partitions)
     refused: set[TopicPartition] = set()
+    allowed = _allowed(request, message)
     topics = []
     for topic in message.topics:
         partitions = []
+        if allowed is not None and topic.name not in allowed:
+            partitions = [_failed(p, rights.LIST_OFFSETS_TOPIC.error) for p in topic.partitions]
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+            continue
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
             if counts[tp] > 1:
@@ -69,6 +75,16 @@ def handle(services: Services, request: Request) -> Answer:
                 partitions.append(_failed(partition, _downgraded(error.code, request.version)))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return Reply(ListOffsetsResponse(topics=topics))
+
+
+def _allowed(request: Request, message: ListOffsetsRequest) -> set[str] | None:
+    """Return the topics that the client may ask about; None for all."""
+    access = request.access
+    if access is None:
+        return None
+    if message.replica_id >= 0:
+        return None if access.allows(rights.LIST_OFFSETS_AS_REPLICA) else set()
+    return access.allowed(rights.LIST_OFFSETS_TOPIC, [topic.name for topic in message.topics])
 
 
 def _downgraded(error: ErrorCode, version: int) -> ErrorCode:
@@ -111,4 +127,9 @@ def _failed(wanted: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartit
     )
 
 
-API = Api(2, "ListOffsets", (1, 11), handle, operation="DESCRIBE", resource="TOPIC")
+def _is_from_follower(request: Request) -> bool:
+    message: ListOffsetsRequest = request.message
+    return message.replica_id >= 0
+
+
+API = Api(2, "ListOffsets", (1, 11), handle, operation="DESCRIBE", resource="TOPIC", nodes_only=_is_from_follower)

@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from barnabas.broker.apis.authorized import NOT_REQUESTED, cluster_operations, operations
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
@@ -40,6 +41,7 @@ from barnabas.protocol.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from barnabas.security.values import ResourceType
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -73,7 +75,9 @@ def _key(request: Request, controller_id: int) -> Hashable | None:
     body = request.buffer[request.header_bytes :]
     if len(body) > KEY_BYTES_MAX:
         return None
-    return (request.principal, request.listener_name, request.version, controller_id, bytes(body))
+    access = request.access
+    who = None if access is None else (access.principal, access.host, access.generation)
+    return (who, request.listener_name, request.version, controller_id, bytes(body))
 
 
 def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, controller_id: int) -> MetadataResponse:
@@ -85,7 +89,7 @@ def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, co
     if message.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == ErrorCode.NONE:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+                topic.topic_authorized_operations = operations(request, ResourceType.TOPIC, topic.name or "")
     includes_cluster = version in CLUSTER_OPERATIONS_VERSIONS and message.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -94,7 +98,9 @@ def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, co
         cluster_id=services.cluster_id,
         controller_id=controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if includes_cluster else NOT_REQUESTED,
+        cluster_authorized_operations=(
+            cluster_operations(request, rights.METADATA_CLUSTER) if includes_cluster else NOT_REQUESTED
+        ),
     )
 
 
@@ -114,21 +120,46 @@ def _topics(
     """Describe the requested topics; `alive` are the ids of the brokers that the client can reach."""
     version = request.version
     requested = message.topics
+    access = request.access
     if requested is None or (version == 0 and not requested):
-        return [_known_topic(snapshot, topic, alive, version) for topic in snapshot.topics.values()]
+        visible = None if access is None else access.allowed(rights.METADATA_ALL_TOPICS, snapshot.topics)
+        return [
+            _known_topic(snapshot, topic, alive, version)
+            for topic in snapshot.topics.values()
+            if visible is None or topic.name in visible
+        ]
     ids = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
     if ids:
-        return [_topic_by_id(snapshot, topic_id, alive, version) for topic_id in ids]
+        return [_topic_by_id(snapshot, topic_id, alive, request) for topic_id in ids]
     found = []
     missing = []
+    hidden = []
     for name in dict.fromkeys(topic.name or "" for topic in requested):
         topic = snapshot.topics.get(name)
-        if topic is None:
+        if access is not None and not access.allows(rights.METADATA_TOPIC, name):
+            # Why first, and without id: the client must not learn whether the topic exists.
+            hidden.append(_refused_topic(name, rights.METADATA_TOPIC.error))
+        elif topic is None:
             missing.append(name)
         else:
             found.append(_known_topic(snapshot, topic, alive, version))
     creates = services.config.auto_create_topics_enable and message.allow_auto_topic_creation
-    return found + list(_missing_topics(services, request, missing, creates=creates))
+    if creates and missing and access is not None and not access.allows(rights.METADATA_CREATE_ANY):
+        creatable = access.allowed(rights.METADATA_CREATE_TOPIC, missing)
+        hidden = [
+            MetadataResponseTopic(
+                error_code=rights.METADATA_CREATE_TOPIC.error, name=name, is_internal=name in INTERNAL_TOPICS,
+                partitions=[],
+            )
+            for name in missing
+            if name not in creatable
+        ] + hidden  # fmt: skip
+        missing = [name for name in missing if name in creatable]
+    return [*found, *_missing_topics(services, request, missing, creates=creates), *hidden]
+
+
+def _refused_topic(name: str | None, error: ErrorCode, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=[])
 
 
 def _missing_topics(
@@ -142,10 +173,15 @@ def _missing_topics(
         yield MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[])
 
 
-def _topic_by_id(snapshot: MetadataSnapshot, topic_id: bytes, alive: set[int], version: int) -> MetadataResponseTopic:
+def _topic_by_id(
+    snapshot: MetadataSnapshot, topic_id: bytes, alive: set[int], request: Request
+) -> MetadataResponseTopic:
+    access, version = request.access, request.version
     name = snapshot.topic_name(topic_id)
     if name is None:
-        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
+        return _refused_topic(None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id)
+    if access is not None and not access.allows(rights.METADATA_TOPIC, name):
+        return _refused_topic(None, rights.METADATA_TOPIC.error, topic_id)  # the id says nothing that is not known
     return _known_topic(snapshot, snapshot.topics[name], alive, version)
 
 

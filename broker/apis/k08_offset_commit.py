@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.coordinators.groups.group_offsets import Committer, OffsetCommit
 from barnabas.broker.coordinators.offsets.store import NO_TIMESTAMP, CommittedOffset
 from barnabas.broker.purgatory import Deferred
@@ -77,7 +78,7 @@ class _Draft:
 def handle(services: Services, request: Request) -> Reply | Park:
     """Park until the offsets are committed."""
     message: OffsetCommitRequest = request.message
-    draft = _draft(services, message, request.version)
+    draft = _draft(services, request, message)
     if not draft.needs_coordinator:
         return Reply(draft.response)
     deferred = Deferred()
@@ -91,7 +92,8 @@ def handle(services: Services, request: Request) -> Reply | Park:
     return Park(deferred)
 
 
-def _draft(services: Services, message: OffsetCommitRequest, version: int) -> _Draft:
+def _draft(services: Services, request: Request, message: OffsetCommitRequest) -> _Draft:
+    version, access = request.version, request.access
     coordinator = services.group_coordinator
     snapshot = services.metadata_cache.snapshot
     now_ms = coordinator.now_ms
@@ -105,8 +107,12 @@ def _draft(services: Services, message: OffsetCommitRequest, version: int) -> _D
         else:
             answer.name = topic.name
         draft.response.topics.append(answer)
+        is_allowed = access is None or not name or access.allows(rights.OFFSET_COMMIT_TOPIC, name)
         for partition in topic.partitions:
-            error = _partition_error(snapshot, name, partition, coordinator.offset_metadata_max_chars, version)
+            if is_allowed:
+                error = _partition_error(snapshot, name, partition, coordinator.offset_metadata_max_chars, version)
+            else:
+                error = rights.OFFSET_COMMIT_TOPIC.error
             row = OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
             answer.partitions.append(row)
             if error == ErrorCode.OFFSET_METADATA_TOO_LARGE:

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.coordinators.groups.group_offsets import FetchedOffsets, OffsetQuery
 from barnabas.broker.coordinators.offsets.store import FetchedPartition, FetchedTopic, TopicQuery
 from barnabas.broker.purgatory import Deferred
@@ -44,6 +45,7 @@ from barnabas.protocol.messages.k09_offset_fetch import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.authorization.access import Access
     from barnabas.broker.metadata.metadata_cache import MetadataSnapshot
     from barnabas.broker.requests.request import Request
 
@@ -56,11 +58,12 @@ REPEATS_MAX = 10  # answers with all offsets of one group in a request
 class GroupAnswer:
     """One group's query, and its error and topics once the coordinator has answered."""
 
-    __slots__ = ("error", "query", "topics")
+    __slots__ = ("error", "query", "refused", "topics")
 
     def __init__(self, query: OffsetQuery) -> None:
         self.query = query
         self.error = ErrorCode.NONE
+        self.refused: frozenset[str] = frozenset()  # topics that the client may not describe
         self.topics: Sequence[FetchedTopic] = ()
 
 
@@ -70,20 +73,28 @@ def handle(services: Services, request: Request) -> Park:
     version = request.version
     snapshot = services.metadata_cache.snapshot
     groups = [GroupAnswer(query) for query in _queries(message, snapshot, version)]
+    if request.access is not None:
+        for group in groups:
+            _refuse(group, request.access)
     deferred = Deferred()
 
     def finish(results: dict[int, FetchedOffsets]) -> None:
         for index, group in enumerate(groups):
             group.error = results[index].error
             if not group.error:
-                group.topics = _complete(group.query.topics, results[index].topics, snapshot, version)
+                topics = _visible(group, results[index].topics, request.access)
+                group.topics = _complete(group.query.topics, topics, snapshot, version)
         deferred.complete(response(groups, version))
 
     gathering: Gathering[int, FetchedOffsets] = Gathering(len(groups), finish)
     for index, group in enumerate(groups):
+        if group.error:
+            gathering.add(index, FetchedOffsets(group.error))
+            continue
         query = group.query
         if query.topics is not None:
-            query = query._replace(topics=[topic for topic in query.topics if topic.name])
+            wanted = [topic for topic in query.topics if topic.name and topic.name not in group.refused]
+            query = query._replace(topics=wanted)
         services.group_coordinator.fetch_offsets(query, partial(gathering.add, index))
     return Park(deferred)
 
@@ -119,6 +130,32 @@ def _topic_queries(
     if version < TOPIC_IDS_FROM:
         return [TopicQuery(ZERO_UUID, t.name, t.partition_indexes) for t in topics]
     return [TopicQuery(t.topic_id, snapshot.topic_name(t.topic_id) or "", t.partition_indexes) for t in topics]
+
+
+def _refuse(group: GroupAnswer, access: Access) -> None:
+    """Note what the client may not ask for."""
+    query = group.query
+    if not access.allows(rights.OFFSET_FETCH_GROUP, query.group_id):
+        group.error = rights.OFFSET_FETCH_GROUP.error
+    elif query.topics is not None:
+        names = [topic.name for topic in query.topics if topic.name]
+        group.refused = frozenset(names) - access.allowed(rights.OFFSET_FETCH_TOPIC, names)
+
+
+def _visible(group: GroupAnswer, topics: Sequence[FetchedTopic], access: Access | None) -> Sequence[FetchedTopic]:
+    """Leave out, of all topics, those that the client may not describe; refuse those that it named."""
+    if access is None:
+        return topics
+    if group.query.topics is None:
+        allowed = access.allowed(rights.OFFSET_FETCH_ALL_TOPICS, [topic.name for topic in topics])
+        return [topic for topic in topics if topic.name in allowed]
+    error = rights.OFFSET_FETCH_TOPIC.error
+    refused = [
+        FetchedTopic(topic.topic_id, topic.name, [FetchedPartition(p, error=error) for p in topic.partitions])
+        for topic in group.query.topics
+        if topic.name in group.refused
+    ]
+    return [*topics, *refused]
 
 
 def _complete(

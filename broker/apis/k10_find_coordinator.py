@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.metadata.metadata_cache import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, Node
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
@@ -39,6 +40,7 @@ GROUP_KEY_TYPE = 0
 NO_NODE = Node(-1, "", -1, None)
 TRANSACTION_KEY_TYPE = 1
 KEY_TYPE_NAMES = {2: "Share group"}
+RIGHTS = {GROUP_KEY_TYPE: rights.FIND_GROUP, TRANSACTION_KEY_TYPE: rights.FIND_TRANSACTION}
 TOPICS = {GROUP_KEY_TYPE: GROUP_METADATA_TOPIC, TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC}
 
 
@@ -56,12 +58,15 @@ def handle(services: Services, request: Request) -> Reply:
     version = request.version
     if version >= MANY_KEYS_FROM:
         keys = message.coordinator_keys
-        found = [_find(services, request.listener_name, message.key_type, key) for key in keys]
+        found = [_find(services, request, message.key_type, key) for key in keys]
         return Reply(many(keys, found))
-    return Reply(one(_find(services, request.listener_name, message.key_type, message.key), version))
+    return Reply(one(_find(services, request, message.key_type, message.key), version))
 
 
-def _find(services: Services, listener_name: str, key_type: int, key: str) -> Found:
+def _find(services: Services, request: Request, key_type: int, key: str) -> Found:
+    right = RIGHTS.get(key_type)
+    if right is not None and request.access is not None and not request.access.allows(right, key):
+        return Found(right.error)
     topic = TOPICS.get(key_type)
     if topic is None:
         name = KEY_TYPE_NAMES.get(key_type)
@@ -74,7 +79,7 @@ def _find(services: Services, listener_name: str, key_type: int, key: str) -> Fo
     is_group = key_type == GROUP_KEY_TYPE
     coordinator = services.group_coordinator if is_group else services.transaction_coordinator
     info = snapshot.partition(TopicPartition(topic, coordinator.partition_for(key)))
-    node = None if info is None else snapshot.node(info.leader, listener_name)
+    node = None if info is None else snapshot.node(info.leader, request.listener_name)
     if node is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return Found(ErrorCode.NONE, node)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.apis.authorized import GROUP_OPERATIONS
+from barnabas.broker.apis.authorized import operations
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.coordinators.classic.events import GroupState
 from barnabas.broker.coordinators.classic.group import Group
 from barnabas.broker.coordinators.classic.members import Member
@@ -29,6 +30,7 @@ from barnabas.protocol.messages.k15_describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from barnabas.security.values import ResourceType
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -43,11 +45,17 @@ def handle(services: Services, request: Request) -> Reply:
     """Reply at once."""
     message: DescribeGroupsRequest = request.message
     version = request.version
-    groups = [_describe(services, group_id, version) for group_id in dict.fromkeys(message.groups)]
+    access = request.access
+    groups = [
+        DescribedGroup(group_id=group_id, error_code=rights.DESCRIBE_GROUP.error)
+        if access is not None and not access.allows(rights.DESCRIBE_GROUP, group_id)
+        else _describe(services, group_id, version)
+        for group_id in dict.fromkeys(message.groups)
+    ]
     if version >= AUTHORIZED_OPERATIONS_FROM and message.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = operations(request, ResourceType.GROUP, group.group_id)
     return Reply(DescribeGroupsResponse(groups=groups))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -31,8 +32,13 @@ def handle(services: Services, request: Request) -> Reply:
     states = message.states_filter if version >= STATE_FROM else []
     types = {name.strip().lower() for name in message.types_filter} if version >= TYPE_FROM else set()
     error, listed = services.group_coordinator.list_groups(states)
+    access = request.access
+    if access is not None and access.allows(rights.LIST_ANY_GROUP):
+        access = None
     groups = []
     for found in listed:
+        if access is not None and not access.allows(rights.LIST_GROUP, found.group_id):
+            continue
         if types and found.type not in types:
             continue
         group = ListedGroup(group_id=found.group_id, protocol_type=found.protocol_type)

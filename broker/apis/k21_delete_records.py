@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from barnabas.broker.replication.delayed.delayed_delete_records import (
     NO_LOW_WATERMARK,
@@ -41,9 +42,14 @@ def handle(services: Services, request: Request) -> Answer:
     message: DeleteRecordsRequest = request.message
     results: LowWatermarks = {}
     pending: dict[TopicPartition, int] = {}
+    access = request.access
     for topic in message.topics:
+        is_allowed = access is None or access.allows(rights.DELETE_RECORDS_TOPIC, topic.name)
         for wanted in topic.partitions:
             tp = TopicPartition(topic.name, wanted.partition_index)
+            if not is_allowed:
+                results[tp] = (rights.DELETE_RECORDS_TOPIC.error, NO_LOW_WATERMARK)
+                continue
             try:
                 low_watermark, requested = _delete(services, tp, wanted.offset)
             except ApiError as error:

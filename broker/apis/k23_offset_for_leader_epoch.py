@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
@@ -30,15 +31,26 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request import Request
 
 
+REPLICA_ID_FROM = 3
+
+
 def handle(services: Services, request: Request) -> Answer:
     """Look up each partition's epoch in its leader epoch history."""
     message: OffsetForLeaderEpochRequest = request.message
+    allowed = None
+    if request.access is not None and not request.access.allows(rights.EPOCHS_OF_ANY_TOPIC):
+        allowed = request.access.allowed(rights.EPOCHS_OF_TOPIC, [topic.topic for topic in message.topics])
     return Reply(
         OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=[_look_up(services, topic.topic, wanted) for wanted in topic.partitions],
+                    partitions=[
+                        _look_up(services, topic.topic, wanted)
+                        if allowed is None or topic.topic in allowed
+                        else EpochEndOffset(partition=wanted.partition, error_code=rights.EPOCHS_OF_TOPIC.error)
+                        for wanted in topic.partitions
+                    ],
                 )
                 for topic in message.topics
             ]
@@ -56,4 +68,17 @@ def _look_up(services: Services, topic: str, wanted: OffsetForLeaderPartition) -
     return EpochEndOffset(partition=wanted.partition, error_code=0, leader_epoch=epoch, end_offset=end_offset)
 
 
-API = Api(23, "OffsetForLeaderEpoch", (2, 4), handle, operation="DESCRIBE", resource="TOPIC")
+def _is_from_follower(request: Request) -> bool:
+    message: OffsetForLeaderEpochRequest = request.message
+    return request.version >= REPLICA_ID_FROM and message.replica_id >= 0
+
+
+API = Api(
+    23,
+    "OffsetForLeaderEpoch",
+    (2, 4),
+    handle,
+    operation="DESCRIBE",
+    resource="TOPIC",
+    nodes_only=_is_from_follower,
+)

@@ -20,7 +20,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.coordinators.transactions.transaction import Producer
+from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from barnabas.broker.purgatory import Deferred
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
@@ -67,23 +69,27 @@ def handle(services: Services, request: Request) -> Park | Reply:
         len(transactions), lambda errors: deferred.complete(_response(transactions, errors, version))
     )
     for transaction in transactions:
-        _handle_one(services, transaction, version, partial(gathering.add, transaction.transactional_id))
+        _handle_one(services, request, transaction, partial(gathering.add, transaction.transactional_id))
     return Park(deferred)
 
 
 def _handle_one(
-    services: Services, transaction: AddPartitionsToTxnTransaction, version: int, done: Completion[Errors]
+    services: Services, request: Request, transaction: AddPartitionsToTxnTransaction, done: Completion[Errors]
 ) -> None:
     snapshot = services.metadata_cache.snapshot
+    version = request.version
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    unknown = {tp for tp in partitions if snapshot.partition(tp) is None}
-    if unknown:
-        done(
-            {
-                tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for tp in partitions
-            }
-        )
+    access = request.access if version < FROM_BROKERS_FROM else None  # that of brokers is checked by now
+    if access is not None and not access.allows(rights.ADD_PARTITIONS, transaction.transactional_id):
+        done(dict.fromkeys(partitions, rights.ADD_PARTITIONS.error))
+        return
+    errors = {tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for tp in partitions if snapshot.partition(tp) is None}
+    if access is not None:
+        names = [topic.name for topic in transaction.topics if topic.name not in INTERNAL_TOPICS]
+        allowed = access.allowed(rights.ADD_PARTITIONS_TOPIC, names)
+        errors |= {tp: rights.ADD_PARTITIONS_TOPIC.error for tp in partitions if tp.topic not in allowed}
+    if errors:
+        done({tp: errors.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in partitions})
         return
     coordinator = services.transaction_coordinator
     producer = Producer(transaction.producer_id, transaction.producer_epoch)

@@ -4,8 +4,9 @@ Behaviour: writes the markers that end a transaction in partitions led here, for
 administrator that aborts a hanging transaction. Each partition has its own result, once its marker is on all in-sync
 replicas.
 
-On a listener for clients, only an administrator's abort is allowed: of a producer that the partition knows, with epochs
-that are not above the known ones. Any other request as a whole gets CLUSTER_AUTHORIZATION_FAILED.
+On a listener for clients, without an authorizer, only an administrator's abort is allowed: of a producer that the
+partition knows, with epochs that are not above the known ones. Any other request as a whole gets
+CLUSTER_AUTHORIZATION_FAILED.
 
 Version notes: v1 flexible; v2 (KIP-1228) transaction version: a marker of version 2 must raise the epoch.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization.nodes import is_node_by_listener
 from barnabas.broker.coordinators.transactions.marker import Marker
 from barnabas.broker.purgatory import Deferred
 from barnabas.broker.requests.api import Api
@@ -45,7 +47,8 @@ Errors = dict[TopicPartition, ErrorCode]
 def handle(services: Services, request: Request) -> Park:
     """Park until every marker is replicated, or has failed."""
     message: WriteTxnMarkersRequest = request.message
-    if request.context.is_for_clients and not all(_is_admin_abort(services, marker) for marker in message.markers):
+    is_checked_here = request.context.is_for_clients and is_node_by_listener(request)
+    if is_checked_here and not all(_is_admin_abort(services, marker) for marker in message.markers):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     deferred = Deferred()
     gathering: Gathering[int, Errors] = Gathering(

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.verified import HIDDEN, NOTHING_TO_VERIFY, Verdict, draw_guards, verify
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.coordinators.groups.group_offsets import Committer, OffsetCommit
 from barnabas.broker.coordinators.offsets.store import CommittedOffset
 from barnabas.broker.coordinators.transactions.transaction import Producer
@@ -51,7 +52,7 @@ NO_SEQUENCE: Final = -1
 def handle(services: Services, request: Request) -> Answer:
     """Park until the offsets are written."""
     message: TxnOffsetCommitRequest = request.message
-    response, rows, commits = _gather(services, message)
+    response, rows, commits = _gather(services, request, message)
     if not rows:
         return Reply(response)
     tp = TopicPartition(GROUP_METADATA_TOPIC, services.group_coordinator.partition_for(message.group_id))
@@ -91,7 +92,7 @@ def _operation(version: int) -> Operation:
 
 
 def _gather(
-    services: Services, message: TxnOffsetCommitRequest
+    services: Services, request: Request, message: TxnOffsetCommitRequest
 ) -> tuple[TxnOffsetCommitResponse, list[TxnOffsetCommitResponsePartition], list[OffsetCommit]]:
     """Return (the unfinished response, its rows that get the coordinator's error, the offsets to commit)."""
     snapshot, coordinator = services.metadata_cache.snapshot, services.group_coordinator
@@ -99,13 +100,18 @@ def _gather(
     response = TxnOffsetCommitResponse(topics=[])
     open_rows: list[TxnOffsetCommitResponsePartition] = []
     commits: list[OffsetCommit] = []
+    access = request.access
     for topic in message.topics:
         answer = TxnOffsetCommitResponseTopic(name=topic.name, partitions=[])
         response.topics.append(answer)
+        is_allowed = access is None or access.allows(rights.TXN_OFFSET_COMMIT_TOPIC, topic.name)
         for partition in topic.partitions:
             row = TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=0)
             answer.partitions.append(row)
             metadata = partition.committed_metadata or ""
+            if not is_allowed:
+                row.error_code = rights.TXN_OFFSET_COMMIT_TOPIC.error
+                continue
             if snapshot.partition(TopicPartition(topic.name, partition.partition_index)) is None:
                 row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue

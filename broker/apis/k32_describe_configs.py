@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
@@ -34,14 +35,27 @@ from barnabas.protocol.messages.k32_describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from barnabas.security.values import CLUSTER_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.authorization.row import Row
     from barnabas.broker.requests.request import Request
 
 #: Why a bound: ten bytes request all configs of a broker, and a group need not exist to be described. This many configs
 #: have 10,000 topics.
 DESCRIBED_MAX: Final = 400_000
+
+
+RIGHTS: Final[Mapping[int, Row]] = {
+    ResourceType.TOPIC: rights.DESCRIBE_TOPIC_CONFIGS,
+    ResourceType.BROKER: rights.DESCRIBE_CLUSTER_CONFIGS,
+    ResourceType.BROKER_LOGGER: rights.DESCRIBE_CLUSTER_CONFIGS,
+    ResourceType.CLIENT_METRICS: rights.DESCRIBE_CLUSTER_CONFIGS,
+    ResourceType.GROUP: rights.DESCRIBE_GROUP_CONFIGS,
+}
 
 
 def handle(services: Services, request: Request) -> Answer:
@@ -54,6 +68,10 @@ def handle(services: Services, request: Request) -> Answer:
         try:
             if described_count >= DESCRIBED_MAX:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"More than {DESCRIBED_MAX} configs are requested at once")
+            right = RIGHTS.get(kind)
+            if request.access is not None and right is not None:
+                is_cluster = right is rights.DESCRIBE_CLUSTER_CONFIGS
+                request.access.require(right, CLUSTER_NAME if is_cluster else name)
             wanted = set(resource.configuration_keys or ())
             entries = _entries(services, resource)
             described_count += len(entries)

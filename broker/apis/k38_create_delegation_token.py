@@ -6,7 +6,8 @@ sent when this broker has the token, so it can be used at once.
 Version notes: v2 flexible; v3 (KIP-373) names an owner.
 
 Errors: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (a client that is anonymous, or authenticated by a token),
-INVALID_PRINCIPAL_TYPE, DELEGATION_TOKEN_AUTH_DISABLED; REQUEST_TIMED_OUT.
+DELEGATION_TOKEN_AUTHORIZATION_FAILED (for another owner), INVALID_PRINCIPAL_TYPE, DELEGATION_TOKEN_AUTH_DISABLED;
+REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.apis.security_requests import forward, may_use_tokens
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
@@ -34,6 +36,11 @@ def handle(services: Services, request: Request) -> Answer:
     message: CreateDelegationTokenRequest = request.message
     if not may_use_tokens(request):
         return _refusal(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    owner = f"{message.owner_principal_type}:{message.owner_principal_name}" if message.owner_principal_name else None
+    access = request.access
+    is_for_another = owner is not None and owner != request.principal
+    if is_for_another and access is not None and not access.allows(rights.CREATE_TOKEN, owner or ""):
+        return _refusal(request, rights.CREATE_TOKEN.error)
     if any(renewer.principal_type != USER_TYPE for renewer in message.renewers):
         return _refusal(request, ErrorCode.INVALID_PRINCIPAL_TYPE)
     return forward(services, request)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.apis.security_requests import may_use_tokens
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.protocol.errors import ErrorCode
@@ -57,11 +58,11 @@ def _is_requested(token: TokenInformation, owners: list[str] | None) -> bool:
 
 
 def _may_describe(request: Request, token: TokenInformation) -> bool:
-    """Return whether the client may see a token.
-
-    An authorizer will ask for DESCRIBE on the token or DESCRIBE_TOKENS on its owner, if it is not the client's own.
-    """
-    return True
+    """Return whether the client may see a token: its own, or one that the authorizer lets it describe."""
+    access = request.access
+    if access is None or token.can_be_renewed_by(request.principal):
+        return True
+    return access.allows(rights.DESCRIBE_TOKEN, token.token_id) or access.allows(rights.DESCRIBE_TOKENS_OF, token.owner)
 
 
 def _described(token: TokenInformation, hmac: bytes, version: int) -> DescribedDelegationToken:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.purgatory import Deferred
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Park
@@ -33,13 +34,20 @@ def handle(services: Services, request: Request) -> Park:
     """Park until the deletions are written."""
     message: DeleteGroupsRequest = request.message
     group_ids = list(dict.fromkeys(message.groups_names))
+    access = request.access
+    allowed = group_ids
+    if access is not None:
+        allowed = [group_id for group_id in group_ids if access.allows(rights.DELETE_GROUP, group_id)]
     deferred = Deferred()
 
     def answered(errors: Mapping[str, ErrorCode]) -> None:
-        results = [DeletableGroupResult(group_id=group_id, error_code=errors[group_id]) for group_id in group_ids]
+        results = [
+            DeletableGroupResult(group_id=group_id, error_code=errors.get(group_id, rights.DELETE_GROUP.error))
+            for group_id in group_ids
+        ]
         deferred.complete(DeleteGroupsResponse(results=results))
 
-    services.group_coordinator.delete_groups(group_ids, answered)
+    services.group_coordinator.delete_groups(allowed, answered)
     return Park(deferred)
 
 

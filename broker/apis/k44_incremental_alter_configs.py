@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.apis.altering import answer
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.settings.config_changes import check_incremental, preprocess
@@ -35,7 +36,11 @@ if TYPE_CHECKING:
 def handle(services: Services, request: Request) -> Answer:
     """Check this broker's own resources, forward the rest."""
     message = request.message
-    check = partial(check_incremental, validate_only=message.validate_only)
+    check = partial(
+        check_incremental,
+        validate_only=message.validate_only,
+        may_alter_loggers=lambda: request.access is None or request.access.allows(rights.ALTER_LOGGERS),
+    )
     outcomes = preprocess(services.dynamic_config, message.resources, check)
     return answer(services, request, outcomes, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.purgatory import Deferred
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Park
@@ -24,7 +25,7 @@ from barnabas.protocol.messages.k47_offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Set
 
     from barnabas.broker.apis.services import Services
     from barnabas.broker.coordinators.groups.group_offsets import DeletedOffsets
@@ -35,6 +36,12 @@ def handle(services: Services, request: Request) -> Park:
     """Park until the deletion is written."""
     message: OffsetDeleteRequest = request.message
     snapshot = services.metadata_cache.snapshot
+    access = request.access
+    refused = {
+        topic.name
+        for topic in message.topics
+        if access is not None and not access.allows(rights.OFFSET_DELETE_TOPIC, topic.name)
+    }
     known = {
         topic.name: {
             p.partition_index
@@ -42,12 +49,13 @@ def handle(services: Services, request: Request) -> Park:
             if snapshot.partition(TopicPartition(topic.name, p.partition_index)) is not None
         }
         for topic in message.topics
+        if topic.name not in refused
     }
     deferred = Deferred()
     services.group_coordinator.delete_offsets(
         message.group_id,
         {name: partitions for name, partitions in known.items() if partitions},
-        lambda deleted: deferred.complete(response(message, known, deleted)),
+        lambda deleted: deferred.complete(response(message, known, refused, deleted)),
     )
     return Park(deferred)
 
@@ -55,6 +63,7 @@ def handle(services: Services, request: Request) -> Park:
 def response(
     message: OffsetDeleteRequest,
     known: Mapping[str, set[int]],
+    refused: Set[str],
     deleted: DeletedOffsets,
 ) -> OffsetDeleteResponse:
     """Build the response; an error of the group stands alone."""
@@ -66,9 +75,7 @@ def response(
             partitions=[
                 OffsetDeleteResponsePartition(
                     partition_index=p.partition_index,
-                    error_code=deleted.errors.get(topic.name, ErrorCode.NONE)
-                    if p.partition_index in known[topic.name]
-                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    error_code=_error(topic.name, p.partition_index, known, refused, deleted),
                 )
                 for p in topic.partitions
             ],
@@ -76,6 +83,16 @@ def response(
         for topic in message.topics
     ]
     return OffsetDeleteResponse(topics=topics)
+
+
+def _error(
+    topic: str, partition: int, known: Mapping[str, set[int]], refused: Set[str], deleted: DeletedOffsets
+) -> ErrorCode:
+    if topic in refused:
+        return rights.OFFSET_DELETE_TOPIC.error
+    if partition not in known[topic]:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return deleted.errors.get(topic, ErrorCode.NONE)
 
 
 API = Api(47, "OffsetDelete", (0, 0), handle, operation="DELETE", resource="GROUP")

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.apis.authorized import CLUSTER_OPERATIONS, NOT_REQUESTED
+from barnabas.broker.apis.authorized import NOT_REQUESTED, cluster_operations
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
@@ -54,7 +55,9 @@ def handle(services: Services, request: Request) -> Answer:
                 for node, is_fenced in brokers
             ],
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_REQUESTED
+                cluster_operations(request, rights.DESCRIBE_CLUSTER)
+                if message.include_cluster_authorized_operations
+                else NOT_REQUESTED
             ),
         )
     )

@@ -11,8 +11,10 @@ Different from Apache Kafka: a partition that is named twice is described once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.common.topic_names import invalid_reason
@@ -41,18 +43,28 @@ def handle(services: Services, request: Request) -> Reply:
     return Reply(
         DescribeProducersResponse(
             topics=[
-                TopicResponse(name=name, partitions=[_describe(services, TopicPartition(name, i)) for i in indexes])
+                TopicResponse(name=name, partitions=_describe_topic(services, request, name, indexes))
                 for name, indexes in wanted.items()
             ]
         )
     )
 
 
-def _describe(services: Services, tp: TopicPartition) -> PartitionResponse:
+def _describe_topic(services: Services, request: Request, name: str, indexes: Iterable[int]) -> list[PartitionResponse]:
     try:
-        reason = invalid_reason(tp.topic)
+        reason = invalid_reason(name)
         if reason is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        if request.access is not None:
+            request.access.require(rights.DESCRIBE_PRODUCERS_TOPIC, name)
+    except ApiError as error:
+        message = error.message or error.code.message
+        return [PartitionResponse(partition_index=i, error_code=error.code, error_message=message) for i in indexes]
+    return [_describe(services, TopicPartition(name, i)) for i in indexes]
+
+
+def _describe(services: Services, tp: TopicPartition) -> PartitionResponse:
+    try:
         log = services.replica_manager.partition(tp).log
         if log is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.common.topic_partition import partitions_by_topic
@@ -32,15 +33,24 @@ if TYPE_CHECKING:
 def handle(services: Services, request: Request) -> Reply:
     """Reply at once."""
     message: DescribeTransactionsRequest = request.message
-    states = [_describe(services, transactional_id) for transactional_id in dict.fromkeys(message.transactional_ids)]
+    states = [
+        _describe(services, request, transactional_id) for transactional_id in dict.fromkeys(message.transactional_ids)
+    ]
     return Reply(DescribeTransactionsResponse(transaction_states=states))
 
 
-def _describe(services: Services, transactional_id: str) -> TransactionState:
+def _describe(services: Services, request: Request, transactional_id: str) -> TransactionState:
+    access = request.access
     try:
+        if access is not None:
+            access.require(rights.DESCRIBE_TRANSACTION, transactional_id)
         data = services.transaction_coordinator.describe(transactional_id)
     except ApiError as error:
         return TransactionState(error_code=error.code, transactional_id=transactional_id)
+    topics = partitions_by_topic(sorted(data.partitions))
+    if access is not None:
+        allowed = access.allowed(rights.DESCRIBE_TRANSACTION_TOPIC, topics)
+        topics = {topic: ids for topic, ids in topics.items() if topic in allowed}
     return TransactionState(
         error_code=0,
         transactional_id=transactional_id,
@@ -49,10 +59,7 @@ def _describe(services: Services, transactional_id: str) -> TransactionState:
         transaction_start_time_ms=data.start_ms,
         producer_id=data.producer_id,
         producer_epoch=data.producer_epoch,
-        topics=[
-            TopicData(topic=topic, partitions=ids)
-            for topic, ids in partitions_by_topic(sorted(data.partitions)).items()
-        ],
+        topics=[TopicData(topic=topic, partitions=ids) for topic, ids in topics.items()],
     )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.coordinators.transactions.coordinator import Filters
 from barnabas.broker.coordinators.transactions.transaction import TxnState
 from barnabas.broker.requests.answers import Reply
@@ -53,6 +54,7 @@ def handle(services: Services, request: Request) -> Reply:
                     transactional_id=transactional_id, producer_id=data.producer_id, transaction_state=data.state.value
                 )
                 for transactional_id, data in found
+                if request.access is None or request.access.allows(rights.LIST_TRANSACTION, transactional_id)
             ],
         )
     )

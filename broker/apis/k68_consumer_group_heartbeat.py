@@ -16,8 +16,10 @@ UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION, GROUP_
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.coordinators.consumer.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -40,6 +42,7 @@ from barnabas.protocol.messages.k68_consumer_group_heartbeat import (
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.authorization.access import Access
     from barnabas.broker.requests.request import Request
 
 MEMBER_CHOOSES_ID_FROM = 1
@@ -52,6 +55,8 @@ def handle(services: Services, request: Request) -> Reply | Park:
     try:
         if not coordinator.are_consumer_groups_enabled:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        if request.access is not None:
+            _authorize(message, request.access)
         check(message, request.version, coordinator.consumer_assignors)
     except ApiError as error:
         return Reply(response(error))
@@ -60,6 +65,14 @@ def handle(services: Services, request: Request) -> Reply | Park:
         message.group_id, _heartbeat(message, request), lambda result: deferred.complete(response(result))
     )
     return Park(deferred)
+
+
+def _authorize(message: ConsumerGroupHeartbeatRequest, access: Access) -> None:
+    """Raise ApiError unless the client may read the group and describe every topic that it names."""
+    access.require(rights.CONSUMER_HEARTBEAT, message.group_id)
+    names = set(message.subscribed_topic_names or ())
+    if len(access.allowed(rights.CONSUMER_HEARTBEAT_TOPIC, names)) < len(names):
+        raise ApiError(rights.CONSUMER_HEARTBEAT_TOPIC.error)
 
 
 def check(message: ConsumerGroupHeartbeatRequest, version: int, assignors: Iterable[str]) -> None:
@@ -101,6 +114,7 @@ def _check_join(message: ConsumerGroupHeartbeatRequest) -> None:
 
 def _heartbeat(message: ConsumerGroupHeartbeatRequest, request: Request) -> Heartbeat:
     names, owned = message.subscribed_topic_names, message.topic_partitions
+    access = request.access
     return Heartbeat(
         member_id=message.member_id or uuid_to_string(random_uuid()),
         epoch=message.member_epoch,
@@ -113,6 +127,7 @@ def _heartbeat(message: ConsumerGroupHeartbeatRequest, request: Request) -> Hear
         owned=None if owned is None else {topic.topic_id: frozenset(topic.partitions) for topic in owned},
         client_id=request.client_id or "",
         client_host=f"/{request.client_address}",
+        can_describe=None if access is None else partial(access.allows, rights.CONSUMER_REGEX_TOPIC),
     )
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from barnabas.broker.apis.authorized import GROUP_OPERATIONS
+from barnabas.broker.apis.authorized import operations
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -28,9 +29,11 @@ from barnabas.protocol.messages.k69_consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+from barnabas.security.values import ResourceType
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.authorization.access import Access
     from barnabas.broker.coordinators.consumer.group import ConsumerGroup
     from barnabas.broker.coordinators.consumer.values import Member as GroupMember
     from barnabas.broker.metadata.metadata_cache import MetadataSnapshot
@@ -42,15 +45,44 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def handle(services: Services, request: Request) -> Reply:
     """Reply at once."""
     message: ConsumerGroupDescribeRequest = request.message
-    groups = [_describe(services, group_id) for group_id in dict.fromkeys(message.group_ids)]
+    groups = [_describe(services, request, group_id) for group_id in dict.fromkeys(message.group_ids)]
     if message.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = operations(request, ResourceType.GROUP, group.group_id)
+    if request.access is not None:
+        groups = _without_hidden_topics(groups, request.access)
     return Reply(ConsumerGroupDescribeResponse(groups=groups))
 
 
-def _describe(services: Services, group_id: str) -> DescribedGroup:
+def _without_hidden_topics(groups: list[DescribedGroup], access: Access) -> list[DescribedGroup]:
+    """Refuse the groups in whose assignments are topics that the client may not describe."""
+    topics = {group.group_id: _topics(group) for group in groups}
+    allowed = access.allowed(rights.CONSUMER_GROUP_DESCRIBE_TOPIC, set().union(*topics.values()))
+    return [
+        group
+        if topics[group.group_id] <= allowed
+        else DescribedGroup(
+            group_id=group.group_id,
+            error_code=rights.CONSUMER_GROUP_DESCRIBE_TOPIC.error,
+            error_message="The group has described topic(s) that the client is not authorized to describe.",
+        )
+        for group in groups
+    ]
+
+
+def _topics(group: DescribedGroup) -> set[str]:
+    return {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
+
+
+def _describe(services: Services, request: Request, group_id: str) -> DescribedGroup:
+    if request.access is not None and not request.access.allows(rights.CONSUMER_GROUP_DESCRIBE, group_id):
+        return DescribedGroup(group_id=group_id, error_code=rights.CONSUMER_GROUP_DESCRIBE.error)
     coordinator, snapshot = services.group_coordinator, services.metadata_cache.snapshot
     try:
         if not coordinator.are_consumer_groups_enabled:

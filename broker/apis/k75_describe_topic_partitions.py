@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.apis.authorized import TOPIC_OPERATIONS
+from barnabas.broker.apis.authorized import NOT_REQUESTED, operations
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
@@ -24,6 +25,7 @@ from barnabas.protocol.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from barnabas.security.values import ResourceType
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -41,6 +43,12 @@ def handle(services: Services, request: Request) -> Answer:
     requested = snapshot.topics if is_all else {topic.name for topic in message.topics}
     names = sorted(name for name in requested if name >= first)
     _check_cursor(cursor, names, is_all=is_all)
+    hidden: list[str] = []
+    if request.access is not None:
+        right = rights.DESCRIBE_ALL_TOPICS if is_all else rights.DESCRIBE_TOPIC
+        allowed = request.access.allowed(right, names)
+        hidden = [] if is_all else [name for name in names if name not in allowed]
+        names = [name for name in names if name in allowed]
     limit = services.config.max_request_partition_size_limit
     remaining = max(min(limit, message.response_partition_limit), 1)
     alive = {node.id for node in snapshot.nodes(request.listener_name)}
@@ -51,16 +59,17 @@ def handle(services: Services, request: Request) -> Answer:
             break
         topic = snapshot.topics.get(name)
         if topic is None:
-            response.topics.append(_missing(name))
+            response.topics.append(_missing(request, name))
             continue
         start = cursor.partition_index if cursor is not None and name == first else 0
         indexes = sorted(topic.partitions)
         page = indexes[start : start + remaining]
-        response.topics.append(_described(topic, page, alive))
+        response.topics.append(_described(request, topic, page, alive))
         if start + len(page) < len(indexes):
             response.next_cursor = Cursor(topic_name=name, partition_index=start + len(page))
             break
         remaining -= len(page)
+    response.topics += [_hidden(name) for name in hidden]
     return Reply(response)
 
 
@@ -76,25 +85,36 @@ def _check_cursor(cursor: Cursor | None, names: list[str], *, is_all: bool) -> N
         raise ApiError(ErrorCode.INVALID_REQUEST, "DescribeTopicPartitionsRequest cursor partition must be valid")
 
 
-def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=rights.DESCRIBE_TOPIC.error,
+        name=name,
+        partitions=[],
+        topic_authorized_operations=NOT_REQUESTED,
+    )
+
+
+def _missing(request: Request, name: str) -> DescribeTopicPartitionsResponseTopic:
     is_legal = invalid_reason(name) is None
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
         partitions=[],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations(request, ResourceType.TOPIC, name),
     )
 
 
-def _described(topic: TopicInfo, page: list[int], alive: set[int]) -> DescribeTopicPartitionsResponseTopic:
+def _described(
+    request: Request, topic: TopicInfo, page: list[int], alive: set[int]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=0,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[_partition(topic.partitions[index], alive) for index in page],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations(request, ResourceType.TOPIC, topic.name),
     )
 
 

@@ -15,7 +15,8 @@ Rules
 5. A parked request is answered by the thread that completes its operation: another handler, the reaper, an event
    thread. A `Continuation` resumes there too, and may park the request again.
 6. On a listener for clients, a request that only brokers and controllers send (`Api.nodes_only`) is answered with
-   CLUSTER_AUTHORIZATION_FAILED.
+   CLUSTER_AUTHORIZATION_FAILED, unless an authorizer has a rule by which the client is a node.
+7. The authorizer, if there is one, is asked before the API: for the rights that the whole request needs.
 8. Each answer is charged to the client's quotas, unless its API has done so (Produce, Fetch). The response names the
    wait that a quota imposes; the processor carries it out.
 
@@ -32,6 +33,7 @@ import logging
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.broker.authorization.nodes import is_node_by_listener
 from barnabas.broker.requests.answers import Close, Ending, NoReply, Reply
 from barnabas.broker.requests.parking import Answer, Park
 from barnabas.broker.requests.request import CLOSING, Action, Request
@@ -44,6 +46,7 @@ from barnabas.protocol.messages import request_class
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from barnabas.broker.authorization.authorizer import Authorizer
     from barnabas.broker.purgatory import DelayedOperation
     from barnabas.broker.quotas.client_quotas import ClientQuotas
     from barnabas.broker.requests.api import Api, Table
@@ -106,9 +109,11 @@ class Dispatcher:
         clock: Clock,
         request_bytes_max: int = UNBOUNDED,
         quotas: ClientQuotas | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._table = table
         self._quotas = quotas
+        self._authorizer = authorizer
         self._request_bytes_max = request_bytes_max
         self._services = services
         self._request_log = request_log
@@ -192,10 +197,17 @@ class Dispatcher:
         return decoder
 
     def _dispatch(self, api: Api, request: Request) -> Answer:
-        """Let the API answer (rule 1), unless its row reserves this request for nodes (rule 6)."""
+        """Let the API answer (rule 1), if the client may send this request (rules 6 and 7)."""
         try:
+            if self._authorizer is not None and (refusal := self._authorizer.admit(api, request)) is not None:
+                return refusal
             nodes_only = api.nodes_only
-            if nodes_only is not None and request.context.is_for_clients and nodes_only(request):
+            if (
+                nodes_only is not None
+                and request.context.is_for_clients
+                and nodes_only(request)
+                and is_node_by_listener(request)
+            ):
                 raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return api.handle(self._services, request)
         except ApiError as error:

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from barnabas.broker.authorization.access import Access
     from barnabas.broker.quotas.throttle import Throttle
     from barnabas.common.pages.live_shape import Reason
     from barnabas.protocol.headers import RequestHeader
@@ -129,6 +130,7 @@ class Request:
     """One request on its way. Every time is in nanoseconds of the monotonic clock, 0 while unknown."""
 
     __slots__ = (
+        "access",
         "action",
         "api",
         "api_local_done_ns",
@@ -182,6 +184,7 @@ class Request:
         self.following: Request | None = None  # the connection's next request, if both came in one read
         # Set by the handler and the API.
         self.api: ApiRow | None = None
+        self.access: Access | None = None  # what the client may do; None without an authorizer
         self.message = None
         self.moved: list[Hashable] = []  # keys whose purgatories the handler checks once the API has returned
         self.is_follower: bool | None = None  # of a Fetch: whether a follower sent it (Kafka counts those apart)

@@ -30,6 +30,9 @@ from barnabas.protocol.messages import k44_incremental_alter_configs as wire
 
 log = logging.getLogger("barnabas.config")
 
+#: Returns whether the client may change loggers.
+MayAlter = Callable[[], bool]
+
 N = TypeVar("N", legacy_wire.AlterConfigsResource, wire.AlterConfigsResource)
 
 ROOT_LOGGER = "root"
@@ -97,7 +100,7 @@ def check_legacy(dynamic: DynamicConfig, resource: legacy_wire.AlterConfigsResou
 
 
 def check_incremental(
-    dynamic: DynamicConfig, resource: wire.AlterConfigsResource, *, validate_only: bool
+    dynamic: DynamicConfig, resource: wire.AlterConfigsResource, *, validate_only: bool, may_alter_loggers: MayAlter
 ) -> Outcome | None:
     """Check a resource of IncrementalAlterConfigs; logger levels change at once unless `validate_only`."""
     check_nulls(
@@ -106,6 +109,8 @@ def check_incremental(
         if config.config_operation != Operation.DELETE and config.value is None
     )
     if resource.resource_type == ResourceType.BROKER_LOGGER:
+        if not may_alter_loggers():
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         _change_loggers(dynamic, resource, validate_only)
         return OK
     if resource.resource_type == ResourceType.BROKER:

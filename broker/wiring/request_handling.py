@@ -16,6 +16,7 @@ from barnabas.broker.requests.slow_motion import SlowMotion
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
+    from barnabas.broker.authorization.authorizer import Authorizer
     from barnabas.broker.requests.api import Table
     from barnabas.broker.wiring.context import Context
     from barnabas.broker.wiring.network import Network
@@ -26,7 +27,9 @@ DATA_PLANE = "data-plane"
 class RequestHandling:
     """See the module."""
 
-    def __init__(self, context: Context, network: Network, services: Services, table: Table) -> None:
+    def __init__(
+        self, context: Context, network: Network, services: Services, table: Table, authorizer: Authorizer | None
+    ) -> None:
         # Why not the whole table at once: before the first push, the broker would tell clients that the cluster is
         # empty. Their connections are closed instead, as if the broker were not up yet.
         served = served_at_start(table)  # replaced once, row by row, by the whole table
@@ -45,6 +48,7 @@ class RequestHandling:
                 thread_prefix=thread_prefix,
                 request_bytes_max=context.config.barnabas_request_max_bytes,
                 quotas=network.client_quotas,
+                authorizer=authorizer,
             )
 
         self.handlers = pool(context.config.num_io_threads, DATA_PLANE)

@@ -13,12 +13,15 @@ THROTTLING_QUOTA_EXCEEDED.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
+from barnabas.broker.authorization import controller_rows as rights
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
 from barnabas.controller.apis.services import ControllerServices, decide_within_quota
+from barnabas.controller.decision import everything
 from barnabas.controller.decisions.topics import create_topics
 
 STRICT_QUOTA_SINCE: Final = 6
@@ -27,11 +30,16 @@ STRICT_QUOTA_SINCE: Final = 6
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the creation."""
     message = request.message
+    may_create = may_see_configs = everything
+    if (access := request.access) is not None:
+        if not access.allows(rights.CREATE_ANY_TOPIC):
+            may_create = partial(access.allows, rights.CREATE_TOPIC)
+        may_see_configs = partial(access.allows, rights.SEE_CREATED_CONFIGS)
     return decide_within_quota(
         services,
         request,
         "createTopics",
-        lambda view, charge: create_topics(view, message, charge),
+        lambda view, charge: create_topics(view, message, charge, may_create, may_see_configs),
         strict_since=STRICT_QUOTA_SINCE,
     )
 

@@ -7,17 +7,23 @@ Errors: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_N
 
 from __future__ import annotations
 
+from typing import Final
+
+from barnabas.broker.authorization import controller_rows as rights
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
 from barnabas.broker.requests.request import Request
+from barnabas.controller.apis.config_rights import ConfigRights, check_resources
 from barnabas.controller.apis.services import ControllerServices, decide_later, same
 from barnabas.controller.decisions.configs import alter_configs
+
+RIGHTS: Final = ConfigRights(rights.REPLACE_TOPIC_CONFIGS, rights.REPLACE_CLUSTER_CONFIGS, rights.REPLACE_GROUP_CONFIGS)
 
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
-    message = request.message
-    return decide_later(services, "legacyAlterConfigs", lambda view: alter_configs(view, message), same)
+    message, check = request.message, check_resources(request.access, RIGHTS)
+    return decide_later(services, "legacyAlterConfigs", lambda view: alter_configs(view, message, check), same)
 
 
 API = Api(33, "AlterConfigs", (0, 2), handle)

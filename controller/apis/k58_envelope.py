@@ -2,7 +2,8 @@
 
 Behaviour
 - A broker forwards a client's admin request (KIP-590): the unchanged request with its header, and the client's
-  principal and address. It is handled as if the client had sent it here. Its response returns in the same way.
+  principal and address. It is handled, and authorized, as if the client had sent it here. Its response returns in the
+  same way. Only a node may send one: the authorizer demands CLUSTER_ACTION of the sender.
 - Only requests that clients may send to a controller are accepted (`FORWARDABLE`).
 
 - Tag 10001 of the response is the metadata offset that the effect of the request has at most. The forwarding broker
@@ -54,6 +55,8 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         return _enclosed(services, api, inner, given)
 
     try:
+        if request.access is not None and request.access.authorizer.admit(api, inner) is not None:
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         answer = api.handle(services, inner)
     except ApiError as error:
         answer = refuse(error)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.broker.apis.authorized import NOT_REQUESTED, cluster_operations
+from barnabas.broker.authorization import controller_rows as rights
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.api import Api
 from barnabas.broker.requests.parking import Answer
@@ -38,6 +40,11 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         DescribeClusterResponse(
             endpoint_type=CONTROLLERS if has_type else BROKERS,  # v0 has no such field
             cluster_id=services.cluster_id,
+            cluster_authorized_operations=(
+                cluster_operations(request, rights.DESCRIBE_CLUSTER_OPERATIONS)
+                if message.include_cluster_authorized_operations
+                else NOT_REQUESTED
+            ),
             controller_id=services.controller.node_id,
             brokers=[
                 DescribeClusterBroker(broker_id=node_id, host=host, port=port)

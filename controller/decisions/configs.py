@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.config import lists
 from barnabas.config.errors import ConfigError
@@ -119,15 +119,23 @@ def _default(key: Key, cluster: Mapping[str, str], static: Mapping[str, str], de
 # -- AlterConfigs
 
 
+#: Raises ApiError if the client may not alter this resource.
+Check: TypeAlias = "Callable[[ConfigKey], None]"
+
+
+def anything(_resource: ConfigKey) -> None:
+    """Do nothing: the `Check` without an authorizer."""
+
+
 def incremental_alter_configs(
-    view: View, request: wire.IncrementalAlterConfigsRequest
+    view: View, request: wire.IncrementalAlterConfigsRequest, check: Check = anything
 ) -> Decision[wire.IncrementalAlterConfigsResponse]:
     """Apply SET, DELETE, APPEND and SUBTRACT to each resource (rule 1)."""
 
     def changed(resource: ConfigKey, named: wire.AlterConfigsResource) -> list[ConfigRecord]:
         return _incremental_records(view, resource, [(c.name, c.config_operation, c.value) for c in named.configs])
 
-    records, failures = _alter(request.resources, changed)
+    records, failures = _alter(request.resources, changed, check)
     responses = [
         wire.AlterConfigsResourceResponse(
             error_code=failure.code,
@@ -141,13 +149,15 @@ def incremental_alter_configs(
     return Decision([] if request.validate_only else records, response)
 
 
-def alter_configs(view: View, request: legacy_wire.AlterConfigsRequest) -> Decision[legacy_wire.AlterConfigsResponse]:
+def alter_configs(
+    view: View, request: legacy_wire.AlterConfigsRequest, check: Check = anything
+) -> Decision[legacy_wire.AlterConfigsResponse]:
     """Replace all configs of each resource (rule 1)."""
 
     def changed(resource: ConfigKey, named: legacy_wire.AlterConfigsResource) -> list[ConfigRecord]:
         return _replacing_records(view, resource, {c.name: c.value for c in named.configs})
 
-    records, failures = _alter(request.resources, changed)
+    records, failures = _alter(request.resources, changed, check)
     responses = [
         legacy_wire.AlterConfigsResourceResponse(
             error_code=failure.code,
@@ -162,7 +172,7 @@ def alter_configs(view: View, request: legacy_wire.AlterConfigsRequest) -> Decis
 
 
 def _alter(
-    resources: Sequence[N], changed: Callable[[ConfigKey, N], list[ConfigRecord]]
+    resources: Sequence[N], changed: Callable[[ConfigKey, N], list[ConfigRecord]], check: Check
 ) -> tuple[list[ConfigRecord], dict[ConfigKey, Failure]]:
     """Return the records of a request, and the outcome of each resource.
 
@@ -175,6 +185,7 @@ def _alter(
     for resource, named, failure in _resources(resources):
         if failure is None:
             try:
+                check(resource)
                 records += changed(resource, named)
                 failure = Failure(ErrorCode.NONE)
             except ApiError as error:

@@ -21,9 +21,11 @@ from barnabas.controller.decision import (
     Charge,
     Decision,
     Failure,
+    Permits,
     View,
     check_batch_size,
     check_item_count,
+    everything,
     first_duplicates,
     no_charge,
 )
@@ -46,7 +48,11 @@ _FIRST_VERSION_WITH_DISABLED_ERROR: Final = 3
 
 
 def create_topics(
-    view: View, request: create_wire.CreateTopicsRequest, charge: Charge = no_charge
+    view: View,
+    request: create_wire.CreateTopicsRequest,
+    charge: Charge = no_charge,
+    may_create: Permits = everything,
+    may_see_configs: Permits = everything,
 ) -> Decision[create_wire.CreateTopicsResponse]:
     """Create the valid topics; with validate_only the response is the same, and nothing is written."""
     check_item_count(len(request.topics))
@@ -59,25 +65,31 @@ def create_topics(
         if topic.name not in names:
             continue
         try:
-            result, topic_records = _create_one(view, topic, existing, effective)
+            result, topic_records = _create_one(view, topic, existing, effective, may_create)
             charge(result.num_partitions)
         except ApiError as error:
             response.topics.append(_create_failure(topic.name, Failure.of(error)))
             continue
         records += topic_records
         check_batch_size(records)  # Why here: each of the topics may request 10,000 partitions in a few bytes
-        response.topics.append(result)
+        response.topics.append(result if may_see_configs(topic.name) else _without_configs(result))
     for name in duplicates:
         response.topics.append(_create_failure(name, Failure(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
     return Decision([] if request.validate_only else records, response)
 
 
 def _create_one(
-    view: View, topic: create_wire.CreatableTopic, existing: ExistingNames, effective: configs.EffectiveConfigs
+    view: View,
+    topic: create_wire.CreatableTopic,
+    existing: ExistingNames,
+    effective: configs.EffectiveConfigs,
+    may_create: Permits,
 ) -> tuple[create_wire.CreatableTopicResult, list[MetadataRecord]]:
     """Return the result and the records of one new topic; raises ApiError."""
     if topic.name == CLUSTER_METADATA_TOPIC:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.")
+    if not may_create(topic.name):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     check_name(topic.name)
     if topic.name in view.image.topic_ids:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
@@ -97,6 +109,20 @@ def _create_one(
         configs=_described(effective.of({r.name: r.value for r in config_records if r.value is not None})),
     )
     return result, records
+
+
+def _without_configs(result: create_wire.CreatableTopicResult) -> create_wire.CreatableTopicResult:
+    """Return the result for a client that may not see the configs of the topic."""
+    return create_wire.CreatableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_code=result.error_code,
+        error_message=None,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[],
+    )
 
 
 def new_topic_id(view: View) -> bytes:
@@ -251,7 +277,10 @@ def check_manual_assignment(image: Image, replicas: Sequence[int], factor: int |
 
 
 def create_partitions(
-    view: View, request: partitions_wire.CreatePartitionsRequest, charge: Charge = no_charge
+    view: View,
+    request: partitions_wire.CreatePartitionsRequest,
+    charge: Charge = no_charge,
+    may_alter: Permits = everything,
 ) -> Decision[partitions_wire.CreatePartitionsResponse]:
     """Add partitions to topics; with validate_only the response is the same, and nothing is written."""
     check_item_count(len(request.topics))
@@ -266,6 +295,8 @@ def create_partitions(
         if topic.name not in names:
             continue
         try:
+            if not may_alter(topic.name):
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             added = _grow_one(view, topic)
             charge(len(added))
         except ApiError as error:
@@ -324,7 +355,12 @@ def _added_partitions(
 
 
 def delete_topics(
-    view: View, request: delete_wire.DeleteTopicsRequest, version: int, charge: Charge = no_charge
+    view: View,
+    request: delete_wire.DeleteTopicsRequest,
+    version: int,
+    charge: Charge = no_charge,
+    may_describe: Permits = everything,
+    may_delete: Permits = everything,
 ) -> Decision[delete_wire.DeleteTopicsResponse]:
     """Delete topics by name or by id; raises TOPIC_DELETION_DISABLED if delete.topic.enable is false."""
     if not view.config.delete_topic_enable:
@@ -332,7 +368,7 @@ def delete_topics(
             raise ApiError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED)
     check_item_count(len(request.topic_names) + len(request.topics))
-    deletions = _Deletions(view.image)
+    deletions = _Deletions(view.image, may_describe, may_delete)
     names = list(request.topic_names)
     ids = []
     for topic in request.topics:
@@ -356,8 +392,10 @@ def delete_topics(
 class _Deletions:
     """The topics that a DeleteTopics request deletes, and the failures of its other items."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, may_describe: Permits, may_delete: Permits) -> None:
         self._image = image
+        self._may_describe = may_describe
+        self._may_delete = may_delete
         self._failures: list[delete_wire.DeletableTopicResult] = []
         self._duplicate_ids: set[bytes] = set()
         self.chosen: dict[bytes, Topic] = {}  # by topic id
@@ -378,6 +416,9 @@ class _Deletions:
                 self.fail(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
             elif topic_id not in self._image.topics:
                 self.fail(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+            elif not self._may_delete(name := self._image.topics[topic_id].name):
+                shown = name if self._may_describe(name) else None
+                self.fail(shown, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             else:
                 self.chosen[topic_id] = self._image.topics[topic_id]
 
@@ -388,8 +429,12 @@ class _Deletions:
             self.fail(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         for name in once:
             topic = self._image.topic(name)
-            if topic is None:
+            if not self._may_describe(name):  # Why first: the client must not learn whether the topic exists
+                self.fail(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif topic is None:
                 self.fail(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif not self._may_delete(name):
+                self.fail(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif topic.id in self._duplicate_ids or self.chosen.pop(topic.id, None) is not None:
                 self._duplicate_ids.add(topic.id)
                 message = "The provided topic name maps to an ID that was already supplied."

@@ -59,7 +59,6 @@ MBEANS: Final[dict[str, str]] = {
     ),
     "kafka.server:type=client-metrics": "Client telemetry (KIP-714) is not built.",
     "kafka.server:type=kafka-metrics-count": "yammer-metrics-count counts the instruments of both families.",
-    "kafka.server:type=plugins,*": "There is no authorizer.",
     "kafka.server:type=registration-metrics": (
         "Registrations and heartbeats share a connection: heartbeat-metrics counts both."
     ),

@@ -291,6 +291,20 @@ FORWARDING_QUEUE_LENGTH = row(
     _SERVER, "ForwardingManager", "QueueLength", GAUGE, "Requests waiting to be forwarded to the controller."
 )
 
+# --- the authorizer, of brokers and controllers
+
+_PLUGIN = ("config", "class", "role")
+AUTHORIZATIONS_ALLOWED = row(
+    _SERVER, "plugins", "authorization-allowed-rate-per-minute", GAUGE, "Rights granted in a minute.", labels=_PLUGIN
+)
+AUTHORIZATIONS_DENIED = row(
+    _SERVER, "plugins", "authorization-denied-rate-per-minute", GAUGE, "Rights refused in a minute.", labels=_PLUGIN
+)
+AUTHORIZATIONS = row(
+    _SERVER, "plugins", "authorization-request-rate-per-minute", GAUGE, "Rights asked for in a minute.", labels=_PLUGIN
+)
+ACLS = row(_SERVER, "plugins", "acls-total-count", GAUGE, "ACLs that the authorizer has.", labels=_PLUGIN)
+
 # --- replication throttles
 
 LEADER_REPLICATION_BYTE_RATE = row(

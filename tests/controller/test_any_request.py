@@ -18,6 +18,7 @@ from barnabas.broker.quotas.mutations import MutationQuotas
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.parking import Park
 from barnabas.broker.requests.request import Request, RequestContext
+from barnabas.config.checks import STANDARD_AUTHORIZER
 from barnabas.controller.apis.k58_envelope import FORWARDABLE
 from barnabas.controller.apis.services import ControllerServices
 from barnabas.controller.apis.table import TABLE
@@ -61,7 +62,7 @@ class Asker:
         self.random = random.Random(seed)
         self.rig = Rig(
             seed=seed,
-            authorizer_class_name="A",
+            authorizer_class_name=STANDARD_AUTHORIZER,
             allow_everyone_if_no_acl_found="true",
             delegation_token_secret_key="secret",
         )

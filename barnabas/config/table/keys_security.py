@@ -26,7 +26,8 @@ from barnabas.config.validators import NON_NULL, at_least, between, list_of, one
 
 SECURITY_ROWS: tuple[Key, ...] = (
     Key("authorizer.class.name", STRING, "", LOW, NON_NULL,
-        "Class that authorizes requests; no such classes can be loaded here.", honoured=True),
+        "Class that authorizes requests: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or nothing.",
+        honoured=True),
     Key("connection.failed.authentication.delay.ms", INT, 100, LOW, at_least(0),
         "How long a connection that failed to authenticate stays open before it is closed."),
     Key("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, LOW, at_least(1),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 
 from barnabas.broker.coordinators.assignors.assignors import ASSIGNORS
@@ -50,6 +50,7 @@ class Turn:
         self.records: list[Record] = []
         self.timeouts: list[Timeout] = []
         self.regexes_wanted: frozenset[str] = frozenset()  # to be matched with all topics, in the background
+        self.can_describe: Callable[[str], bool] | None = None  # the topics that they may match; None: all
         self.is_rebalance = False  # the epoch rises for another reason than a leaving member, as Kafka counts
         self.has_compared_topics = False  # with the metadata image, to detect changed topics
         self.downgraded: Group | None = None  # the classic group that this one becomes; the records remove this one

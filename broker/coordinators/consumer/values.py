@@ -11,7 +11,7 @@ KIP-848 (consumer groups), KIP-1251 (assignment epochs).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
@@ -235,6 +235,7 @@ class Heartbeat:
     owned: Assignment | None = None
     client_id: str = ""
     client_host: str = ""
+    can_describe: Callable[[str], bool] | None = None  # which topics a regular expression may match; None: all
 
     @property
     def is_full(self) -> bool:

@@ -13,7 +13,7 @@ Source: Kafka's GroupCoordinatorShard, CoordinatorRuntime (4.3).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -79,6 +79,7 @@ class ConsumerGroups:
         try:
             group, before = self._find_or_create(group_id, request.epoch == v.JOIN_EPOCH)
             turn = Turn(group, self.environment(group_id))
+            turn.can_describe = request.can_describe
             decide = heartbeats.leave if request.epoch < 0 else heartbeats.heartbeat
             result = decide(turn, request)
         except ApiError as refusal:
@@ -184,7 +185,7 @@ class ConsumerGroups:
             group.is_resolving = True
             topics = list(image.snapshot.topics)
             context.consumers.background(
-                partial(self._match, group.group_id, turn.regexes_wanted, topics, image.number)
+                partial(self._match, group.group_id, turn.regexes_wanted, turn.can_describe, topics, image.number)
             )
 
     def _apply(self, group: ConsumerGroup, record: v.Record) -> None:
@@ -233,8 +234,17 @@ class ConsumerGroups:
 
     # Regular expressions
 
-    def _match(self, group_id: str, regexes: Iterable[str], topics: Sequence[str], version: int) -> None:
+    def _match(
+        self,
+        group_id: str,
+        regexes: Iterable[str],
+        can_describe: Callable[[str], bool] | None,
+        topics: Sequence[str],
+        version: int,
+    ) -> None:
         """Match on the coordinator's own thread, without the lock: a scan of all topics may take its time."""
+        if can_describe is not None:
+            topics = [name for name in topics if can_describe(name)]
         resolved = resolve(regexes, topics, version, self._core.now_ms())
         self._core.lock.post(partial(self._matched, group_id, resolved))
 

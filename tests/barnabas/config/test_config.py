@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.config import Config, ConfigError, Listener
+from barnabas.config.checks import STANDARD_AUTHORIZER
 
 BROKER = {"node.id": "1", "controller.quorum.bootstrap.servers": "localhost:9093"}
 
@@ -127,7 +128,16 @@ def test_keys_in_other_units() -> None:
             "process.roles=broker,controller: one process with several roles is not built yet. Run two: ",
         ),
         ({"broker.id": "2"}, "You must set `node.id` to the same value as `broker.id`."),
-        ({"authorizer.class.name": "X"}, "authorizer.class.name is not supported"),
+        ({"authorizer.class.name": "X"}, "Class X could not be found: authorizer.class.name can be org.apache.kafka"),
+        (
+            {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"},
+            "Class kafka.security.authorizer.AclAuthorizer could not be found",
+        ),
+        ({"super.users": "User:admin"}, "super.users has no effect without authorizer.class.name"),
+        (
+            {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:a;b"},
+            "super.users: expected a string in format principalType:principalName but got b",
+        ),
         ({"log.retention.ms": "-2"}, "log.retention.ms must be unlimited"),
         ({"replica.fetch.wait.max.ms": "40000"}, "replica.socket.timeout.ms should always be at least"),
         ({"queued.max.request.bytes": "1"}, "queued.max.request.bytes must be larger or equal"),

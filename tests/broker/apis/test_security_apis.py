@@ -17,9 +17,13 @@ import pytest
 
 from barnabas.broker.apis.security_requests import may_use_tokens
 from barnabas.broker.apis.table import TABLE
+from barnabas.broker.authorization import broker_rows as rights
+from barnabas.broker.authorization.authorizer import Authorizer
+from barnabas.broker.authorization.row import Row
 from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.broker.requests.answers import Reply
 from barnabas.broker.requests.parking import Park
+from barnabas.config.checks import STANDARD_AUTHORIZER
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import encode_request
@@ -46,6 +50,7 @@ from barnabas.security.values import (
     TokenInformation,
 )
 from tests.broker.apis.config_rig import CONTEXT, answer_of, make_request, make_services
+from tests.broker.authorization.kit import lacking
 
 SIZE_BYTES = 4
 FORWARDED = (
@@ -56,7 +61,7 @@ TOKENS = (
     *(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN),
     *(ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN),
 )
-AUTHORIZER = {"authorizer_class_name": "A", "allow_everyone_if_no_acl_found": "true"}
+AUTHORIZER = {"authorizer_class_name": STANDARD_AUTHORIZER, "allow_everyone_if_no_acl_found": "true"}
 SASL = replace(CONTEXT, security_protocol="SASL_PLAINTEXT", principal="User:alice")
 
 
@@ -70,10 +75,14 @@ def services_with(*records: MetadataRecord, **settings: str) -> Any:
     return services
 
 
-def ask(services: Any, message: Any, context: Any = CONTEXT, version: int | None = None) -> Any:
+def ask(
+    services: Any, message: Any, context: Any = CONTEXT, version: int | None = None, by: Authorizer | None = None
+) -> Any:
     api = TABLE[message.API_KEY]
     request = make_request(api, message, version)
     request.context = context
+    if by is not None:
+        assert by.admit(api, request) is None
     request.buffer = memoryview(encode_request(request.header, message)[SIZE_BYTES:])
     answer = api.handle(services, request)
     return answer.message if isinstance(answer, Reply) else answer
@@ -159,6 +168,32 @@ def test_tokens_are_described_by_owner_or_renewer() -> None:
     assert ids("bob") == ["t2"]
     assert ids("renews") == ["t1", "t2"]
     assert ids("nobody") == ids() == []
+
+
+def test_a_token_of_another_is_described_by_a_right_to_it_or_to_its_owner() -> None:
+    services = services_with(token("t1", "alice"), token("t2", "bob"), **SECRET)
+
+    def described(*missing: Row) -> list[str]:
+        message = token_wire.DescribeDelegationTokenRequest(owners=None)
+        return [each.token_id for each in ask(services, message, SASL, by=lacking(*missing)).tokens]
+
+    assert described() == ["t1", "t2"]
+    assert described(rights.DESCRIBE_TOKEN) == ["t1", "t2"]
+    assert described(rights.DESCRIBE_TOKENS_OF) == ["t1", "t2"]
+    assert described(rights.DESCRIBE_TOKEN, rights.DESCRIBE_TOKENS_OF) == ["t1"]
+
+
+@pytest.mark.parametrize(("owner", "is_refused"), [("bob", True), ("alice", False), (None, False)])
+def test_a_token_for_another_owner_needs_a_right(owner: str | None, is_refused: bool) -> None:
+    message = create_wire.CreateDelegationTokenRequest(
+        owner_principal_type=None if owner is None else "User", owner_principal_name=owner
+    )
+    for by, refuses in ((lacking(rights.CREATE_TOKEN, name="User:bob"), is_refused), (lacking(), False)):
+        answer = ask(make_services(), message, SASL, by=by)
+        assert isinstance(answer, Park) is not refuses
+        if refuses:
+            assert answer.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+            assert answer.principal_name == "bob"
 
 
 def test_without_a_secret_no_token_is_described() -> None:

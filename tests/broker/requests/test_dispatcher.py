@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.purgatory import Deferred
 from barnabas.broker.quotas.throttle import UNTHROTTLED, Throttle
 from barnabas.broker.request_channel import ResponseQueue
@@ -28,6 +29,7 @@ from barnabas.metrics.table import catalogue
 from barnabas.protocol import api_keys, headers
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k12_heartbeat, k18_api_versions, response_class
+from tests.broker.authorization.kit import authorizer, lacking
 from tests.support.broker.network import Services, api_versions_request, heartbeat, make_api_table
 
 CONTEXT = RequestContext("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "a-b-0-1")
@@ -388,3 +390,33 @@ def test_every_response_can_carry_a_throttle_time() -> None:
             message.throttle_time_ms = 5
             for version in range(message.MIN_VERSION, message.MAX_VERSION + 1):
                 message.encode(version)
+
+
+def test_an_authorizer_is_asked_before_the_api() -> None:
+    bench = DispatcherBench()
+    by = lacking(rights.HEARTBEAT)
+    dispatcher = Dispatcher(
+        make_api_table(), bench.services, RequestLog(RequestMetrics(bench.registry)), bench.clock, authorizer=by
+    )
+    to_wake = dispatcher.enter()
+    request = Request(None, bench, CONTEXT, memoryview(bytearray(heartbeat("g")[4:])))
+    dispatcher.handle(request, to_wake)
+    assert request.action is Action.SEND
+    assert request.error_codes in (None, [ErrorCode.GROUP_AUTHORIZATION_FAILED])
+    assert request.access is not None
+    assert request.access.principal == CONTEXT.principal
+
+
+def test_a_request_before_the_acls_have_arrived_closes_its_connection() -> None:
+    bench = DispatcherBench()
+    dispatcher = Dispatcher(
+        make_api_table(),
+        bench.services,
+        RequestLog(RequestMetrics(bench.registry)),
+        bench.clock,
+        authorizer=authorizer(None),
+    )
+    to_wake = dispatcher.enter()
+    request = Request(None, bench, CONTEXT, memoryview(bytearray(heartbeat("g")[4:])))
+    dispatcher.handle(request, to_wake)
+    assert request.action is Action.CLOSE

@@ -1,0 +1,104 @@
+"""Access: what the client of one request may do. The dispatcher gives it to the request; None means no authorizer.
+
+Threads: the one that holds the request. The rules of its beginning hold for the whole request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from barnabas.protocol.errors import ApiError
+from barnabas.security.acls.rules import Reason
+from barnabas.security.values import CLUSTER_NAME, AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from barnabas.broker.authorization.row import Row
+    from barnabas.broker.requests.answers import Close
+    from barnabas.security.acls.rules import AclRules, Decision
+
+#: The operations that apply to a resource type (KIP-430).
+OPERATIONS: Final = {
+    ResourceType.TOPIC: (
+        AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER,
+        AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        AclOperation.CREATE, AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.IDEMPOTENT_WRITE,
+    ),
+}  # fmt: skip
+
+
+class Judge(Protocol):
+    """Decides about a whole request, and notes decisions (`Authorizer`, which imports this module)."""
+
+    def admit(self, api: Any, request: Any) -> Close | None:
+        """Give a request its access; None admits it. Raises ApiError."""
+
+    def note(self, decision: Decision, row: Row, name: str, count: int, access: Access) -> None:
+        """Count and log a decision."""
+
+
+class Access:
+    """See the module."""
+
+    __slots__ = ("_rules", "api_name", "authorizer", "generation", "host", "principal")
+
+    def __init__(
+        self, authorizer: Judge, rules: AclRules, principal: str, host: str, api_name: str, generation: int
+    ) -> None:
+        self.authorizer = authorizer
+        self._rules = rules
+        self.principal = principal
+        self.host = host
+        self.api_name = api_name
+        self.generation = generation  # of the rules, for answers that are kept
+
+    @property
+    def is_super_user(self) -> bool:
+        """Whether the client may do everything."""
+        return self.principal in self._rules.super_users
+
+    @property
+    def reason_to_be_a_node(self) -> Reason:
+        """Why the client may, or may not, do what only nodes do."""
+        return self._rules.decide(
+            self.principal, self.host, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        ).reason
+
+    def allows(self, row: Row, name: str = CLUSTER_NAME, count: int = 1) -> bool:
+        """Return whether the client has a right on a resource, which the request names `count` times."""
+        decision = self._rules.decide(self.principal, self.host, row.operation, row.resource, name)
+        self.authorizer.note(decision, row, name, count, self)
+        return decision.is_allowed
+
+    def has(self, row: Row, name: str) -> bool:
+        """Return the same as `allows`, for a question that is asked again where it matters: not counted, not logged."""
+        return self._rules.decide(self.principal, self.host, row.operation, row.resource, name).is_allowed
+
+    def allows_any(self, row: Row) -> bool:
+        """Return whether the client has a right on at least one resource of the row's type."""
+        return self._rules.decide_by_type(self.principal, self.host, row.operation, row.resource).is_allowed
+
+    def require(self, row: Row, name: str = CLUSTER_NAME) -> None:
+        """Raise ApiError with the row's error if the right is missing."""
+        if not self.allows(row, name):
+            raise ApiError(row.error)
+
+    def allowed(self, row: Row, names: Iterable[str]) -> set[str]:
+        """Return the names on which the client has a right; each is decided, and logged, once."""
+        return {name for name, count in Counter(names).items() if self.allows(row, name, count)}
+
+    def operations(self, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return the operations that the client may do on a resource, as a bit set (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in OPERATIONS[resource]
+            if self._rules.decide(self.principal, self.host, operation, resource, name).is_allowed
+        )

@@ -1,0 +1,161 @@
+"""The authorizer of a process: decides by ACLs, logs as Kafka's does, and counts.
+
+`authorizer.class.name` configures it; without that there is none, and nothing is checked but the listener (rule 6 of
+the dispatcher).
+
+Rules
+1. `admit` gives a request its `Access` and asks the rows of THE table that concern it as a whole. The API asks the
+   others.
+2. An API without a row, and not in `NO_RIGHTS`, is refused to everybody but super users.
+3. Until the ACLs have arrived, the connections of others than super users are closed, as if the process were not up
+   yet. The controller's pushes pass all the same, since they bring the ACLs; the push gate checks who sent them.
+4. A right to be a node that nobody gave is none: on a listener for clients, `allow.everyone.if.no.acl.found` opens no
+   API that only nodes may call.
+5. One line of the log `barnabas.authorizer` for each refusal that a client asked for (INFO) and each right that was
+   used (DEBUG). Rights that only filter a list, or have an alternative, are not logged when they are missing.
+
+Threads: any handler asks; the thread that brings ACLs replaces the rules.
+Source: StandardAuthorizer, StandardAuthorizerData.logAuditMessage, AuthHelper (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.authorization.access import Access
+from barnabas.broker.authorization.row import Answer
+from barnabas.broker.authorization.table import BROKER_RIGHTS, CONTROLLER_RIGHTS, FORWARDED, NO_RIGHTS
+from barnabas.broker.requests.answers import Close
+from barnabas.metrics.meters import Counter, Sensor
+from barnabas.metrics.table import catalogue
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.security.acls.index import AclIndex
+from barnabas.security.acls.rules import AclRules, Decision, parse_super_users
+
+if TYPE_CHECKING:
+    from barnabas.broker.authorization.row import Row
+    from barnabas.broker.authorization.table import Rights
+    from barnabas.broker.requests.api import Api
+    from barnabas.broker.requests.request import Request
+    from barnabas.config.config import Config
+    from barnabas.metrics.registry import Registry
+    from barnabas.metrics.table.row import Metric
+    from barnabas.security.values import AclBinding
+
+log = logging.getLogger("barnabas.authorizer")
+
+#: What a process may be asked before it has any ACL (rule 3).
+_BEFORE_ACLS: Final = frozenset(
+    {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.API_VERSIONS}
+)
+_SHOWN_MAX: Final = 300  # characters of a name in the log
+_PER_MINUTE: Final = 60.0
+
+
+class Authorizer:
+    """See the module."""
+
+    def __init__(self, rules: AclRules, rights: Rights, unchecked: frozenset[int]) -> None:
+        self.rules = rules  # replaced whole by `take`
+        self.generation = 0  # grows with each change of `rules`, before it is replaced
+        self._acls: Mapping[bytes, AclBinding] | None = None  # what `rules` were made of
+        self._rights = rights  # fixed before start
+        self._unchecked = unchecked  # fixed before start
+        self._allowed = Counter()
+        self._denied = Counter()
+
+    def register(self, registry: Registry, role: str) -> None:
+        """Show the metrics of Kafka's StandardAuthorizer."""
+        labels = {"config": "authorizer.class.name", "class": "StandardAuthorizer", "role": role}
+
+        def show(row: Metric, count: Callable[[], int]) -> None:
+            sensor = Sensor(registry.now_s(), count)
+            registry.gauge(row, lambda: sensor.snapshot(registry.now_s())[1] * _PER_MINUTE, **labels)
+
+        show(catalogue.AUTHORIZATIONS_ALLOWED, lambda: self._allowed.count)
+        show(catalogue.AUTHORIZATIONS_DENIED, lambda: self._denied.count)
+        show(catalogue.AUTHORIZATIONS, lambda: self._allowed.count + self._denied.count)
+        registry.gauge(catalogue.ACLS, lambda: len(self.rules.acls or ()), **labels)
+
+    def take(self, acls: Mapping[bytes, AclBinding]) -> None:
+        """Decide by these ACLs from now on; one thread at a time. The mapping must not change."""
+        if acls is self._acls:
+            return
+        self._acls = acls
+        index = self.rules.acls
+        if index is None:
+            index = AclIndex(acls.values())
+        else:
+            gone = [acl.id for acl in index if acl.id not in acls]
+            index = index.updated(gone, [acl for acl in acls.values() if index.get(acl.id) != acl])
+        self.generation += 1
+        self.rules = self.rules.with_acls(index)
+
+    def admit(self, api: Api, request: Request) -> Close | None:
+        """Ask for the rights that the whole request needs (rules 1 to 3); None admits it. Raises ApiError."""
+        context, rules = request.context, self.rules
+        access = request.access = Access(
+            self, rules, context.principal, context.client_address, api.name, self.generation
+        )
+        rights = self._rights.get(api.key)
+        if rules.acls is None and not access.is_super_user:
+            return None if api.key in _BEFORE_ACLS else Close("the ACLs have not arrived yet")
+        if rights is None:
+            if api.key not in self._unchecked and not access.is_super_user:
+                raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return None
+        for row in rights:
+            name = None if row.asks is None else row.asks(request)
+            if name is None:
+                continue
+            is_allowed = access.allows_any(row) if row.is_any else access.allows(row, name)
+            if is_allowed and row.answer is Answer.NEXT:
+                break
+            if not is_allowed and row.answer is Answer.REQUEST:
+                raise ApiError(row.error)
+        return None
+
+    def note(self, decision: Decision, row: Row, name: str, count: int, access: Access) -> None:
+        """Count a decision, and log it (rule 5)."""
+        if decision.is_allowed:
+            self._allowed.inc()
+            if not log.isEnabledFor(logging.DEBUG):
+                return
+            level = logging.DEBUG
+        else:
+            self._denied.inc()
+            if not row.is_logged:
+                return
+            level = logging.INFO
+        log.log(
+            level,
+            "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s with "
+            "resourceRefCount = %d based on rule %s",
+            _shown(access.principal), "Allowed" if decision.is_allowed else "Denied", row.operation.name, access.host,
+            row.resource.name.title().replace("_", ""), _shown(name), access.api_name, count, decision,
+        )  # fmt: skip
+
+
+def make_authorizer(config: Config, registry: Registry, *, is_controller: bool = False) -> Authorizer | None:
+    """Return the authorizer of a process, None if none is configured."""
+    if not config.authorizer_class_name:
+        return None
+    super_users = parse_super_users(config.super_users)
+    rules = AclRules(None, super_users, allows_by_default=config.allow_everyone_if_no_acl_found)
+    if is_controller:
+        made = Authorizer(rules, CONTROLLER_RIGHTS, frozenset(NO_RIGHTS))
+    else:
+        made = Authorizer(rules, BROKER_RIGHTS, FORWARDED.union(NO_RIGHTS))
+    made.register(registry, "controller" if is_controller else "broker")
+    default = "ALLOWED" if config.allow_everyone_if_no_acl_found else "DENIED"
+    log.info("set super.users=%s, default result=%s", ",".join(sorted(super_users)), default)
+    return made
+
+
+def _shown(name: str) -> str:
+    """Return a name that a client chose, fit for a line."""
+    cut = name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}..."
+    return cut if cut.isprintable() else ascii(cut)

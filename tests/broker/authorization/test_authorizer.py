@@ -1,0 +1,257 @@
+"""The authorizer: who is admitted, what is logged and counted, and when ACLs take effect."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.broker.apis.table import TABLE
+from barnabas.broker.authorization import broker_rows as rights
+from barnabas.broker.authorization.authorizer import Authorizer, make_authorizer
+from barnabas.broker.authorization.table import BROKER_RIGHTS, CONTROLLER_RIGHTS
+from barnabas.broker.requests.answers import Close
+from barnabas.common.clock import FakeClock
+from barnabas.config.checks import STANDARD_AUTHORIZER
+from barnabas.config.config import Config
+from barnabas.metrics.meters import Gauge
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.table import catalogue
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k03_metadata import MetadataRequest
+from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest
+from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.k19_create_topics import CreateTopicsRequest
+from tests.broker.authorization.kit import ROOT, acl, allowed, authorizer, denied, lacking, make_request
+
+SMALL = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1"}
+HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m")
+
+
+def admit(by: Authorizer, message: Any = HEARTBEAT, version: int = 4, **about: Any) -> Any:
+    request = make_request(message, version, **about)
+    by.admit(TABLE[message.API_KEY], request)
+    return request
+
+
+def is_admitted(by: Authorizer, message: Any = HEARTBEAT, **about: Any) -> bool:
+    try:
+        admit(by, message, **about)
+    except ApiError as error:
+        return error.code != ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return True
+
+
+def test_a_request_gets_the_access_of_its_client() -> None:
+    access = admit(authorizer()).access
+    assert (access.principal, access.host, access.api_name) == ("User:alice", "10.1.2.3", "Heartbeat")
+
+
+def test_acls_take_effect_when_they_are_taken() -> None:
+    by = authorizer([], default=False)
+    assert not is_admitted(by)
+    given = allowed(rights.HEARTBEAT)
+    by.take({given.id: given})
+    assert is_admitted(by)
+    assert by.generation == 1
+    by.take({})
+    assert not is_admitted(by)
+    assert by.generation == 2
+
+
+def test_the_same_acls_change_nothing() -> None:
+    by = authorizer(None)
+    acls: dict[bytes, Any] = {}
+    by.take(acls)
+    rules = by.rules
+    by.take(acls)
+    assert by.rules is rules
+
+
+def test_a_change_of_acls_leaves_the_others_as_they_are() -> None:
+    by = authorizer(None, default=False)
+    one, two, three = allowed(rights.HEARTBEAT), allowed(rights.DELETE_GROUP), denied(rights.HEARTBEAT)
+    by.take({one.id: one, two.id: two})
+    by.take({two.id: two, three.id: three})
+    assert by.rules.acls is not None
+    assert sorted(by.rules.acls) == sorted([two, three])
+
+
+def test_a_request_keeps_the_rules_of_its_beginning() -> None:
+    by, message = authorizer(), MetadataRequest(topics=None)
+    request = admit(by, message, 12)
+    taken = denied(rights.DELETE_GROUP)
+    by.take({taken.id: taken})
+    assert request.access.allows(rights.DELETE_GROUP, "g")
+    assert not admit(by, message, 12).access.allows(rights.DELETE_GROUP, "g")
+
+
+def test_before_the_acls_only_super_users_and_the_pushes_are_admitted() -> None:
+    by = authorizer(None)
+    refusal = by.admit(TABLE[12], make_request(HEARTBEAT, 4))
+    assert isinstance(refusal, Close)
+    assert by.admit(TABLE[12], make_request(HEARTBEAT, 4, principal=ROOT)) is None
+    api_versions = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    assert by.admit(TABLE[18], make_request(api_versions, 4)) is None
+    for key in (4, 5, 6):
+        request: Any = SimpleNamespace(context=make_request(HEARTBEAT, 4).context)
+        assert by.admit(TABLE[key], request) is None
+
+
+def test_an_api_without_rights_is_refused_to_all_but_super_users() -> None:
+    by = authorizer()
+    unknown: Any = SimpleNamespace(key=999, name="Unknown")
+    with pytest.raises(ApiError) as refused:
+        by.admit(unknown, make_request(HEARTBEAT, 4))
+    assert refused.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert by.admit(unknown, make_request(HEARTBEAT, 4, principal=ROOT)) is None
+
+
+def test_what_is_forwarded_is_left_to_the_controller() -> None:
+    admit(authorizer([], default=False), CreateTopicsRequest(), 7)
+
+
+# -- the log
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+def test_a_refusal_is_logged_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "barnabas.authorizer")
+    assert not is_admitted(authorizer([], default=False))
+    assert lines(caplog) == [
+        (
+            "INFO",
+            "Principal = User:alice is Denied operation = READ from host = 10.1.2.3 on resource = Group:LITERAL:g for "
+            "request = Heartbeat with resourceRefCount = 1 based on rule DefaultDeny",
+        )
+    ]
+
+
+def test_a_right_that_is_used_is_logged_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "barnabas.authorizer")
+    assert is_admitted(authorizer([allowed(rights.HEARTBEAT, "g")], default=False))
+    ((level, text),) = lines(caplog)
+    assert level == "DEBUG"
+    assert text == (
+        "Principal = User:alice is Allowed operation = READ from host = 10.1.2.3 on resource = Group:LITERAL:g for "
+        "request = Heartbeat with resourceRefCount = 1 based on rule MatchingAcl(acl=StandardAcl(resourceType=GROUP, "
+        "resourceName=g, patternType=LITERAL, principal=User:alice, host=*, operation=READ, permissionType=ALLOW))"
+    )
+
+
+def test_a_list_that_is_filtered_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "barnabas.authorizer")
+    access = admit(authorizer([], default=False), MetadataRequest(topics=None), 12).access
+    assert access.allowed(rights.METADATA_ALL_TOPICS, ["t", "u"]) == set()
+    assert not access.allows(rights.LIST_ANY_GROUP)
+    assert lines(caplog) == []
+
+
+def test_a_name_that_is_asked_often_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "barnabas.authorizer")
+    access = admit(authorizer([], default=False), DescribeGroupsRequest(), 6).access
+    access.allowed(rights.DESCRIBE_GROUP, ["g", "h", "g"])
+    assert [text.partition(" with ")[2].partition(" based")[0] for _, text in lines(caplog)] == [
+        "resourceRefCount = 2",
+        "resourceRefCount = 1",
+    ]
+
+
+@pytest.mark.parametrize(("name", "shown"), [("a\nb", r"'a\nb'"), ("x" * 400, "x" * 300 + "...")])
+def test_a_name_that_a_client_chose_cannot_forge_a_line(
+    name: str, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "barnabas.authorizer")
+    assert not is_admitted(authorizer([], default=False), HeartbeatRequest(group_id=name, member_id="m"))
+    assert f"Group:LITERAL:{shown} for" in caplog.text
+
+
+def test_names_of_resources_are_spelled_as_by_kafka(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "barnabas.authorizer")
+    access = admit(authorizer([], default=False), MetadataRequest(topics=None), 12).access
+    for row in (rights.END_TXN, rights.CREATE_TOKEN, rights.DESCRIBE_ACLS):
+        access.allows(row)
+    assert [text.partition("resource = ")[2].partition(":")[0] for _, text in lines(caplog)] == [
+        "TransactionalId",
+        "User",
+        "Cluster",
+    ]
+
+
+# -- configuration and metrics
+
+
+def values(registry: Registry) -> dict[str, float]:
+    found = {}
+    for row, instruments in registry.collect():
+        for labels, gauge in instruments:
+            if row.type == "plugins":
+                assert isinstance(gauge, Gauge)
+                found[row.name] = gauge.read()
+                assert "StandardAuthorizer" in labels
+    return found
+
+
+def made(is_controller: bool = False, **settings: str) -> tuple[Authorizer | None, Registry, FakeClock]:
+    clock = FakeClock()
+    registry = Registry(clock)
+    config = Config.from_properties({**SMALL, **{name.replace("_", "."): v for name, v in settings.items()}}, "broker")
+    return make_authorizer(config, registry, is_controller=is_controller), registry, clock
+
+
+def test_without_the_setting_there_is_no_authorizer() -> None:
+    by, registry, _ = made()
+    assert by is None
+    assert values(registry) == {}
+
+
+def test_the_settings_of_kafkas_authorizer() -> None:
+    by, _, _ = made(authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:root;User:b")
+    assert by is not None
+    assert by.rules.super_users == {"User:root", "User:b"}
+    by.take({})
+    assert not is_admitted(by)
+    assert is_admitted(by, principal="User:b")
+    lenient, _, _ = made(authorizer_class_name=STANDARD_AUTHORIZER, allow_everyone_if_no_acl_found="true")
+    assert lenient is not None
+    lenient.take({})
+    assert is_admitted(lenient)
+
+
+def test_brokers_and_controllers_ask_for_different_rights() -> None:
+    broker, _, _ = made(authorizer_class_name=STANDARD_AUTHORIZER)
+    controller, _, _ = made(True, authorizer_class_name=STANDARD_AUTHORIZER)
+    assert broker is not None
+    assert controller is not None
+    assert (broker._rights, controller._rights) == (BROKER_RIGHTS, CONTROLLER_RIGHTS)
+
+
+def test_decisions_and_acls_are_counted_under_kafkas_names() -> None:
+    by, registry, clock = made(authorizer_class_name=STANDARD_AUTHORIZER)
+    assert by is not None
+    given = allowed(rights.HEARTBEAT, "g")
+    by.take({given.id: given})
+    before = values(registry)
+    assert before["acls-total-count"] == 1
+    for _ in range(30):
+        is_admitted(by)
+    is_admitted(by, HeartbeatRequest(group_id="h", member_id="m"))
+    clock.advance_ms(30_000)
+    after = values(registry)
+    assert after["authorization-allowed-rate-per-minute"] > after["authorization-denied-rate-per-minute"] > 0
+    assert after["authorization-request-rate-per-minute"] == pytest.approx(
+        after["authorization-allowed-rate-per-minute"] + after["authorization-denied-rate-per-minute"]
+    )
+    assert {row.name for row in (catalogue.ACLS, catalogue.AUTHORIZATIONS)} <= set(after)
+
+
+def test_an_acl_that_covers_a_resource_ends_the_default() -> None:
+    by = authorizer([acl(rights.HEARTBEAT.operation, rights.HEARTBEAT.resource, "g", principal="User:bob")])
+    assert not is_admitted(by)
+    assert is_admitted(lacking())
