@@ -415,6 +415,8 @@ class Processor:
             if connection is None:  # the wake-up, or closed earlier in this turn
                 continue
             if connection.handshake is not None:
+                if event & HUNG_UP:  # remembered, since the edge does not come again
+                    connection.is_hung_up = True
                 self._connections.handshakes.note(connection)
                 continue
             if event & BROKEN:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 import ssl
 from collections.abc import Iterator
@@ -106,6 +108,45 @@ def test_a_client_of_another_protocol_is_closed(network: Network, tmp_path: Path
         assert plain.is_closed_by_server()
     with TlsClient(network.server.port("SSL"), tmp_path) as client:
         assert client.heartbeat("ok") == 0
+
+
+def test_the_end_of_the_stream_may_come_with_the_last_bytes_of_the_handshake(network: Network) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = ssl.create_default_context(cadata=AUTHORITY.pem()).wrap_bio(
+        incoming, outgoing, server_hostname="localhost"
+    )
+    with network.client("SSL") as client:
+        with pytest.raises(ssl.SSLWantReadError):
+            session.do_handshake()
+        client.send(outgoing.read())
+        while True:
+            incoming.write(client.sock.recv(65536))
+            try:
+                session.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                continue
+        session.write(heartbeat("ok"))
+        client.send(outgoing.read())
+        client.sock.shutdown(socket.SHUT_WR)
+        while client.sock.recv(65536):
+            continue
+        eventually("the connection is closed", lambda: not network.connections())
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_bytes_never_disturb(network: Network, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    with network.client("SSL") as client:
+        for _ in range(rng.randrange(1, 4)):
+            size = rng.randrange(1, 300)
+            head = b"\x16\x03" + bytes((rng.randrange(4), 0, rng.randrange(256))) if rng.random() < 0.8 else b""
+            with contextlib.suppress(OSError):
+                client.send(head + rng.randbytes(size))
+    eventually("the connection is closed", lambda: not network.connections())
+    if seed % 10 == 0:
+        with TlsClient(network.server.port("SSL"), tmp_path) as bystander:
+            assert bystander.heartbeat("ok") == 0
 
 
 def test_half_open_handshakes_end_and_others_go_on(tmp_path: Path) -> None:

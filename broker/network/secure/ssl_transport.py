@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 RAW_BYTES: Final = 128 * 1024
 PIECE_BYTES: Final = 128 * 1024
+RECORD_EXTRA_BYTES: Final = 1024  # of headers and check sums, in the records that fill a buffer
 HANDSHAKE_READ_BYTES: Final = 16 * 1024
 HANDSHAKE_BYTES_MAX: Final = 256 * 1024
 OUTPUT_BYTES_MAX: Final = 64 * 1024  # what a client may make the session say without reading it
@@ -72,8 +73,10 @@ class SslTransport:
         """
         if not self._flush():
             return False
+        if self._session is not None and self._session.is_established:  # its last words were not sent yet
+            return True
         raw = self._raw[:HANDSHAKE_READ_BYTES]
-        while True:
+        while True:  # until the socket is empty or at its end, which may have come with the last bytes
             try:
                 count = self._sock.recv_into(raw)
             except BlockingIOError:
@@ -90,8 +93,6 @@ class SslTransport:
             self._session.receive(raw[:count])
             if self._step(self._session):
                 return True
-            if count < len(raw):
-                return False
 
     def has_more(self) -> bool:
         """Return whether a read may find more without another edge (rule 1)."""
@@ -104,7 +105,9 @@ class SslTransport:
         left = TURN_BYTES
         while filled < len(buffer) and not session.is_ended and left > 0:
             try:
-                count = self._sock.recv_into(raw)
+                # Why not more than fits: what a muted connection holds back is bounded (processors.py, rule 6).
+                asked = min(len(raw), len(buffer) - filled + RECORD_EXTRA_BYTES)
+                count = self._sock.recv_into(raw, asked)
             except BlockingIOError:
                 self._may_have_raw = False
                 break
@@ -114,7 +117,7 @@ class SslTransport:
             session.receive(raw[:count])
             filled += session.read_into(buffer[filled:])
             left -= count
-            self._may_have_raw = count == len(raw)
+            self._may_have_raw = count == asked
             if not self._may_have_raw:
                 break
         if session.has_output():
@@ -153,8 +156,7 @@ class SslTransport:
             with contextlib.suppress(OSError):
                 self._flush()  # the alert, which tells the client
             raise HandshakeError(_reason(error)) from None
-        self._flush()
-        return is_complete
+        return self._flush() and is_complete
 
     def _answer(self) -> None:
         """Send what the session itself has to say: answers to key updates."""
