@@ -10,7 +10,9 @@ Rules
    that work and several threads can run in it at once.
 4. A processor whose inbox is full is skipped. When all are full, the acceptor waits for the last: clients then wait in
    the kernel's backlog.
-5. The last file descriptors of the process are reserved for files. When connections have taken all others, clients wait
+5. A connection of an address that opens them too fast (connection_creation_rate) is closed when the address is back
+   within its rate, so that its client does not try again at once. At most `DELAYED_MAX` wait for that.
+6. The last file descriptors of the process are reserved for files. When connections have taken all others, clients wait
    in the backlog until some are free, so that a log can still open its next segment. One log line reports it.
 
 Threads: the acceptor's own, except `resize`, `start`, `begin_shutdown` and `join`, which the server calls.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import heapq
 import logging
 import os
 import selectors
@@ -29,9 +32,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.network.connection_quotas import TooManyConnectionsError
+from barnabas.broker.network.connection_quotas import ConnectionThrottledError, TooManyConnectionsError
 from barnabas.broker.network.connections import Accepted
 from barnabas.common import net
+from barnabas.common.clock import NS_PER_MS, NS_PER_S
 from barnabas.common.disk.open_files import descriptors_for_connections
 from barnabas.common.threads import ServiceThread
 
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.network")
 
 ACCEPTS_A_TURN_MAX = 256
+DELAYED_MAX = 1000
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RECOVER_S = 0.1
 _OFFER_S = 0.2
@@ -84,6 +89,8 @@ class Acceptor:
             f"acceptor-{self.port}",
             self._run,
         )
+        self._delayed: list[tuple[int, int, socket.socket]] = []  # owner: acceptor; a heap of (due, number, socket)
+        self._delayed_count = 0  # owner: acceptor; so far
         self._descriptors_max = 0  # owner: acceptor; descriptors from this number on are reserved for files
         self._is_running = True  # cleared by `begin_shutdown`
         self._lock = threading.Lock()  # a leaf
@@ -148,9 +155,12 @@ class Acceptor:
         self._selector.register(self._stop_receiver, selectors.EVENT_READ)
         try:
             while self._is_running:
-                self._selector.select()
+                self._selector.select(self._delay_s())
                 self._accept_all()
+                self._close_delayed()
         finally:
+            for _, _, sock in self._delayed:
+                net.close_quietly(sock)
             self._server.close()
 
     def _accept_all(self) -> None:
@@ -180,7 +190,7 @@ class Acceptor:
             log.debug("a client went away before it was accepted: %s", error)
 
     def _wait_for_descriptors(self, reason: str) -> None:
-        """Accept nothing until descriptors are free (rule 5).
+        """Accept nothing until descriptors are free (rule 6).
 
         Why not the selector: it would report the backlog at once, again and again.
         """
@@ -210,6 +220,10 @@ class Acceptor:
             log.info("rejected connection from %s: %s", address, error)
             self._drop(sock, address)
             return
+        except ConnectionThrottledError as error:
+            log.debug("closing a connection in %d ms: %s", error.throttle_ms, error)
+            self._delay(sock, error.throttle_ms)
+            return
         if waited_ns:
             self._blocked.mark(waited_ns)
         if not self._is_running:
@@ -217,6 +231,25 @@ class Acceptor:
             return
         net.configure_accepted(sock, self._send_buffer_bytes)
         self._assign(Accepted(sock, address, port))
+
+    def _delay(self, sock: socket.socket, delay_ms: int) -> None:
+        """Close a connection later (rule 5)."""
+        if len(self._delayed) >= DELAYED_MAX:
+            net.close_quietly(heapq.heappop(self._delayed)[2])
+        self._delayed_count += 1
+        due_ns = self._clock.monotonic_ns() + delay_ms * NS_PER_MS
+        heapq.heappush(self._delayed, (due_ns, self._delayed_count, sock))
+
+    def _delay_s(self) -> float | None:
+        """Return the time until a delayed connection must be closed; None if there is none."""
+        if not self._delayed:
+            return None
+        return max(0, self._delayed[0][0] - self._clock.monotonic_ns()) / NS_PER_S
+
+    def _close_delayed(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        while self._delayed and self._delayed[0][0] <= now_ns:
+            net.close_quietly(heapq.heappop(self._delayed)[2])
 
     def _assign(self, accepted: Accepted) -> None:
         processors = self.processors

@@ -182,6 +182,11 @@ class Processor:
         """Return how many TLS handshakes are not complete."""
         return self._connections.handshakes.count()
 
+    def throttled(self) -> list[Connection]:
+        """Return the connections that wait because of a quota; from any thread."""
+        now_ns = self._now_ns()
+        return [c for c in self._throttled.snapshot() if c.muted_until_ns > now_ns and not c.is_closed]
+
     def queueing(self) -> int:
         """Return how many requests it is putting into the request queue now."""
         return self._queueing

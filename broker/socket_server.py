@@ -29,6 +29,8 @@ from barnabas.broker.network.memory_pool import MemoryPool
 from barnabas.broker.network.network_metrics import ProcessorMetrics, register_accept_rates
 from barnabas.broker.network.secure.certificate_review import CertificateReview
 from barnabas.broker.processors import Processor
+from barnabas.broker.quotas.rates import MS_PER_S
+from barnabas.broker.quotas.rates import Window as RateWindow
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
@@ -39,6 +41,7 @@ from barnabas.metrics.table import catalogue
 from barnabas.security.tls.endpoints import TLS_PROTOCOLS, TlsEndpoint, TlsEndpoints
 
 if TYPE_CHECKING:
+    from barnabas.broker.network.connection import Connection
     from barnabas.broker.quotas.client_quotas import ClientQuotas
     from barnabas.broker.requests.request_log import RequestLog
     from barnabas.common.clock import Clock
@@ -111,6 +114,7 @@ class SocketServer:
             per_ip_overrides=parse_overrides(config.max_connections_per_ip_overrides),
             max_creation_rate=config.max_connection_creation_rate,
             inter_broker_listener=inter_broker_listener,
+            window=RateWindow(config.quota_window_num, config.quota_window_size_seconds * MS_PER_S),
         )
         pool_bytes = config.queued_max_request_bytes
         self._busy_poll = BusyPollTurn(config.barnabas_busy_poll_max_us * NS_PER_US)
@@ -222,6 +226,10 @@ class SocketServer:
         """Return all processors, in order of listeners."""
         return [processor for acceptor in self.acceptors.values() for processor in acceptor.processors]
 
+    def throttled(self) -> list[Connection]:
+        """Return the connections that wait because of a quota; from any thread."""
+        return [connection for processor in self.processors() for connection in processor.throttled()]
+
     def _add_listener(self, listener: Listener) -> None:
         config = self._config
         limits = listener_overrides(config.originals, listener.name)
@@ -320,6 +328,11 @@ class SocketServer:
                 listener=endpoint.name,
             )
             registry.gauge(catalogue.TLS_HANDSHAKES, partial(self._handshakes, endpoint.name), listener=endpoint.name)
+        for name in self.acceptors:
+            registry.gauge(catalogue.ACCEPT_THROTTLE_TIME, partial(self.quotas.throttle_ms, name), listener=name)
+            registry.gauge(
+                catalogue.ADDRESS_ACCEPT_THROTTLE_TIME, partial(self.quotas.address_throttle_ms, name), listener=name
+            )
         register_accept_rates(registry, {name: partial(_accepted, a) for name, a in self.acceptors.items()})
 
     def _register_pool_gauges(self) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.authorization.authorizer import make_authorizer
 from barnabas.broker.handlers import HandlerPool
 from barnabas.broker.monitoring.broker_metrics import ClientMetrics, register_process, register_supported
+from barnabas.broker.monitoring.quota_metrics import register_mutations, register_queues
 from barnabas.broker.quotas.mutations import MutationQuotas
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.requests.request_log import RequestLog
@@ -171,6 +172,8 @@ class ControllerServer:
         register_process(registry, clock, int(config.node_id), self.cluster_id, CONTROLLER_CLUSTER_ID)
         register_supported(registry)
         ClientMetrics(registry, self.request_log.metrics)
+        register_queues(registry, self.sockets.throttled)
+        register_mutations(registry, self.mutations)
         self.page = MetricsServer.of_config(registry, config, clock)
         if self.faults is not None:
             self.faults.serve_controller(self.page, self._topic_name, self._brokers)

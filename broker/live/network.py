@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.live.requests import subject
-from barnabas.common.pages.live_shape import Acceptor, Handler, Handlers, Processor, RequestQueue
+from barnabas.broker.quotas.limits import CONTROLLER_MUTATION_RATE
+from barnabas.broker.quotas.throttle import UNTHROTTLED, Throttle
+from barnabas.common.clock import NS_PER_MS
+from barnabas.common.pages.live_shape import Acceptor, Handler, Handlers, Listed, Processor, RequestQueue, Throttled
 from barnabas.common.pages.phrases import count
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.broker import processors as network
     from barnabas.broker.live.look import Look, Section
     from barnabas.broker.live.requests import RequestViews
+    from barnabas.broker.network.connection import Connection
     from barnabas.broker.requests.request import Request
     from barnabas.broker.socket_server import SocketServer
     from barnabas.metrics.registry import Registry
@@ -35,6 +39,7 @@ def sections(layer: NetworkLayer) -> dict[str, Section]:
     return {
         "acceptors": lambda _look: acceptors(layer),
         "processors": lambda look: processors(layer, look),
+        "throttled": lambda look: throttled(layer, look),
         "request_queue": lambda look: request_queue(layer, look),
         "handlers": lambda look: handlers(layer, look),
     }
@@ -98,6 +103,41 @@ def _processor(layer: NetworkLayer, processor: network.Processor, finished: int,
         found["state"] = "waiting_for_room"
         found["doing"] = f"waits for space in the request queue for {count(queueing, 'request')}"
     return found
+
+
+def throttled(layer: NetworkLayer, look: Look) -> Listed:
+    """Return the connections that wait because of a quota, those that wait longest first."""
+    connections = layer.sockets.throttled()
+    connections.sort(key=lambda connection: -connection.muted_until_ns)
+    return look.some([_throttled(c, look) for c in connections[: look.limit]], len(connections))
+
+
+def _throttled(connection: Connection, look: Look) -> Throttled:
+    context, throttle = connection.context, connection.throttle or UNTHROTTLED
+    left_ms = round(max(0, connection.muted_until_ns - look.now_ns) / NS_PER_MS, 3)
+    return {
+        "connection": context.connection_id,
+        "listener": context.listener_name,
+        "principal": context.principal,
+        "quota": throttle.quota,
+        "user": throttle.user,
+        "client_id": throttle.client_id,
+        "limit": throttle.limit,
+        "observed": throttle.observed,
+        "left_ms": left_ms,
+        "sentence": _reason(throttle, context.principal, left_ms),
+    }
+
+
+def _reason(throttle: Throttle, principal: str, left_ms: float) -> str:
+    """Return until when a client waits, and why."""
+    whose = [f"{kind} {name}" for kind, name in (("user", throttle.user), ("client id", throttle.client_id)) if name]
+    until = f"{' with '.join(whose) or principal} goes on in {left_ms / 1000:.1f} s"
+    if not throttle.quota:
+        return f"{until}: the controller's quota for changes of topics is used up"
+    if throttle.quota == CONTROLLER_MUTATION_RATE:
+        return f"{until}: it is {-throttle.observed:.0f} partitions ahead of its {throttle.quota}, {throttle.limit:g}"
+    return f"{until}: its {throttle.quota} is {throttle.observed:.10g}, and its limit {throttle.limit:.10g}"
 
 
 def request_queue(layer: NetworkLayer, look: Look) -> RequestQueue:

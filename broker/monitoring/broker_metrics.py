@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas import __version__
 from barnabas.broker.metadata.features import SUPPORTED_FEATURES
+from barnabas.broker.quotas.sensors import sanitized
 from barnabas.common import logs
 from barnabas.common.clock import NS_PER_S
 from barnabas.metrics.meters import Window
@@ -23,6 +24,8 @@ from barnabas.metrics.table import catalogue as c
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
     from barnabas.broker.metadata.metadata_cache import MetadataCache
+    from barnabas.broker.quotas.client_quotas import ClientQuotas
+    from barnabas.broker.quotas.managers import RateManager
     from barnabas.broker.replication.partition import Partition
     from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.broker.storage.directories.log_directory import LogDirectory
@@ -197,11 +200,13 @@ def register_process(registry: Registry, clock: Clock, node_id: int, cluster_id:
 class ClientMetrics:
     """The use of the broker by each client id: totals, and the rates of Kafka's quotas.
 
-    A client without requests for an hour is no longer shown. Owner: the scraper.
+    A client without requests for an hour is no longer shown. Where a kind of quota has limits, its rates are those
+    that the quota measures, by user and client id. Owner: the scraper.
     """
 
-    def __init__(self, registry: Registry, requests: RequestMetrics) -> None:
+    def __init__(self, registry: Registry, requests: RequestMetrics, quotas: ClientQuotas | None = None) -> None:
         self._registry = registry  # fixed before start
+        self._quotas = quotas  # fixed before start
         self._requests = requests  # fixed before start
         self._seen: dict[str, tuple[ClientUse, float]] = {}  # by client id: use, and the time when it last changed
         self._windows: dict[tuple[str, c.Metric], tuple[Window, Window]] = {}
@@ -232,6 +237,11 @@ class ClientMetrics:
 
     def _rates(self, row: c.Metric, request: str | None) -> Iterator[tuple[Labels, tuple[float, ...]]]:
         """Yield a rate and the mean throttle time (ms) of each client that `_totals` shows; that runs before."""
+        manager = self._manager(request)
+        if manager is not None:
+            for share, numbers, throttle_ms in manager.numbers():
+                yield (sanitized(share.user), share.client_id), (numbers[0], throttle_ms)
+            return
         now_s = self._registry.now_s()
         uses = self._requests.client_uses(request)
         for gone in [key for key in self._windows if key[1] is row and key[0] not in uses]:
@@ -251,6 +261,12 @@ class ClientMetrics:
             throttle_ms = use.throttle_ns / use.requests / 1e6 if use.requests else 0.0
             yield ("", client), (rate, throttle_ms)
 
+    def _manager(self, request: str | None) -> RateManager | None:
+        """Return the manager of the quota that a rate is for; None without limits of its kind."""
+        if self._quotas is None:
+            return None
+        return {"Produce": self._quotas.produce, "Fetch": self._quotas.fetch}.get(request or "", self._quotas.request)
+
 
 # --- all together
 
@@ -265,4 +281,4 @@ def register(services: Services, forwarding_queue_size: Callable[[], int], reque
     register_process(registry, services.clock, services.broker_id, services.cluster_id, c.CLUSTER_ID)
     registry.gauge(c.FORWARDING_QUEUE_LENGTH, forwarding_queue_size)
     registry.gauge(c.MAX_INCREMENTAL_FETCH_SESSIONS, lambda: services.config.max_incremental_fetch_session_cache_slots)
-    ClientMetrics(registry, requests)
+    ClientMetrics(registry, requests, services.quotas)

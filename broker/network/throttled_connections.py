@@ -30,6 +30,10 @@ class ThrottledConnections:
         """Return the nanoseconds until the next throttle time ends; None if there is none."""
         return max(0, self._heap[0][0] - now_ns) if self._heap else None
 
+    def snapshot(self) -> list[Connection]:
+        """Return the connections, of which some may be closed or free again by now; from any thread."""
+        return [connection for _, _, connection in self._heap.copy()]
+
     def next_expired(self, now_ns: int) -> Connection | None:
         """Remove and return a connection whose throttle time is over; it may have been closed meanwhile."""
         if not self._heap or self._heap[0][0] > now_ns:

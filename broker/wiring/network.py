@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.quotas.client_quotas import ClientQuotas
+from barnabas.broker.quotas.limits import address_limits
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.requests.request_log import RequestLog
 from barnabas.broker.socket_server import SocketServer
@@ -61,6 +62,7 @@ class Network:
         """Take the quotas of clients from the security metadata; a listener of SecurityCache."""
         if Kind.QUOTAS in changed:
             self.client_quotas.update(image.quotas)
+            self.sockets.quotas.set_address_rates(address_limits(image.quotas))
 
     def advertised_listeners(self) -> list[tuple[str, str, int, str]]:
         """Return (name, host, port, security protocol) of each advertised listener; raises StartError.

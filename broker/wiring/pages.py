@@ -11,6 +11,7 @@ from barnabas.broker.channels.lifecycle import BrokerState
 from barnabas.broker.live.view import BrokerView
 from barnabas.broker.monitoring import broker_metrics
 from barnabas.broker.monitoring.lag_exporter import LagExporter
+from barnabas.broker.monitoring.quota_metrics import register_exempt, register_queues
 from barnabas.common.pages.page import Page, readiness
 from barnabas.metrics import process
 from barnabas.metrics.http import MetricsServer
@@ -51,6 +52,8 @@ class Pages:
         add_live_page(self.server)
         registry.gauge(catalogue.BROKER_STATE, lambda: self._lifecycle.state)
         process.register(registry)
+        register_queues(registry, network.sockets.throttled)
+        register_exempt(registry, network.client_quotas)
         broker_metrics.register(services, link.forwarding.queue_size, network.request_log.metrics)
         self.lag_exporter = LagExporter(
             registry,

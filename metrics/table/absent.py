@@ -47,7 +47,6 @@ MBEANS: Final[dict[str, str]] = {
     "kafka.server:type=AssignmentsManager,name=QueuedReplicaToDirAssignments": (
         "Assignments to directories are sent to the controller at once, on the channel directory-assignments."
     ),
-    "kafka.server:type=ControllerMutation": "Quotas are not built.",
     "kafka.server:type=MetadataLoader,name=AvgIdleRatio": (
         "The handler that takes a push applies it: there is no thread for metadata alone."
     ),
@@ -67,15 +66,9 @@ MBEANS: Final[dict[str, str]] = {
 }
 
 ATTRIBUTES: Final[dict[tuple[str, str], str]] = {
-    **{("Produce", name): "Throttling delays the response itself; there is no queue." for name in ("queue-size",)},
-    **{("Fetch", name): "Throttling delays the response itself; there is no queue." for name in ("queue-size",)},
-    ("Request", "queue-size"): "Throttling delays the response itself; there is no queue.",
-    ("Request", "exempt-request-time"): "Request quotas are not built, so nothing is exempt.",
     ("app-info", "commit-id"): "Packages do not know their commit.",
     ("broker-metadata-metrics", "ignored-static-voters"): "There is one controller, and no voters.",
     ("broker-metadata-metrics", "metadata-load-error-count"): "Metadata is pushed: errors appear when it is applied.",
-    ("socket-server-metrics", "ip-connection-accept-throttle-time"): "Rates by address are not limited.",
-    ("socket-server-metrics", "connection-accept-throttle-time"): "AcceptorBlockedPercent includes it.",
     ("socket-server-metrics", "request-size-avg"): "RequestBytes has the whole distribution, by request.",
     ("socket-server-metrics", "request-size-max"): "RequestBytes has the whole distribution, by request.",
     **{

@@ -335,6 +335,27 @@ FETCH_BYTE_RATE = row(
 FETCH_THROTTLE_TIME = row(
     _SERVER, "Fetch", "throttle-time", GAUGE, "Mean ms that a client's Fetch requests were throttled.", labels=_CLIENT
 )
+PRODUCE_QUEUE_SIZE = row(_SERVER, "Produce", "queue-size", GAUGE, "Connections that wait for producer_byte_rate.")
+FETCH_QUEUE_SIZE = row(_SERVER, "Fetch", "queue-size", GAUGE, "Connections that wait for consumer_byte_rate.")
+REQUEST_QUOTA_QUEUE_SIZE = row(_SERVER, "Request", "queue-size", GAUGE, "Connections that wait for request_percentage.")
+EXEMPT_REQUEST_TIME = row(
+    _SERVER, "Request", "exempt-request-time", GAUGE, "Percent of one thread's time that requests of nodes took."
+)
+MUTATION_QUEUE_SIZE = row(
+    _SERVER, "ControllerMutation", "queue-size", GAUGE, "Connections that wait for controller_mutation_rate."
+)
+MUTATION_TOKENS = row(
+    _SERVER, "ControllerMutation", "tokens", GAUGE, "Partitions that a client may still create or delete.",
+    labels=_CLIENT,
+)  # fmt: skip
+MUTATION_RATE = row(
+    _SERVER, "ControllerMutation", "mutation-rate", GAUGE, "Partitions that a client creates and deletes a second.",
+    labels=_CLIENT,
+)  # fmt: skip
+MUTATION_THROTTLE_TIME = row(
+    _SERVER, "ControllerMutation", "throttle-time", GAUGE, "Mean ms that a client's changes of topics were throttled.",
+    labels=_CLIENT,
+)  # fmt: skip
 REQUEST_TIME = row(
     _SERVER, "Request", "request-time", GAUGE, "Percent of one thread's time that a client's requests took.",
     labels=_CLIENT,

@@ -180,6 +180,14 @@ EXPIRED_CONNECTIONS = _socket(
 CONNECTION_ACCEPT_RATE = _socket(
     "connection-accept-rate", GAUGE, "Connections accepted per second.", labels=("listener",)
 )
+ACCEPT_THROTTLE_TIME = _socket(
+    "connection-accept-throttle-time", GAUGE, "Mean ms that the rate of connections delayed new ones.",
+    labels=("listener",),
+)  # fmt: skip
+ADDRESS_ACCEPT_THROTTLE_TIME = _socket(
+    "ip-connection-accept-throttle-time", GAUGE, "Mean ms after which connections of too fast addresses were closed.",
+    labels=("listener",),
+)  # fmt: skip
 BROKER_CONNECTION_ACCEPT_RATE = _socket(
     "broker-connection-accept-rate", GAUGE, "Connections accepted per second by all listeners.", labels=()
 )

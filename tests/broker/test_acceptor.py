@@ -158,3 +158,15 @@ def test_a_listener_has_its_own_limits() -> None:
             second.sock.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 second.sock.recv(1)
+
+
+def test_a_connection_of_an_address_that_is_too_fast_is_closed_later(network: Network, bystander: Client) -> None:
+    network.server.quotas.set_address_rates({"127.0.0.1": 0.1})
+    with network.client() as first:
+        assert first.heartbeat("ok") == ErrorCode.NONE
+        before_ms = network.clock.monotonic_ms()
+        with network.client() as refused:
+            assert refused.is_closed_by_server()
+            assert network.clock.monotonic_ms() - before_ms >= 990
+        assert network.server.quotas.total() == 2
+        bystander.heartbeat("ok")

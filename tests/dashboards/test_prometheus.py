@@ -24,7 +24,11 @@ pytestmark = pytest.mark.needs("prometheus", "promtool")
 
 VARIABLES = {"$cluster": ".*", "$broker": ".*", "$topic": ".*", "$group": ".*", "$__rate_interval": "20s"}
 #: Rows without series in a healthy cluster under this load, and what they need.
-SELDOM = {"slow": "a request that takes longer than barnabas.slow.request.ms"}
+_LIMITED = "a client of the controller that has controller_mutation_rate"
+SELDOM = {
+    "slow": "a request that takes longer than barnabas.slow.request.ms",
+    **dict.fromkeys(("tokens", "mutation-rate", "throttle-time"), _LIMITED),
+}
 
 
 def panels() -> Iterator[tuple[str, str]]:

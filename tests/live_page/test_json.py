@@ -28,6 +28,7 @@ ITEMS = {
     "groups": live_shape.Group,
     "transactions": live_shape.Transaction,
     "elsewhere": live_shape.Waiting,
+    "throttled": live_shape.Throttled,
     "members": live_shape.Member,
     "response_queue": live_shape.RequestShape,
     "sending": live_shape.RequestShape,

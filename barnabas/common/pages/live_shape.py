@@ -151,6 +151,21 @@ class Processor(TypedDict):
     sending: Listed  # of RequestShape: responses that wait for space in the client's socket
 
 
+class Throttled(TypedDict):
+    """A connection that stays muted because its client has used more than a quota allows."""
+
+    connection: str
+    listener: str
+    principal: str
+    quota: str  # its name, such as producer_byte_rate; "" if another process decided
+    user: str  # whose use counts together; "" if the user does not matter
+    client_id: str  # likewise
+    limit: float
+    observed: float  # the rate that is above the limit; of controller_mutation_rate the tokens left
+    left_ms: float  # until it goes on
+    sentence: str  # "client id etl goes on in 1.2 s: its producer_byte_rate is 1234567, and its limit 1000000"
+
+
 class RequestQueue(TypedDict):
     """The queue between processors and handlers."""
 
@@ -310,6 +325,7 @@ class BrokerLive(TypedDict):
     node: Node
     acceptors: list[Acceptor]
     processors: list[Processor]
+    throttled: Listed  # of Throttled: those that wait longest first
     request_queue: RequestQueue
     handlers: Handlers
     purgatories: list[Purgatory]
@@ -363,6 +379,7 @@ class ControllerLive(TypedDict):
     node: Node
     acceptors: list[Acceptor]
     processors: list[Processor]
+    throttled: Listed  # of Throttled: those that wait longest first
     request_queue: RequestQueue
     handlers: Handlers
     elsewhere: Listed

@@ -24,11 +24,15 @@ export function threadsPanel(panel) {
     "Response queues",
     "responses that a processor has not taken or not sent completely yet",
   );
+  const throttled = block(
+    "Throttled clients",
+    "each has used more than a quota allows: its connection is read again when its wait is over",
+  );
   const accepting = block(
     "Acceptors",
     "each accepts connections and passes them to the processors of its listener",
   );
-  panel.append(handlers.section, queue.section, processors.section, responses.section, accepting.section);
+  panel.append(handlers.section, queue.section, processors.section, responses.section, throttled.section, accepting.section);
   return (live) => {
     const all = live.request_queue;
     showTable(
@@ -47,6 +51,15 @@ export function threadsPanel(panel) {
       [...p.response_queue.items, ...p.sending.items].map((r) => ({ ...r, processor: p.id })),
     );
     showTable(responses, RESPONSE_COLUMNS, answered, keyOf, "", "No response waits.");
+    const { items: waiting, total: waitingTotal } = live.throttled;
+    showTable(
+      throttled,
+      THROTTLED_COLUMNS,
+      waiting,
+      (t) => t.connection,
+      waitingTotal ? `${whole(waitingTotal)} now` : "",
+      "No client waits.",
+    );
     showTable(accepting, ACCEPTOR_COLUMNS, live.acceptors, (a) => a.listener, "", "");
   };
 }
@@ -70,6 +83,12 @@ const RESPONSE_COLUMNS = [
   ["processor", (r) => `processor ${r.processor}`],
   ["state", (r) => (r.place === "sending" ? "being sent" : "queued")],
   ...REQUEST_COLUMNS,
+];
+const THROTTLED_COLUMNS = [
+  ["client", (t) => [t.user, t.client_id].filter(Boolean).join(" · ") || t.principal],
+  ["connection", (t) => t.connection, "mono"],
+  ["goes on in", (t) => duration(t.left_ms), "number"],
+  ["why", (t) => t.sentence],
 ];
 const ACCEPTOR_COLUMNS = [
   ["listener", (a) => a.listener],

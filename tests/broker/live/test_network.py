@@ -12,6 +12,7 @@ from barnabas.broker.live.look import Look
 from barnabas.broker.live.network import NetworkLayer
 from barnabas.broker.live.requests import RequestViews
 from barnabas.broker.live.waiting import parked
+from barnabas.broker.quotas.throttle import Throttle
 from barnabas.common.clock import SystemClock
 from tests.support.broker.network import HEARTBEAT, HEARTBEAT_VERSION, Client, Network, fetch, heartbeat
 from tests.support.waiting import eventually
@@ -145,3 +146,23 @@ def test_an_operation_in_a_purgatory_has_its_request(network: Network, layer: Ne
 def test_ended_handlers_are_not_shown(network: Network, layer: NetworkLayer) -> None:
     network.pool.resize(1)
     eventually("one has ended", lambda: view.handlers(layer, look())["total"] == 1)
+
+
+def test_a_throttled_client_is_shown_with_its_reason(network: Network, layer: NetworkLayer) -> None:
+    with network.client() as client:
+        client.send(heartbeat("throttle:60000"))
+        client.receive(HEARTBEAT, HEARTBEAT_VERSION, 1)
+        listed = eventually("it waits", lambda: (shown := view.throttled(layer, look()))["total"] and shown)
+        (item,) = listed["items"]
+        assert (item["principal"], item["quota"]) == ("User:ANONYMOUS", "")
+        assert 0 < item["left_ms"] <= 60_000
+        assert "goes on in" in item["sentence"]
+        (connection,) = network.server.throttled()
+        connection.throttle = Throttle(60_000, "producer_byte_rate", "alice", "app", 1e6, 1234567.4)
+        (item,) = view.throttled(layer, look())["items"]
+        assert item["sentence"].startswith("user alice with client id app goes on in ")
+        assert item["sentence"].endswith(" s: its producer_byte_rate is 1234567.4, and its limit 1000000")
+        connection.throttle = Throttle(60_000, "controller_mutation_rate", "", "app", 5, -12)
+        (item,) = view.throttled(layer, look())["items"]
+        assert "client id app goes on" in item["sentence"]
+        assert item["sentence"].endswith("it is 12 partitions ahead of its controller_mutation_rate, 5")

@@ -6,10 +6,18 @@ import threading
 
 import pytest
 
-from barnabas.broker.network.connection_quotas import ConnectionQuotas, RateLimit, TooManyConnectionsError
+from barnabas.broker.network import connection_quotas
+from barnabas.broker.network.connection_quotas import (
+    ConnectionQuotas,
+    ConnectionThrottledError,
+    RateLimit,
+    TooManyConnectionsError,
+)
+from barnabas.broker.quotas.rates import Window
 from barnabas.common.clock import NS_PER_MS, FakeClock, SystemClock
 
 TIMEOUT_S = 20
+WINDOW = Window(11, 1000)
 
 
 def quotas(**limits: object) -> ConnectionQuotas:
@@ -97,15 +105,64 @@ def test_broker_connections_exceed_the_limit_and_a_client_connection_closes() ->
     assert not limited.is_exceeded("CLIENT")
 
 
-def test_the_rate_limit_holds_in_the_long_run() -> None:
-    limit = RateLimit(10, 0)
-    assert [limit.take(0) for _ in range(10)] == [0] * 10, "a second's worth may come at once"
-    assert limit.take(0) == 101
-    assert limit.take(1_101) == 0
-    limit.set_rate(10, 1_101)
-    limit.set_rate(1, 1_101)
-    assert (limit.take(1_101), limit.take(1_101)) == (0, 1001)
-    assert RateLimit(2**31 - 1, 0).take(0) == 0
+def test_a_rate_of_connections_has_a_limit() -> None:
+    limit = RateLimit(10, WINDOW)
+    assert [limit.take(0) for _ in range(100)] == [0] * 100, "ten samples' worth may come at once"
+    assert limit.take(0) == 100
+    limit.take_back(0)
+    assert limit.take(100) == 0
+    limit.limit = 1
+    assert limit.take(100) == 1000, "a wait is at most one sample long"
+    assert RateLimit(2**31 - 1, WINDOW).take(0) == 0
+
+
+def test_an_address_that_opens_connections_too_fast_is_not_let_in() -> None:
+    clock = FakeClock()
+    limited = ConnectionQuotas(clock, max_creation_rate=1000)
+    limited.add_listener("CLIENT", creation_rate=1000)
+    limited.set_address_rates({"10.0.0.1": 1, "localhost": 2})
+    for _ in range(10):
+        limited.acquire("CLIENT", "10.0.0.1")
+    for _ in range(3):
+        with pytest.raises(ConnectionThrottledError) as throttled:
+            limited.acquire("CLIENT", "10.0.0.1")
+        assert throttled.value.throttle_ms == 1000
+    assert (limited.total(), limited.count("10.0.0.1")) == (10, 10), "those do not count"
+    assert limited.address_throttle_ms("CLIENT") == 1000
+    for _ in range(40):
+        limited.acquire("CLIENT", "10.0.0.2")
+    for _ in range(20):
+        limited.acquire("CLIENT", "127.0.0.1")
+    with pytest.raises(ConnectionThrottledError):
+        limited.acquire("CLIENT", "127.0.0.1")
+    clock.advance_ms(11_000)
+    limited.acquire("CLIENT", "10.0.0.1")
+    limited.set_address_rates({})
+    limited.acquire("CLIENT", "10.0.0.1")
+
+
+def test_all_other_addresses_have_a_limit_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_quotas, "ADDRESSES_MAX", 10)
+    limited = ConnectionQuotas(FakeClock())
+    limited.add_listener("CLIENT")
+    limited.set_address_rates({None: 1, "10.0.0.1": 5})
+    for number in range(50):
+        limited.acquire("CLIENT", f"10.0.1.{number}")
+        assert len(limited._rates_by_address) <= 10
+    for _ in range(9):
+        limited.acquire("CLIENT", "10.0.1.49")
+    with pytest.raises(ConnectionThrottledError):
+        limited.acquire("CLIENT", "10.0.1.49")
+    for _ in range(50):
+        limited.acquire("CLIENT", "10.0.0.1")
+    limited.set_address_rates({None: 100})
+    limited.acquire("CLIENT", "10.0.1.49")
+
+
+def test_a_host_that_is_not_known_has_no_limit(caplog: pytest.LogCaptureFixture) -> None:
+    limited = ConnectionQuotas(FakeClock())
+    limited.set_address_rates({"no.such.host.invalid": 1})
+    assert "the connection quota of no.such.host.invalid has no effect" in caplog.text
 
 
 class ExpiredCondition(threading.Condition):
@@ -126,8 +183,9 @@ def test_connections_over_the_rate_are_accepted_later() -> None:
     limited = ConnectionQuotas(clock, max_creation_rate=20)
     limited._changed = ExpiredCondition(clock)
     limited.add_listener("CLIENT")
-    waits_ms = [limited.acquire("CLIENT", "10.0.0.1") / NS_PER_MS for _ in range(22)]
-    assert waits_ms == [*[0] * 20, 51, 50]
+    waits_ms = [limited.acquire("CLIENT", "10.0.0.1") / NS_PER_MS for _ in range(202)]
+    assert waits_ms == [*[0] * 200, 50, 50]
+    assert limited.throttle_ms("CLIENT") == 50
 
 
 def test_host_names_of_overrides_are_resolved() -> None:

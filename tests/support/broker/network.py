@@ -183,6 +183,8 @@ def network_config(**changes: Any) -> Any:
         "socket_request_max_bytes": 104857600,
         "connections_max_idle_ms": 600000,
         "num_network_threads": 3,
+        "quota_window_num": 11,
+        "quota_window_size_seconds": 1,
         "originals": {},
     }
     assert changes.keys() <= keys.keys(), changes

@@ -1,0 +1,117 @@
+"""Client quotas by Kafka's tools and librdkafka: who is above a limit waits, and nobody else does."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.common.clock import SystemClock
+from tests.support.cluster import BarnabasCluster
+from tests.support.kafka.kafka_tools import KafkaTools, ToolResult
+
+TIMEOUT_S = 20
+WINDOW_S = 3  # three samples of one second, so that the first burst is small
+CONFIG = {"quota.window.num": str(WINDOW_S), "controller.quota.window.num": str(WINDOW_S)}
+RECORD_BYTES = 1000
+LIMIT = 1_000_000  # bytes a second
+SECONDS = 20
+SHARE = 0.1  # the rate may differ from the limit by so much
+REPORT = re.compile(r"([\d.]+) records/sec \(([\d.]+) MB/sec\), .* max latency", re.MULTILINE)
+Run = Callable[..., ToolResult]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasCluster]:
+    """One broker."""
+    directory = tmp_path_factory.mktemp("quotas")
+    with BarnabasCluster(directory, broker_count=1, first_port=0, config=CONFIG) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: BarnabasCluster, request: pytest.FixtureRequest) -> str:
+    """A topic with one partition."""
+    name = re.sub(r"\W", "-", request.node.name)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(TIMEOUT_S)
+    return name
+
+
+@pytest.fixture
+def run(tools: KafkaTools, cluster: BarnabasCluster) -> Run:
+    """Runs a tool against the cluster."""
+
+    def run_tool(tool: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> ToolResult:
+        return tools.run(tool, "--bootstrap-server", cluster.bootstrap, *arguments, timeout_s=timeout_s)
+
+    return run_tool
+
+
+@pytest.fixture
+def limit(run: Run) -> Iterator[Callable[..., None]]:
+    """Sets a quota by kafka-configs; removes it at the end of the test."""
+    undo = []
+
+    def set_limit(key: str, value: float, *entity: str) -> None:
+        run("kafka-configs", "--alter", "--add-config", f"{key}={value}", *entity).check()
+        undo.append(("kafka-configs", "--alter", "--delete-config", key, *entity))
+
+    yield set_limit
+    for arguments in undo:
+        run(*arguments).check()
+
+
+def entity(kind: str, name: str | None) -> tuple[str, ...]:
+    return (
+        ("--entity-type", kind, "--entity-default") if name is None else ("--entity-type", kind, "--entity-name", name)
+    )
+
+
+def producer(cluster: BarnabasCluster, client_id: str, **config: object) -> Producer:
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    return Producer({"bootstrap.servers": cluster.bootstrap, "client.id": client_id, **settings})
+
+
+def test_the_java_producer_is_held_to_its_rate_and_others_are_not(
+    tools: KafkaTools, cluster: BarnabasCluster, topic: str, limit: Callable[..., None]
+) -> None:
+    limit("producer_byte_rate", LIMIT, *entity("clients", "limited"))
+    clock = SystemClock()
+    rates: list[float] = []
+    ended = threading.Event()
+
+    def others() -> None:
+        """Produce as fast as it goes, again and again, with another client id."""
+        while not ended.is_set():
+            other = producer(cluster, "other")
+            started_ms = clock.monotonic_ms()
+            for _ in range(5000):
+                other.produce(topic, bytes(RECORD_BYTES))
+            assert other.flush(TIMEOUT_S) == 0
+            rates.append(5000 * RECORD_BYTES * 1000 / (clock.monotonic_ms() - started_ms))
+            ended.wait(1)
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        result = tools.run(
+            "kafka-producer-perf-test",
+            *("--topic", topic, "--record-size", str(RECORD_BYTES), "--throughput", "-1"),
+            *("--num-records", str((SECONDS + WINDOW_S) * LIMIT // RECORD_BYTES)),
+            *("--producer-props", f"bootstrap.servers={cluster.bootstrap}", "client.id=limited"),
+            timeout_s=5 * SECONDS,
+        ).check()
+    finally:
+        ended.set()
+        thread.join()
+    found = [float(match[1]) * RECORD_BYTES for match in REPORT.finditer(result.stdout)]
+    print(result.stdout, rates)
+    steady = found[1:-1]  # the first has the burst that the window allows, the last is the mean of all
+    assert len(steady) >= 2, result.stdout
+    assert sum(steady) / len(steady) == pytest.approx(LIMIT, rel=SHARE), result.stdout
+    assert sorted(rates)[len(rates) // 2] > 3 * LIMIT
