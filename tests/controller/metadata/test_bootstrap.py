@@ -9,12 +9,23 @@ import pytest
 
 from barnabas.common.disk.faulty_files import MemoryFileSystem
 from barnabas.common.disk.files import OsFileSystem
+from barnabas.controller.decision import Decision
 from barnabas.controller.decisions.features import update_features
 from barnabas.controller.metadata.metadata_directory import DirectoryError, MetadataDirectory
 from barnabas.protocol.messages import k57_update_features as update_wire
 from barnabas.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.metadata_records import FeatureLevelRecord, TopicRecord, UserScramCredentialRecord, encode_record
 from barnabas.protocol.records.batch import SimpleRecord, build_batch
+from barnabas.security.image import acl_record, quota_record, token_record
+from barnabas.security.values import (
+    AclBinding,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    QuotaEntity,
+    ResourceType,
+    TokenInformation,
+)
 from tests.controller.rig import CLUSTER_ID, DIRECTORY, Rig
 from tests.support.kafka.kafka_jars import KafkaRuntime
 from tests.support.kafka.kafka_tools import SMALL_JVM, KafkaTools
@@ -140,13 +151,48 @@ def test_kafkas_shell_reads_the_log_and_the_snapshot(
     check_shell(apache_runtime, file)
 
 
-def check_shell(runtime: KafkaRuntime, file: Path) -> None:
+def test_kafkas_shell_reads_acls_users_tokens_and_quotas(apache_runtime: KafkaRuntime, tmp_path: Path) -> None:
+    rig = Rig(OsFileSystem(), directory=str(tmp_path))
+    acl = AclBinding(
+        b"a" * 16,
+        ResourceType.TOPIC,
+        "orders",
+        PatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        PermissionType.ALLOW,
+    )
+    token = TokenInformation("token-1", "User:alice", "User:bob", ("User:carol",), 1, 3, 2)
+    quota = quota_record(QuotaEntity.of({"user": "alice", "client-id": None}), "producer_byte_rate", 1024.0)
+    records = [acl_record(acl), scram("alice"), token_record(token), quota]
+    rig.decide(lambda _: Decision(records, None))
+    directory = tmp_path / "__cluster_metadata-0"
+    check_shell(apache_runtime, directory / "00000000000000000000.log", "ls", "/image/scram/SCRAM-SHA-256", "alice")
+    snapshot(rig)
+    (file,) = directory.glob("*.checkpoint")
+    for path, expected in (
+        ("/image/acls/byId", "YWFhYWFhYWFhYWFhYWFhYQ"),
+        ("/image/scram/SCRAM-SHA-256", "alice"),
+        ("/image/delegationToken", "token-1"),
+        ("/image/clientQuotas", "clientId()_user(alice)"),
+    ):
+        check_shell(apache_runtime, file, "ls", path, expected)
+
+
+def check_shell(
+    runtime: KafkaRuntime,
+    file: Path,
+    action: str = "cat",
+    path: str = "/image/cluster/brokers/0",
+    expected: str = "127.0.0.1",
+) -> None:
     command = runtime.command("org.apache.kafka.shell.MetadataShell", *SMALL_JVM)
-    arguments = ["--snapshot", str(file), "cat", "/image/cluster/brokers/0"]
+    arguments = ["--snapshot", str(file), action, path]
     for _ in range(5):  # Why: now and then the shell looks before it has published what it read
         found = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
         assert found.returncode == 0, found.stderr
         assert "could not be represented" not in found.stdout + found.stderr
-        if "No such file" not in found.stdout:
+        if expected in found.stdout:
             break
-    assert "127.0.0.1" in found.stdout
+    assert expected in found.stdout
