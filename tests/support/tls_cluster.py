@@ -19,9 +19,11 @@ BROKERS = (1, 2, 3)
 
 
 class TlsCluster:
-    """Processes in a directory; `own` adds settings to every broker."""
+    """Processes in a directory; `own` adds settings to every broker, `everywhere` to the controller too."""
 
-    def __init__(self, directory: Path, own: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, own: Mapping[str, str] | None = None, everywhere: Mapping[str, str] | None = None
+    ) -> None:
         self.directory = directory
         self.authority = Authority()
         self.authority.write_pem(directory / "ca.pem")
@@ -29,9 +31,9 @@ class TlsCluster:
         self._processes: list[subprocess.Popen[bytes]] = []
         self.controller_port = self._port()
         self.ports = {number: self._port() for number in BROKERS}
-        self._write("controller", 100, f"CONTROLLER://localhost:{self.controller_port}", {})
+        self._write("controller", 100, f"CONTROLLER://localhost:{self.controller_port}", everywhere or {})
         for number, port in self.ports.items():
-            self._write(f"broker-{number}", number, f"SSL://localhost:{port}", own or {})
+            self._write(f"broker-{number}", number, f"SSL://localhost:{port}", {**(own or {}), **(everywhere or {})})
         self.client = self.authority.issue("alice", names=()).write_pem(directory / "alice.pem")
 
     @property
@@ -79,14 +81,17 @@ class TlsCluster:
         """The process of a broker."""
         return self._processes[number].pid
 
-    def librdkafka(self, **more: Any) -> dict[str, Any]:
-        """Settings of a confluent-kafka client."""
+    def librdkafka(self, user: str = "alice", **more: Any) -> dict[str, Any]:
+        """Settings of a confluent-kafka client with the certificate of a user."""
+        certificate = self.directory / f"{user}.pem"
+        if not certificate.exists():
+            self.authority.issue(user, names=()).write_pem(certificate)
         return {
             "bootstrap.servers": self.bootstrap,
             "security.protocol": "ssl",
             "ssl.ca.location": str(self.directory / "ca.pem"),
-            "ssl.certificate.location": str(self.client),
-            "ssl.key.location": str(self.client),
+            "ssl.certificate.location": str(certificate),
+            "ssl.key.location": str(certificate),
             **more,
         }
 
