@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.apis.k18_api_versions import answer
 from barnabas.broker.apis.services import Services
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.authorization.authorizer import make_authorizer
@@ -46,6 +47,8 @@ from barnabas.broker.wiring.request_handling import RequestHandling
 from barnabas.client.connection import Connect, NodeConnection
 from barnabas.client.security import security_of_brokers, security_of_controller
 from barnabas.metrics.registry import Registry
+from barnabas.security.sasl.scopes import false_salt_secret
+from barnabas.security.sasl.scram.lookup import SecurityLookup
 
 if TYPE_CHECKING:
     from barnabas.broker.faults.kit import FaultKit
@@ -109,7 +112,7 @@ class BrokerServer:
             raise StartError("controller.quorum.bootstrap.servers (or controller.quorum.voters) must name a controller")
         connect: Connect = NodeConnection if self._faults is None else self._faults.connect
         tls = self.network.tls
-        to_controller = partial(connect, security=security_of_controller(tls, self.config))
+        to_controller = partial(connect, security=security_of_controller(tls, self.config, clock))
         return Context(
             broker_id=self.broker_id,
             cluster_id=known_cluster_id or ask_cluster_id(self.config, controllers, to_controller, clock),
@@ -119,7 +122,7 @@ class BrokerServer:
             fs=fs,
             registry=registry,
             scheduler=self._scheduler,
-            connect=partial(connect, security=security_of_brokers(tls, self.config)),
+            connect=partial(connect, security=security_of_brokers(tls, self.config, clock)),
             connect_to_controller=to_controller,
             on_fatal=on_fatal,
         )
@@ -151,6 +154,7 @@ class BrokerServer:
             context.on_fatal,
         )
         self.services = self._make_services(context)
+        self._serve_logins(context)
         table = TABLE if self._faults is None else self._faults.wrap(TABLE)
         authorizer = make_authorizer(context.config, context.registry)
         if authorizer is not None:
@@ -180,6 +184,13 @@ class BrokerServer:
         )
         # Why last: by then every other listener has the metadata.
         self._security.on_change(lambda _image, _changed: self.network.sockets.admit_clients())
+
+    def _serve_logins(self, context: Context) -> None:
+        """Give logins what they need of the other parts."""
+        sasl, cache = self.network.sasl, self._metadata_cache
+        sasl.answer_api_versions = lambda request: answer(request, TABLE, cache.finalized_features)
+        sasl.scram = SecurityLookup(lambda: self._security.image, context.config, context.clock)
+        sasl.secret = false_salt_secret(context.config, context.cluster_id)
 
     def _make_log_cleaner(self, context: Context) -> LogCleaner:
         traffic = self.network.channel.requests.last_take_ns

@@ -45,6 +45,7 @@ from barnabas.broker.network.connections import Accepted, Connections, ListenerS
 from barnabas.broker.network.event_wait import Events, EventWait
 from barnabas.broker.network.memory_pool import MemoryGate, MemoryPool
 from barnabas.broker.network.network_metrics import ProcessorMetrics
+from barnabas.broker.network.sasl.logins import Logins
 from barnabas.broker.network.selector import BROKEN, HUNG_UP, READABLE, WRITABLE, EdgeSelector
 from barnabas.broker.network.throttled_connections import ThrottledConnections
 from barnabas.broker.request_channel import QueueClosed, RequestChannel, RequestQueue, ResponseQueue
@@ -64,6 +65,7 @@ log = logging.getLogger("barnabas.network")
 
 INBOX_SIZE: Final = 20
 PUSH_KEYS: Final = frozenset({4, 5, 6})  # LeaderAndIsr, StopReplica, UpdateMetadata
+SASL_HANDSHAKE: Final = 17
 SCRATCH_BYTES: Final = 64 * 1024
 SCRATCH_BYTES_MIN: Final = 4 * 1024
 # Why not Final: a test changes it, and compiled code would ignore that.
@@ -114,6 +116,11 @@ class Processor:
         self._gate: MemoryGate[Connection] | None = None if pool is None else MemoryGate(pool, self.responses.interrupt)
         self._connections = Connections(
             processor_id, settings, self._selector, quotas, metrics, self._gate, self._owner, self._now_ns
+        )
+        self._logins = (
+            None
+            if settings.sasl is None
+            else Logins(settings.sasl, self._connections, metrics, settings.frame_size_max)
         )
         self._hung_up: deque[Connection] = deque()  # their clients send no more; not closed yet
         self._unfinished: deque[Connection] = deque()  # moved much in their turn; they continue in the next
@@ -237,8 +244,10 @@ class Processor:
     def _register(self, accepted: Accepted | Connection) -> None:
         if isinstance(accepted, Connection):
             self._adopt(accepted)
-        else:
-            self._connections.open(accepted)
+            return
+        connection = self._connections.open(accepted)
+        if self._logins is not None:
+            self._logins.opened(connection, connection.last_active_ns)
 
     def _adopt(self, connection: Connection) -> None:
         """Take over a connection that another processor had (rule 5)."""
@@ -321,7 +330,9 @@ class Processor:
     def _conclude(self, connection: Connection) -> None:
         """End the requests whose responses are sent; the rest of their run follows, or the next request."""
         request, last = connection.request, connection.answered
-        assert request is not None
+        if request is None:
+            self._continue_login(connection)
+            return
         assert last is not None
         connection.answered = None
         connection.last_active_ns = now_ns = self._now_ns()
@@ -351,6 +362,25 @@ class Processor:
         if self._client_quotas is not None:
             self._client_quotas.add_network_time(last, connection.thread_ns)
         connection.thread_ns = 0
+
+    def _take_login(self, logins: Logins, connection: Connection, frame: memoryview, now_ns: int) -> bool:
+        """Give a frame to the connection's login and send the answer; false if the frame is a request."""
+        if not logins.take(connection, frame, now_ns):
+            return False
+        if connection.outgoing is not None:
+            self._send(connection)
+        return True
+
+    def _continue_login(self, connection: Connection) -> None:
+        """Let the next frame in after an answer of the connection's authenticator; close it if the login failed."""
+        authenticator = connection.authenticator
+        assert authenticator is not None
+        if authenticator.is_failed:
+            self._connections.close(connection, "")
+            return
+        connection.is_muted = False
+        if connection.may_have_input or not connection.frames.is_at_boundary():
+            self._unfinished.append(connection)  # Why not read here: a client would decide how deep the calls are
 
     def _record_finished(self) -> None:
         """Record the requests finished since the last turn (rule 7)."""
@@ -410,6 +440,10 @@ class Processor:
             return self._selector.poll(0)
         now_ns = self._now_ns()
         throttled_ns = self._throttled.wait_ns(now_ns)
+        if self._logins is not None:
+            failed_ns = self._logins.wait_ns(now_ns)
+            if failed_ns is not None and (throttled_ns is None or failed_ns < throttled_ns):
+                throttled_ns = failed_ns
         timeout_s = SLEEP_S_MAX if throttled_ns is None else min(SLEEP_S_MAX, (throttled_ns + NS_PER_MS) / 1e9)
         return self._wait.for_events(now_ns, timeout_s)
 
@@ -457,6 +491,8 @@ class Processor:
             if connection.may_have_input and not connection.frames.is_held():
                 self._unfinished.append(connection)
             return
+        if self._logins is not None and self._take_login(self._logins, connection, frame, now_ns):
+            return
         request = Request(connection, self, connection.context, frame)
         request.received_ns = now_ns
         connection.mute(request)
@@ -467,8 +503,10 @@ class Processor:
             self._queue_push(self._control)
 
     def _end_reading(self, connection: Connection, error: Exception) -> None:
-        """Close a connection that cannot be read any further."""
+        """Close a connection that cannot be read any further; a login that is in progress fails."""
         if isinstance(error, InvalidFrameError):
+            if self._logins is not None and self._logins.refuse(connection, str(error), self._now_ns()):
+                return
             log.warning("closing connection %s: %s", connection.context.connection_id, error)
         self._connections.close(connection, str(error) if isinstance(error, OSError) else "")
 
@@ -486,6 +524,8 @@ class Processor:
         """Let frames that came whole with a request follow it (rule 2)."""
         size = 0
         for _ in range(RUN_MAX - 1):
+            if self._logins is not None and connection.frames.next_key() == SASL_HANDSHAKE:
+                break  # the client authenticates again
             try:
                 frame = connection.frames.next_frame(_only_whole)
             except InvalidFrameError:  # raised again when the request is answered
@@ -538,6 +578,8 @@ class Processor:
         while (connection := self._throttled.next_expired(now_ns)) is not None:
             if self._connections.has(connection) and connection.is_muted and connection.request is None:
                 self._unmute(connection)
+        if self._logins is not None:
+            self._end_logins(self._logins, now_ns)
         if self._hung_up:
             self._close_hung_up()
         if self._gate is not None:
@@ -548,8 +590,18 @@ class Processor:
         share = READ_AHEAD_BYTES // (self._connections.count() or 1)
         self._scratch = self._whole_scratch[: min(SCRATCH_BYTES, max(SCRATCH_BYTES_MIN, share))]
         self._connections.close_half_open(now_ns)
+        if self._logins is not None:
+            self._logins.close_overdue(now_ns)
         self._connections.close_idle(now_ns)
         self._connections.close_excess()
+
+    def _end_logins(self, logins: Logins, now_ns: int) -> None:
+        """Answer and close the connections whose logins failed a while ago."""
+        for connection in logins.take_ended(now_ns):
+            if connection.outgoing is not None:
+                self._send(connection)
+            else:
+                self._connections.close(connection, "")
 
     def _close_hung_up(self) -> None:
         """Close some of the connections whose clients hung up, once all that they sent is read (rule 6).

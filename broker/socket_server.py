@@ -27,6 +27,8 @@ from barnabas.broker.network.connection_quotas import UNLIMITED, ConnectionQuota
 from barnabas.broker.network.connections import HANDSHAKE_TIMEOUT_MS, HANDSHAKES_MAX, ListenerSettings
 from barnabas.broker.network.memory_pool import MemoryPool
 from barnabas.broker.network.network_metrics import ProcessorMetrics, register_accept_rates
+from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
+from barnabas.broker.network.sasl.sources import SaslSources
 from barnabas.broker.network.secure.certificate_review import CertificateReview
 from barnabas.broker.processors import Processor
 from barnabas.broker.quotas.rates import MS_PER_S
@@ -35,6 +37,7 @@ from barnabas.broker.request_channel import RequestChannel
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from barnabas.common.threads import HAS_GLOBAL_LOCK
+from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import SSL_KEYS, base_name
 from barnabas.metrics.meters import Window
 from barnabas.metrics.table import catalogue
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.config import Config
     from barnabas.metrics.registry import Registry
+    from barnabas.security.sasl.server_settings import KeySource
 
 log = logging.getLogger("barnabas.network")
 
@@ -91,6 +95,7 @@ class SocketServer:
         inter_broker_listener: str | None = None,
         client_quotas: ClientQuotas | None = None,
         tls: TlsEndpoints | None = None,
+        sasl: SaslSources | None = None,
     ) -> None:
         # Fixed before start.
         self.channel = channel
@@ -100,6 +105,8 @@ class SocketServer:
         self._clock = clock
         self._thread_prefix = thread_prefix
         self._inter_broker_listener = inter_broker_listener
+        self._sasl_sources = sasl
+        self._key_sources: list[KeySource] = []  # fixed before start
         self._client_quotas = client_quotas
         listeners = list(listeners)
         self._has_inter_broker_listener = any(listener.name == inter_broker_listener for listener in listeners)
@@ -126,7 +133,7 @@ class SocketServer:
         try:
             for listener in listeners:
                 self._add_listener(listener)
-        except OSError:
+        except (OSError, ConfigError):
             self.shutdown()
             raise
         self._register_gauges()
@@ -137,6 +144,8 @@ class SocketServer:
         With `holds_clients` the listeners for clients wait for `admit_clients`. Their sockets are bound already, so
         clients connect and wait.
         """
+        for source in self._key_sources:
+            source.start()
         if any(base_name(name) in SSL_KEYS for name in self._config.originals):
             self._review = CertificateReview(self._tls, self._config.barnabas_ssl_review_interval_ms)
             self._review.start()
@@ -167,6 +176,8 @@ class SocketServer:
         with self._lock:
             self._held = []
         self.quotas.close()
+        for source in self._key_sources:
+            source.stop()
         for acceptor in self.acceptors.values():
             acceptor.begin_shutdown()
         for processor in self.processors():
@@ -233,6 +244,7 @@ class SocketServer:
     def _add_listener(self, listener: Listener) -> None:
         config = self._config
         limits = listener_overrides(config.originals, listener.name)
+        sasl = self._make_sasl(listener)
         server = net.listen(listener.host, listener.port, backlog(config), config.socket_receive_buffer_bytes)
         self.quotas.add_listener(
             listener.name,
@@ -246,7 +258,7 @@ class SocketServer:
             self.quotas,
             self._clock,
             self._registry.meter(catalogue.ACCEPTOR_BLOCKED_PERCENT, listener=listener.name),
-            lambda: self._make_processor(listener),
+            lambda: self._make_processor(listener, sasl),
             thread_prefix=self._thread_prefix,
             send_buffer_bytes=config.socket_send_buffer_bytes,
             connections_per_processor=config.barnabas_connections_per_processor if HAS_GLOBAL_LOCK else 1,
@@ -254,7 +266,15 @@ class SocketServer:
         self.acceptors[listener.name] = acceptor
         acceptor.resize(int(limits.get("num.network.threads", config.num_network_threads)))
 
-    def _make_processor(self, listener: Listener) -> Processor:
+    def _make_sasl(self, listener: Listener) -> ListenerSasl | None:
+        if not listener.security_protocol.startswith("SASL_"):
+            return None
+        assert self._sasl_sources is not None, "the process has no credentials"
+        sasl = self._sasl_sources.listener(self._config, listener.name, self._clock)
+        self._key_sources += sasl.settings.key_sources
+        return sasl
+
+    def _make_processor(self, listener: Listener, sasl: ListenerSasl | None) -> Processor:
         processor_id = next(self._processor_ids)
         tls = self._endpoint(listener)
         config = self._config
@@ -270,6 +290,7 @@ class SocketServer:
                 idle_ms_max=self._config.connections_max_idle_ms,
                 is_for_clients=self._is_for_clients(listener.name),
                 busy_poll=self._busy_poll,
+                sasl=sasl,
                 tls=tls,
                 handshakes_max=HANDSHAKES_MAX if tls is None else config.barnabas_ssl_handshakes_max,
                 handshake_timeout_ms=HANDSHAKE_TIMEOUT_MS if tls is None else config.barnabas_ssl_handshake_timeout_ms,

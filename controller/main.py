@@ -14,10 +14,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.broker.apis.k18_api_versions import answer
 from barnabas.broker.authorization.authorizer import make_authorizer
 from barnabas.broker.handlers import HandlerPool
 from barnabas.broker.monitoring.broker_metrics import ClientMetrics, register_process, register_supported
 from barnabas.broker.monitoring.quota_metrics import register_mutations, register_queues
+from barnabas.broker.network.sasl.sources import SaslSources
 from barnabas.broker.quotas.mutations import MutationQuotas
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.requests.request_log import RequestLog
@@ -33,6 +35,7 @@ from barnabas.config.command_line import parse_arguments
 from barnabas.config.config import CONTROLLER, Config
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import PROTOCOLS, Listener
+from barnabas.controller.apis.k18_api_versions import finalized_features
 from barnabas.controller.apis.services import ControllerServices
 from barnabas.controller.apis.table import TABLE
 from barnabas.controller.controller_metrics import ControllerMetrics
@@ -48,6 +51,8 @@ from barnabas.metrics.registry import Registry
 from barnabas.metrics.request_metrics import RequestMetrics
 from barnabas.metrics.table.catalogue import CONTROLLER_CLUSTER_ID
 from barnabas.protocol.errors import ApiError
+from barnabas.security.sasl.scopes import false_salt_secret
+from barnabas.security.sasl.scram.lookup import SecurityLookup
 from barnabas.security.tls.endpoints import TlsEndpoints
 
 if TYPE_CHECKING:
@@ -100,7 +105,8 @@ class ControllerServer:
 
         def push(endpoint: Endpoint) -> NodeConnection:
             try:
-                security = security_of(self._tls, endpoint.name, PROTOCOLS[endpoint.security_protocol])
+                protocol = PROTOCOLS[endpoint.security_protocol]
+                security = security_of(self._tls, config, endpoint.name, protocol, clock)
             except (ConfigError, IndexError) as error:
                 raise NodeConnectionError(str(error)) from error
             return connect(endpoint.host, endpoint.port, security=security, **own)
@@ -129,6 +135,7 @@ class ControllerServer:
         self.request_log = RequestLog(
             RequestMetrics(registry), registry, int(config.barnabas_slow_request_ms), table=TABLE
         )
+        sasl = SaslSources()
         self.sockets = SocketServer(
             listeners,
             config,
@@ -138,6 +145,7 @@ class ControllerServer:
             clock,
             thread_prefix="controller",
             tls=self._tls,
+            sasl=sasl,
         )
         first = listeners[0]
         self.port = self.sockets.port(first.name)
@@ -152,6 +160,9 @@ class ControllerServer:
             table=table,
             mutations=self.mutations,
         )
+        sasl.answer_api_versions = lambda request: answer(request, table, finalized_features(services))
+        sasl.scram = SecurityLookup(lambda: self.controller.committed_image.security, config, clock)
+        sasl.secret = false_salt_secret(config, self._directory.cluster_id)
         self.handlers: HandlerPool = HandlerPool(
             config.num_io_threads,
             channel,

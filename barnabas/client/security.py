@@ -1,4 +1,9 @@
-"""ClientSecurity: how connections to one listener of another node are protected.
+"""ClientSecurity: how connections to one listener of another node are protected, and how they log in.
+
+| towards | listener | SASL mechanism |
+|---|---|---|
+| brokers | `inter.broker.listener.name` | `sasl.mechanism.inter.broker.protocol` |
+| the controller | the first of `controller.listener.names` | `sasl.mechanism.controller.protocol` |
 
 Made once from the config of the process and given to every factory of connections; each new connection uses the newest
 certificates. None stands for PLAINTEXT.
@@ -9,14 +14,20 @@ Threads: any; what it refers to is replaced whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.config.listeners import PLAINTEXT
+from barnabas.security.sasl.mechanism import ClientLogin
+from barnabas.security.sasl.scopes import ListenerScope
 from barnabas.security.tls.session import TlsSession
 
 if TYPE_CHECKING:
+    from barnabas.common.clock import Clock
     from barnabas.config.config import Config
     from barnabas.security.tls.endpoints import TlsEndpoint, TlsEndpoints
+
+_BROKERS_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+_CONTROLLERS_MECHANISM: Final = "sasl.mechanism.controller.protocol"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,7 @@ class ClientSecurity:
     listener_name: str
     protocol: str
     tls: TlsEndpoint | None = None  # None for protocols without TLS
+    login: ClientLogin | None = None  # None for protocols without SASL
 
     def session(self, host: str) -> TlsSession | None:
         """Return a TLS session with a host, whose name is compared with its certificate if the config says so."""
@@ -34,20 +46,36 @@ class ClientSecurity:
         return TlsSession(self.tls.client_context, is_server=False, server_hostname=host)
 
 
-def security_of(endpoints: TlsEndpoints, listener_name: str, protocol: str) -> ClientSecurity | None:
-    """Return how to connect to a listener; raises ConfigError if its certificates cannot be loaded."""
+def security_of(
+    endpoints: TlsEndpoints, config: Config, listener_name: str, protocol: str, clock: Clock
+) -> ClientSecurity | None:
+    """Return how to connect to a broker's listener; raises ConfigError if certificates or a login cannot be used."""
+    mechanism = ListenerScope(config, listener_name).value(_BROKERS_MECHANISM)
+    return _security(endpoints, config, listener_name, protocol, (_BROKERS_MECHANISM, mechanism), clock)
+
+
+def security_of_brokers(endpoints: TlsEndpoints, config: Config, clock: Clock) -> ClientSecurity | None:
+    """Return how brokers connect to each other; raises ConfigError."""
+    name = config.inter_broker_listener_name
+    return security_of(endpoints, config, name, config.listener_protocols.get(name, PLAINTEXT), clock)
+
+
+def security_of_controller(endpoints: TlsEndpoints, config: Config, clock: Clock) -> ClientSecurity | None:
+    """Return how brokers connect to the controller; raises ConfigError."""
+    name = str(config.controller_listener_names[0]).upper()
+    mechanism = ListenerScope(config, name).value(_CONTROLLERS_MECHANISM)
+    protocol = config.listener_protocols.get(name, PLAINTEXT)
+    return _security(endpoints, config, name, protocol, (_CONTROLLERS_MECHANISM, mechanism), clock)
+
+
+def _security(
+    endpoints: TlsEndpoints, config: Config, name: str, protocol: str, mechanism: tuple[str, str], clock: Clock
+) -> ClientSecurity | None:
     if protocol == PLAINTEXT:
         return None
-    return ClientSecurity(listener_name, protocol, endpoints.peer(listener_name, protocol))
+    login = None
+    if protocol.startswith("SASL_"):
+        from barnabas.security.sasl.client_settings import client_login  # Why here: not loaded without SASL
 
-
-def security_of_brokers(endpoints: TlsEndpoints, config: Config) -> ClientSecurity | None:
-    """Return how brokers connect to each other."""
-    name = config.inter_broker_listener_name
-    return security_of(endpoints, name, config.listener_protocols.get(name, PLAINTEXT))
-
-
-def security_of_controller(endpoints: TlsEndpoints, config: Config) -> ClientSecurity | None:
-    """Return how brokers connect to the controller: by the first of controller.listener.names."""
-    name = str(config.controller_listener_names[0]).upper()
-    return security_of(endpoints, name, config.listener_protocols.get(name, PLAINTEXT))
+        login = client_login(config, name, mechanism[1], mechanism[0], clock)
+    return ClientSecurity(name, protocol, endpoints.peer(name, protocol), login)

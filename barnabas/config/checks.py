@@ -12,9 +12,7 @@ from barnabas.config.effect import check_protection
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import (
     PLAINTEXT,
-    SUPPORTED,
     check_listeners,
-    check_supported,
     parse_addresses,
     parse_voters,
 )
@@ -58,9 +56,8 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     if state["node_id"] != state["broker_id"]:
         raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
     if state["role"] is not None:
-        check_protection(originals)
+        check_protection(originals, _check_protocols(state))
         _check_authorizer(state["authorizer_class_name"], state["super_users"])
-        _check_protocols(state)
         _check_role(state, originals)
 
 
@@ -186,13 +183,8 @@ def _check_pages(token: Password | None, users: Password | None) -> None:
     _require(bool(found), "barnabas.pages.auth.token and .users are empty: remove them if the pages are to be open")
 
 
-def _check_protocols(state: Mapping[str, Any]) -> None:
-    """Refuse SASL between processes, which is not built (this process's own listeners were checked before)."""
-    protocol = state["security_inter_broker_protocol"]
-    _require(
-        protocol in SUPPORTED,
-        f"security.inter.broker.protocol={protocol} is not supported; use {' or '.join(SUPPORTED)}",
-    )
+def _check_protocols(state: Mapping[str, Any]) -> frozenset[str]:
+    """Return the protocols of this process's listeners, and of those that it connects to."""
     protocols = state["listener_protocols"]
     for name in state["controller_listener_names"]:
         _require(
@@ -202,8 +194,11 @@ def _check_protocols(state: Mapping[str, Any]) -> None:
             "listener.security.protocol.map is non-empty, or if there are security protocols other than PLAINTEXT in "
             "use)",
         )
+    used = {listener.security_protocol for listener in state["listeners_parsed"]}
     for name in (*state["controller_listener_names"], state["inter_broker_listener_name"]):
-        check_supported("listener.security.protocol.map", name, protocols.get(name.upper(), PLAINTEXT))
+        protocol = protocols.get(name.upper(), PLAINTEXT)
+        used.add(protocol)
+    return frozenset(used)
 
 
 def _check_listeners(state: Mapping[str, Any]) -> None:

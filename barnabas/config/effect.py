@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import LISTENER_KEYS, LISTENER_LIMITS, SSL_KEYS, base_name
+from barnabas.config.listeners import LISTENER_LIMITS, SSL_KEYS, base_name, is_for_listeners
 from barnabas.config.table.key import Key, Scope
 from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, TOPIC_KEYS
 
@@ -45,15 +45,32 @@ class Missing(NamedTuple):
         return any(name.startswith(key) if key.endswith(".") else name == key for key in self.keys)
 
 
+_SASL: Final = Missing(
+    "no listener uses SASL, so no client would be authenticated", ("sasl.", "connections.max.reauth.ms")
+)
+#: SASL settings that belong to one mechanism of one listener.
+_OF_MECHANISMS: Final = (
+    "sasl.jaas.config",
+    "sasl.server.callback.handler.class",
+    "sasl.login.callback.handler.class",
+)
 _TLS_CHOICES: Final = ("ssl.keymanager.algorithm", "ssl.secure.random.implementation", "ssl.trustmanager.algorithm")
 _TLS: Final = (*SSL_KEYS, *_TLS_CHOICES)
 #: Features that would protect (rule 1).
 PROTECTIVE: Final = (
     Missing("TLS has no such setting, and no classes can be loaded", ("ssl.", "security.providers"), _TLS),
+    Missing("there is no GSSAPI", ("sasl.kerberos.",)),
     Missing(
-        "there is no SASL, so no client would be authenticated",
-        ("sasl.", "principal.builder.class", "connections.max.reauth.ms"),
+        "no such classes can be loaded",
+        (
+            "principal.builder.class",
+            "sasl.login.class",
+            "sasl.client.callback.handler.class",
+            "sasl.oauthbearer.jwt.",
+        ),
     ),
+    Missing("no tokens are fetched by assertions", ("sasl.oauthbearer.assertion.",)),
+    _SASL,
     Missing(
         "no such classes can be loaded, so nothing would be refused or throttled",
         ("create.topic.policy.class.name", "alter.config.policy.class.name", "client.quota.callback.class"),
@@ -79,21 +96,37 @@ HARMLESS: Final = (
     Missing("there is one controller", ("controller.quorum.",)),
     Missing("metrics are read from the /metrics page", ("metric.reporters", "metrics.", "kafka.metrics.")),
     Missing("metrics of clients are not collected", ("telemetry.",)),
-    Missing("no client is authenticated", ("connection.failed.authentication.delay.ms",)),
 )
-_ONE_LISTENER: Final = Missing(f"only {', '.join(LISTENER_LIMITS)} and settings of TLS can be set for one listener", ())
+_ONE_LISTENER: Final = Missing(
+    f"only {', '.join(LISTENER_LIMITS)} and settings of TLS and SASL can be set for one listener", ()
+)
 _OTHER: Final = Missing("", ())
 
 
 # -- keys of a file
 
 
-def check_protection(originals: Mapping[str, str]) -> None:
-    """Raise ConfigError for settings that are meant to protect and would not (rule 1)."""
+def check_protection(originals: Mapping[str, str], protocols: Collection[str]) -> None:
+    """Raise ConfigError for settings that are meant to protect and would not (rule 1).
+
+    `protocols` are those of the listeners that the process has or connects to.
+    """
     for missing in PROTECTIVE:
+        if missing is _SASL and any(protocol.startswith("SASL_") for protocol in protocols):
+            _check_mechanisms_keys(originals)
+            continue
         names = [name for name, text in originals.items() if missing.has(_bare(name)) and _requests(name, text)]
         if names:
             raise ConfigError(f"{_listed(names)} {_be(names)} not supported: {missing.reason}")
+
+
+def _check_mechanisms_keys(originals: Mapping[str, str]) -> None:
+    for key in _OF_MECHANISMS:
+        if key in originals:
+            raise ConfigError(
+                f"{key} has no effect: it must be set for a mechanism of a listener, as "
+                f"listener.name.<listener>.<mechanism>.{key}"
+            )
 
 
 def warnings_of_file(names: Iterable[str], listeners: Iterable[str]) -> Iterator[str]:
@@ -102,7 +135,7 @@ def warnings_of_file(names: Iterable[str], listeners: Iterable[str]) -> Iterator
     `listeners` are the names of those that the process has or uses.
     """
     prefixes = tuple(f"listener.name.{name.lower()}." for name in listeners)
-    stray = {name for name in names if base_name(name) in LISTENER_KEYS and not _is_plain_or_of(name, prefixes)}
+    stray = {name for name in names if is_for_listeners(_bare(name)) and not _is_plain_or_of(name, prefixes)}
     if stray:
         yield f"{_no_effect(stray)}: there is no such listener"
     yield from warnings(Scope.BROKER, [name for name in names if name not in stray])
@@ -130,7 +163,7 @@ def warnings(scope: Scope, names: Iterable[str]) -> Iterator[str]:
             unknown.append(name)
         elif missing is not None:
             reasons.setdefault(missing, []).append(name)
-        elif base_name(name) != name and base_name(name) not in LISTENER_KEYS:
+        elif base_name(name) != name and not is_for_listeners(_bare(name)):
             reasons.setdefault(_ONE_LISTENER, []).append(name)
     if unknown:
         keys = "key" if len(unknown) == 1 else "keys"
@@ -155,7 +188,7 @@ def suggestion(scope: Scope, name: str) -> str | None:
 
 
 def _broker_row(name: str) -> Key | None:
-    return DYNAMIC_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
+    return DYNAMIC_KEYS.get(name) or BROKER_KEYS.get(_bare(name))
 
 
 _ROWS: Final[Mapping[Scope, Callable[[str], Key | None]]] = {

@@ -1,7 +1,7 @@
 """Listeners: the addresses that a node listens on, and those that it advertises.
 
 Rules
-1. PLAINTEXT and SSL are built; SASL_* is refused at start, in one line.
+1. A listener has one of Kafka's four security protocols; any other is refused at start, in one line.
 2. Names are upper case. Without a `listener.security.protocol.map`, the controller's listener names mean PLAINTEXT,
    unless a listener is named after another protocol: then each needs a mapping.
 
@@ -20,11 +20,10 @@ from barnabas.config.errors import ConfigError
 PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
 PROTOCOLS: Final = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
-#: The protocols that are built.
-SUPPORTED: Final = (PLAINTEXT, SSL)
 
 #: Keys that may be set for one listener: `listener.name.<listener in lower case>.<key>`.
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+LOGIN_KEYS: Final = ("connections.max.reauth.ms", "connection.failed.authentication.delay.ms")
 SSL_KEYS: Final = (
     "ssl.allow.dn.changes",
     "ssl.allow.san.changes",
@@ -45,7 +44,10 @@ SSL_KEYS: Final = (
     "ssl.truststore.password",
     "ssl.truststore.type",
 )
-LISTENER_KEYS: Final = LISTENER_LIMITS + SSL_KEYS
+LISTENER_KEYS: Final = LISTENER_LIMITS + LOGIN_KEYS + SSL_KEYS
+#: Groups of keys that may be set for one listener too; those of SASL also for one of its mechanisms:
+#: `listener.name.<listener>.<mechanism in lower case>.<key>`.
+LISTENER_GROUPS: Final = ("sasl.",)
 
 # Patterns are compiled at their first use, not at the start.
 _URI: Final = r"(.*)://\[?([0-9a-zA-Z\-._%:]*)\]?:(-?[0-9]+)"
@@ -68,6 +70,11 @@ class Listener(NamedTuple):
 def base_name(name: str) -> str:
     """Return the key behind `listener.name.<listener>.<key>`; any other name is its own."""
     return name.split(".", 3)[3] if name.startswith("listener.name.") and name.count(".") >= 3 else name
+
+
+def is_for_listeners(key: str) -> bool:
+    """Return whether a key may be set for one listener."""
+    return key in LISTENER_KEYS or key.startswith(LISTENER_GROUPS)
 
 
 def parse_protocol_map(text: str, controller_names: Sequence[str], *, is_default: bool) -> dict[str, str]:
@@ -142,16 +149,7 @@ def _parse_uri(key: str, uri: str, protocols: Mapping[str, str]) -> Listener:
         raise ConfigError(
             f"{key}: No security protocol defined for listener {name}; name it in listener.security.protocol.map"
         )
-    check_supported(key, name, protocol)
     return Listener(name, protocol, host, port)
-
-
-def check_supported(key: str, listener: str, protocol: str) -> None:
-    """Raise ConfigError for a security protocol that is not built."""
-    if protocol not in SUPPORTED:
-        raise ConfigError(
-            f"{key}: listener {listener} asks for {protocol}, which is not supported; use {' or '.join(SUPPORTED)}"
-        )
 
 
 def _ip_version(host: str) -> int:

@@ -62,7 +62,7 @@ def make_api(finalized: Callable[[Any], FinalizedFeatures]) -> Api:
     return Api(KEY, "ApiVersions", VERSIONS, handle)
 
 
-def answer(request: Request, table: Table, finalized: FinalizedFeatures) -> Answer:
+def answer(request: Request, table: Table, finalized: FinalizedFeatures) -> Reply:
     """Answer one request."""
     header = request.header
     version = header.api_version

@@ -32,8 +32,9 @@ from barnabas.common.threads import HAS_GLOBAL_LOCK
 
 if TYPE_CHECKING:
     from barnabas.broker.network.memory_pool import MemoryGate
+    from barnabas.broker.network.sasl.server_authenticator import SaslServerAuthenticator
     from barnabas.broker.network.secure.ssl_transport import SslTransport
-    from barnabas.broker.network.transport import Authenticator, Transport
+    from barnabas.broker.network.transport import Transport
     from barnabas.broker.quotas.throttle import Throttle
     from barnabas.broker.requests.request import Request, RequestContext
     from barnabas.protocol.schema import Part
@@ -59,10 +60,10 @@ class FrameReader:
     reports how many bytes were written there.
     """
 
-    __slots__ = ("_body", "_filled", "_rest", "_size", "_size_max")
+    __slots__ = ("_body", "_filled", "_rest", "_size", "size_max")
 
     def __init__(self, size_max: int) -> None:
-        self._size_max = size_max
+        self.size_max = size_max  # of the next frame
         self._rest = _NOTHING  # our copy of what follows the last frame; a whole frame only before `next_frame`
         self._body: bytearray | None = None  # the incomplete frame; `_filled` bytes are there
         self._size = 0
@@ -138,6 +139,11 @@ class FrameReader:
         """Return whether the start of a frame is here without its buffer."""
         return self._body is None and len(self._rest) >= SIZE_BYTES
 
+    def next_key(self) -> int:
+        """Return the API key of the frame whose start is here; -1 if it is not."""
+        rest = self._rest
+        return -1 if len(rest) < SIZE_BYTES + 2 else rest[SIZE_BYTES] << 8 | rest[SIZE_BYTES + 1]
+
     def begun_bytes(self) -> int:
         """Return the size of the incomplete frame; 0 while no frame's size is known."""
         return 0 if self._body is None else self._size
@@ -145,8 +151,8 @@ class FrameReader:
     def _size_at(self, chunk: memoryview) -> int:
         """Return the size of the frame at the start of `chunk`."""
         size: int = _unpack_size(chunk)[0]
-        if not 0 <= size <= self._size_max:
-            raise InvalidFrameError(f"invalid frame size {size}, allowed are 0 to {self._size_max} bytes")
+        if not 0 <= size <= self.size_max:
+            raise InvalidFrameError(f"invalid frame size {size}, allowed are 0 to {self.size_max} bytes")
         return size
 
     def _begin(self, size: int, start: memoryview) -> None:
@@ -200,14 +206,19 @@ class Connection:
     )
 
     def __init__(
-        self, fd: int, transport: Transport, authenticator: Authenticator, context: RequestContext, frame_size_max: int
+        self,
+        fd: int,
+        transport: Transport,
+        authenticator: SaslServerAuthenticator | None,
+        context: RequestContext,
+        frame_size_max: int,
     ) -> None:
         # Fixed before start.
         self.fd = fd
         self.transport = transport
-        self.authenticator = authenticator
-        self.context = context  # replaced once the client is authenticated, before its first request
         # owner: processor
+        self.authenticator = authenticator  # None: the listener has no SASL; replaced by a client that logs in again
+        self.context = context  # replaced once the client is authenticated, before its first request
         self.frames = FrameReader(frame_size_max)
         self.request: Request | None = None  # in progress: the first of its run whose response is not sent
         self.answered: Request | None = None  # the last one of its run whose answer is known

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.network.connection import Connection
 from barnabas.broker.network.idle_connections import IdleConnections
+from barnabas.broker.network.sasl.server_authenticator import ListenerSasl, SaslServerAuthenticator
 from barnabas.broker.network.secure.handshakes import Handshakes
 from barnabas.broker.network.secure.ssl_transport import RAW_BYTES, HandshakeError, SslTransport
-from barnabas.broker.network.transport import Anonymous, PlainTransport
+from barnabas.broker.network.transport import PlainTransport
 from barnabas.broker.requests.request import ANONYMOUS, RequestContext
 from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS
@@ -53,6 +54,7 @@ class ListenerSettings:
         "idle_ms_max",
         "is_for_clients",
         "listener_name",
+        "sasl",
         "security_protocol",
         "tls",
     )
@@ -69,7 +71,9 @@ class ListenerSettings:
         tls: TlsEndpoint | None = None,
         handshakes_max: int = HANDSHAKES_MAX,
         handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
+        sasl: ListenerSasl | None = None,
     ) -> None:
+        self.sasl = sasl  # None: the listener has no SASL
         self.tls = tls  # None: the listener has no TLS
         self.handshakes_max = handshakes_max
         self.handshake_timeout_ms = handshake_timeout_ms
@@ -147,7 +151,7 @@ class Connections:
         """Return whether a connection is still here: neither closed nor moved to another processor."""
         return self.by_fd.get(connection.fd) is connection
 
-    def open(self, accepted: Accepted) -> None:
+    def open(self, accepted: Accepted) -> Connection:
         """Take over an accepted socket."""
         assert self._owner.is_current()
         settings = self._settings
@@ -158,16 +162,15 @@ class Connections:
             f"{net.format_address(net.plain_host(local[0]), local[1])}-"
             f"{net.format_address(accepted.address, accepted.port)}-{self._processor_id}-{self._sequence}"
         )
-        authenticator = Anonymous()
         context = RequestContext(
             settings.listener_name,
             settings.security_protocol,
             accepted.address,
             accepted.port,
             connection_id,
-            authenticator.principal(),
-            settings.is_for_clients,
+            is_for_clients=settings.is_for_clients,
         )
+        authenticator = None if settings.sasl is None else SaslServerAuthenticator(settings.sasl, context)
         if settings.tls is None:
             connection = Connection(
                 sock.fileno(), PlainTransport(sock), authenticator, context, settings.frame_size_max
@@ -183,6 +186,7 @@ class Connections:
             excess = self.handshakes.begin(connection, connection.last_active_ns)
             if excess is not None:
                 self.fail_handshake(excess, "too many handshakes, and this one is the oldest")
+        return connection
 
     def continue_handshake(self, connection: Connection) -> bool:
         """Continue a TLS handshake; return whether it is complete. Otherwise it goes on later, or the client is gone.

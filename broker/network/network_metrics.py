@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.network.sasl.metrics import LoginMetrics
 from barnabas.common.clock import NS_PER_S, Clock
 from barnabas.metrics.meters import Window
 from barnabas.metrics.table import catalogue as c
@@ -98,6 +99,7 @@ class ProcessorMetrics:
         self.idle = IdleMeter(clock)
         self.expired_count = 0  # owner: processor; sessions that failed to authenticate again
         self.connection_count = 0  # owner: processor
+        self.logins = LoginMetrics(registry, listener, processor_id)
         self._registry = registry
         self._requests = requests
         self._labels = {"listener": listener, "networkProcessor": processor_id}
@@ -178,6 +180,7 @@ class ProcessorMetrics:
         """Unregister the instruments of a processor that ended."""
         for row in PROCESSOR_ROWS:
             self._registry.remove(row, **self._labels)
+        self.logins.remove()
         self._registry.remove(c.PROCESSOR_IDLE_PERCENT, networkProcessor=self._labels["networkProcessor"])
 
     @property

@@ -1,7 +1,6 @@
-"""How bytes reach a client's socket, and how a client authenticates: two replaceable parts of a connection.
+"""How bytes reach a client's socket: a replaceable part of a connection.
 
-`PlainTransport` and `Anonymous` are the only ones so far; TLS and SASL will add others. A processor calls these two and
-nothing else of the socket.
+A processor calls this and nothing else of the socket.
 
 Threads: the processor that owns the connection.
 """
@@ -11,8 +10,6 @@ from __future__ import annotations
 import os
 import socket
 from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
-
-from barnabas.broker.requests.request import ANONYMOUS
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import FileRegion, Part
@@ -39,30 +36,6 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close the socket."""
-
-
-class Authenticator(Protocol):
-    """Authenticates the client before its first request is let through."""
-
-    def is_complete(self) -> bool:
-        """Return whether authentication is complete."""
-
-    def principal(self) -> str:
-        """Return the client's principal, `User:...`."""
-
-
-class Anonymous:
-    """Authenticates nobody: every client is User:ANONYMOUS."""
-
-    __slots__ = ()
-
-    def is_complete(self) -> bool:
-        """Return true: there is nothing to check."""
-        return True
-
-    def principal(self) -> str:
-        """Return User:ANONYMOUS."""
-        return ANONYMOUS
 
 
 class FileRemainder:

@@ -12,6 +12,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.apis.table import TABLE
+from barnabas.broker.network.sasl.sources import SaslSources
 from barnabas.broker.quotas.client_quotas import ClientQuotas
 from barnabas.broker.quotas.limits import address_limits
 from barnabas.broker.request_channel import RequestChannel
@@ -40,6 +41,7 @@ class Network:
         self.request_log = RequestLog(RequestMetrics(registry), registry, config.barnabas_slow_request_ms, table=TABLE)
         self.client_quotas = ClientQuotas.of(config, clock)
         self.tls = TlsEndpoints(config.originals, clock.wall_ms)
+        self.sasl = SaslSources()
         self.sockets = SocketServer(
             config.listeners_parsed,
             config,
@@ -50,6 +52,7 @@ class Network:
             inter_broker_listener=config.inter_broker_listener_name,
             client_quotas=self.client_quotas,
             tls=self.tls,
+            sasl=self.sasl,
         )
 
     @property

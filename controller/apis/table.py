@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.broker.apis import k17_sasl_handshake, k36_sasl_authenticate
 from barnabas.broker.requests.api import make_table
 from barnabas.controller.apis import (
     k18_api_versions,
@@ -32,12 +33,14 @@ from barnabas.controller.apis import (
 )
 
 TABLE = make_table(
+    k17_sasl_handshake.API,
     k18_api_versions.API,
     k19_create_topics.API,
     k20_delete_topics.API,
     k30_create_acls.API,
     k31_delete_acls.API,
     k33_alter_configs.API,
+    k36_sasl_authenticate.API,
     k37_create_partitions.API,
     k38_create_delegation_token.API,
     k39_renew_delegation_token.API,

@@ -16,7 +16,6 @@ _NO_SHARE = "Share groups are not built."
 _NO_TIERED = "Tiered storage is not built."
 _NO_STREAMS = "The streams rebalance protocol is not built."
 _NO_QUEUE = "Requests step groups themselves, on handlers: the coordinator has no event queue and no batching runtime."
-_NO_AUTHENTICATION = "No connection authenticates again."
 _COUNTED_BY_THE_OTHER = "The node at the other end counts authentications; here a failure is a failed connection."
 _NO_SELECTOR = (
     "A processor's calls of its selector are not counted one by one; io-wait-ratio shows their share of time."
@@ -121,16 +120,6 @@ ATTRIBUTES: Final[dict[tuple[str, str], str]] = {
 
 #: Attributes that every MBean of a socket selector has.
 SELECTOR_ATTRIBUTES: Final[dict[str, str]] = {
-    **{
-        f"{name}-{what}": _NO_AUTHENTICATION
-        for name in (
-            "successful-reauthentication",
-            "failed-reauthentication",
-        )
-        for what in ("rate", "total")
-    },
-    "reauthentication-latency-avg": _NO_AUTHENTICATION,
-    "reauthentication-latency-max": _NO_AUTHENTICATION,
     "select-rate": _NO_SELECTOR,
     "select-total": _NO_SELECTOR,
     "io-time-ns-avg": _NO_SELECTOR,
@@ -142,9 +131,16 @@ NODE_CHANNEL_ATTRIBUTES: Final[dict[str, str]] = {
     **dict.fromkeys(("io-ratio", "io-wait-ratio", "io-wait-time-ns-total"), _NO_NODE_SELECTOR),
     **{
         f"{name}-{what}": _COUNTED_BY_THE_OTHER
-        for name in ("successful-authentication", "failed-authentication")
+        for name in (
+            "successful-authentication",
+            "failed-authentication",
+            "successful-reauthentication",
+            "failed-reauthentication",
+        )
         for what in ("rate", "total")
     },
+    "reauthentication-latency-avg": _COUNTED_BY_THE_OTHER,
+    "reauthentication-latency-max": _COUNTED_BY_THE_OTHER,
     "successful-authentication-no-reauth-total": _COUNTED_BY_THE_OTHER,
 }
 

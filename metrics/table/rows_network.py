@@ -177,6 +177,15 @@ IO_WAIT_TIME_NS = _socket("io-wait-time-ns", COUNTER, "Nanoseconds that a proces
 EXPIRED_CONNECTIONS = _socket(
     "expired-connections-killed-count", GAUGE, "Connections closed because their authentication expired."
 )
+SUCCESSFUL_REAUTHENTICATION = _socket(
+    "successful-reauthentication", SENSOR, "Clients that logged in again on their connection (KIP-368)."
+)
+FAILED_REAUTHENTICATION = _socket(
+    "failed-reauthentication", SENSOR, "Clients that failed to log in again on their connection."
+)
+REAUTHENTICATION_LATENCY = _socket(
+    "reauthentication-latency", AVG_MAX, "Milliseconds in which clients logged in again."
+)
 CONNECTION_ACCEPT_RATE = _socket(
     "connection-accept-rate", GAUGE, "Connections accepted per second.", labels=("listener",)
 )

@@ -20,6 +20,8 @@ from tests.support.certificates import Authority
 
 AUTHORITY = Authority()
 SIZE = 3_000_000
+CLOCK = SystemClock()
+CONFIG = Config.from_properties({"node.id": "1"})
 
 
 def endpoints(authority: Authority = AUTHORITY, names: tuple[str, ...] = ("localhost",)) -> TlsEndpoints:
@@ -67,7 +69,7 @@ def node(tls: TlsEndpoints) -> Iterator[int]:
 
 def test_requests_go_through_tls() -> None:
     tls = endpoints()
-    security = security_of(tls, "SSL", "SSL")
+    security = security_of(tls, CONFIG, "SSL", "SSL", CLOCK)
     with node(tls) as port, NodeConnection("localhost", port, security=security) as connection:
         for _ in range(3):
             assert connection.send(ApiVersionsRequest(), 0).error_code == 0
@@ -79,7 +81,7 @@ def test_a_stranger_and_another_name_are_refused() -> None:
         (endpoints(names=("other",)), endpoints(), "Hostname mismatch"),
     ):
         with node(far) as port:
-            connection = NodeConnection("localhost", port, security=security_of(near, "SSL", "SSL"))
+            connection = NodeConnection("localhost", port, security=security_of(near, CONFIG, "SSL", "SSL", CLOCK))
             with pytest.raises(
                 NodeConnectionError, match=f"the TLS handshake with localhost:{port} failed: .*{reason}"
             ):
@@ -90,7 +92,9 @@ def test_a_stranger_and_another_name_are_refused() -> None:
 def test_a_silent_node_does_not_block_the_handshake_for_ever() -> None:
     with socket.create_server(("localhost", 0)) as silent:
         port = silent.getsockname()[1]
-        connection = NodeConnection("localhost", port, timeout_ms=50, security=security_of(endpoints(), "SSL", "SSL"))
+        connection = NodeConnection(
+            "localhost", port, timeout_ms=50, security=security_of(endpoints(), CONFIG, "SSL", "SSL", CLOCK)
+        )
         with pytest.raises(NodeConnectionError, match="no response in time"):
             connection.connect()
 
@@ -106,7 +110,7 @@ def test_which_listener_leads_where() -> None:
             "listener.security.protocol.map": "IN:SSL,OUT:PLAINTEXT,CTL:PLAINTEXT",
         }
     )
-    security = security_of_brokers(tls, config)
+    security = security_of_brokers(tls, config, CLOCK)
     assert security is not None
     assert (security.listener_name, security.protocol) == ("IN", "SSL")
-    assert security_of_controller(tls, config) is None
+    assert security_of_controller(tls, config, CLOCK) is None

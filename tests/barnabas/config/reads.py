@@ -23,7 +23,7 @@ CONFIG = ROOT / "barnabas" / "config"
 #: The modules of `barnabas/config` that derive values which other packages read.
 MAKERS = ("config.py",)
 #: Calls that take the name of a key, and mappings by the names of keys.
-READERS = ("value", "broker_value")
+READERS = ("value", "broker_value", "own")
 MAPPINGS = ("values",)
 
 

@@ -98,7 +98,7 @@ def test_keys_in_other_units() -> None:
             {"listeners": "SSL://:9092"},
             "Controller listener with name CONTROLLER defined in controller.listener.names",
         ),
-        ({"listeners": "SASL_PLAINTEXT://:9092"}, "listener SASL_PLAINTEXT asks for SASL_PLAINTEXT, which is not"),
+        ({"listener.security.protocol.map": "X:TLS"}, "Invalid security protocol `TLS` defined in"),
         ({"listeners": "X://:9092"}, "No security protocol defined for listener X"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "must have a different name"),
         (

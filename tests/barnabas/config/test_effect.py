@@ -13,6 +13,8 @@ from barnabas.config.table.keys import BROKER_KEYS, TABLE, Scope
 
 SMALL = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1"}
 
+SASL = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"}
+
 
 def start(settings: dict[str, str], role: str = "broker") -> Config:
     return Config.from_properties({**SMALL, **settings}, role)
@@ -25,18 +27,16 @@ def start(settings: dict[str, str], role: str = "broker") -> Config:
         ({"ssl.provider": "P", "ssl.engine.factory.class": "E"}, "ssl.engine.factory.class, ssl.provider are "),
         ({"ssl.keystore.filename": "k"}, "ssl.keystore.filename is not supported: TLS has no such setting"),
         ({"listener.name.plaintext.ssl.provider": "P"}, "listener.name.plaintext.ssl.provider is "),
-        ({"listener.name.plaintext.scram-sha-256.sasl.jaas.config": "j"}, "there is no SASL"),
-        ({"sasl.enabled.mechanisms": "PLAIN"}, "there is no SASL, so no client would be authenticated"),
+        ({"listener.name.plaintext.scram-sha-256.sasl.jaas.config": "j"}, "no listener uses SASL"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "no listener uses SASL, so no client would be authenticated"),
         ({"principal.builder.class": "org.example.P"}, "principal.builder.class"),
         ({"connections.max.reauth.ms": "1000"}, "connections.max.reauth.ms"),
         ({"create.topic.policy.class.name": "org.example.P"}, "nothing would be refused"),
         ({"alter.config.policy.class.name": "org.example.P"}, "nothing would be refused"),
         ({"client.quota.callback.class": "org.example.Q"}, "or throttled"),
-        ({"security.inter.broker.protocol": "SASL_SSL"}, "security.inter.broker.protocol=SASL_SSL is not supported"),
-        (
-            {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"},
-            "CONTROLLER asks for SASL_SSL, which is not supported",
-        ),
+        ({**SASL, "sasl.jaas.config": "j"}, "sasl.jaas.config has no effect: it must be set for a mechanism of a"),
+        ({**SASL, "sasl.kerberos.service.name": "k"}, "sasl.kerberos.service.name is not supported: there is no GSS"),
+        ({**SASL, "sasl.login.class": "org.example.L"}, "sasl.login.class is not supported: no such classes can"),
     ],
 )
 def test_protective_settings_are_refused(settings: dict[str, str], named: str, role: str) -> None:
@@ -102,7 +102,8 @@ def test_a_file_read_without_a_role_is_not_refused() -> None:
             {"listener.name.plaintext.num.io.threads": "9"},
             [
                 "listener.name.plaintext.num.io.threads has no effect: only max.connections, "
-                "max.connection.creation.rate, num.network.threads and settings of TLS can be set for one listener"
+                "max.connection.creation.rate, num.network.threads and settings of TLS and SASL can be set for one "
+                "listener"
             ],
         ),
         ({"listener.name.plaintext.max.connections": "9", "listener.name.controller.num.network.threads": "1"}, []),

@@ -29,7 +29,7 @@ FILE = {
             "",
             "ssl.keystore.filename is not supported: TLS has no such setting",
         ),
-        ("", "KAFKA_SASL_ENABLED_MECHANISMS", "sasl.enabled.mechanisms is not supported: there is no SASL, so"),
+        ("", "KAFKA_SASL_ENABLED_MECHANISMS", "sasl.enabled.mechanisms is not supported: no listener uses SASL, so"),
     ],
 )
 def test_a_server_refuses_protection_that_it_lacks(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.network.connection import Connection, FrameReader, InvalidFrameError
-from barnabas.broker.network.transport import TURN_BYTES, Anonymous, PlainTransport
+from barnabas.broker.network.transport import TURN_BYTES, PlainTransport
 from barnabas.broker.requests.request import Request, RequestContext
 
 SIZE_MAX = 3_000_000
@@ -109,7 +109,7 @@ class Peer:
     def __init__(self) -> None:
         self.client, self.server = socket.socketpair()
         self.server.setblocking(False)
-        self.connection = Connection(self.server.fileno(), PlainTransport(self.server), Anonymous(), CONTEXT, SIZE_MAX)
+        self.connection = Connection(self.server.fileno(), PlainTransport(self.server), None, CONTEXT, SIZE_MAX)
         self.scratch = memoryview(bytearray(64))
 
     def read(self) -> bytes | None:
@@ -183,7 +183,7 @@ def test_a_large_frame_is_read_over_several_turns() -> None:
 
         began = False
 
-    connection = Connection(0, Endless(), Anonymous(), CONTEXT, SIZE)  # type: ignore[arg-type]
+    connection = Connection(0, Endless(), None, CONTEXT, SIZE)  # type: ignore[arg-type]
     scratch = memoryview(bytearray(64 * 1024))
     turns = 1
     while connection.read_frame(scratch) is None:

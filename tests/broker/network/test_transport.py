@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.network.transport import TURN_BYTES, Anonymous, PlainTransport
+from barnabas.broker.network.transport import TURN_BYTES, PlainTransport
 from tests.support.broker.network import Region
 
 
@@ -81,11 +81,6 @@ def test_small_regions_are_sent_with_their_buffers(pair: tuple[socket.socket, so
     expected = b"head" + content[10:9_010] + b"middle" + content[10_000:19_000] + b"tail"
     assert send_all(*pair, list(parts)) == expected
     os.close(fd)
-
-
-def test_the_anonymous_authenticator_is_complete_at_once() -> None:
-    assert Anonymous().is_complete()
-    assert Anonymous().principal() == "User:ANONYMOUS"
 
 
 def test_a_large_region_is_sent_over_several_turns(

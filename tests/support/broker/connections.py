@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from barnabas.broker.network.connection import Connection
-from barnabas.broker.network.transport import Anonymous, PlainTransport
+from barnabas.broker.network.transport import PlainTransport
 from barnabas.broker.requests.request import RequestContext
 
 CONTEXT = RequestContext("L", "PLAINTEXT", "127.0.0.1", 1, "id")
@@ -17,4 +17,4 @@ def connection_over(sock: socket.socket) -> Connection:
 
     Why not a fake: compiled code accepts only a real `Connection`.
     """
-    return Connection(sock.fileno(), PlainTransport(sock), Anonymous(), CONTEXT, FRAME_SIZE_MAX)
+    return Connection(sock.fileno(), PlainTransport(sock), None, CONTEXT, FRAME_SIZE_MAX)

@@ -212,6 +212,7 @@ class Network:
         inter_broker_listener: str | None = None,
         control_max_requests: int = 0,
         client_quotas: Any = None,
+        sasl: Any = None,
         **config: Any,
     ) -> None:
         self.clock = SystemClock()
@@ -226,6 +227,7 @@ class Network:
             request_log,
             self.registry,
             self.clock,
+            sasl=sasl,
             inter_broker_listener=inter_broker_listener,
             client_quotas=client_quotas,
         )

@@ -9,7 +9,6 @@ import pytest
 
 from barnabas.broker.network.connection import Connection
 from barnabas.broker.network.secure.handshakes import FAILURES_LOGGED, FAILURES_NS, HANDSHAKES_A_TURN, Handshakes
-from barnabas.broker.network.transport import Anonymous
 from barnabas.broker.requests.request import RequestContext
 from barnabas.common.clock import NS_PER_MS
 
@@ -18,7 +17,7 @@ TRANSPORT: Any = None
 
 def connection(number: int = 1) -> Connection:
     context = RequestContext("SSL", "SSL", "10.0.0.7", number, f"a-b-0-{number}")
-    return Connection(number, TRANSPORT, Anonymous(), context, 100)
+    return Connection(number, TRANSPORT, None, context, 100)
 
 
 def test_the_oldest_makes_way() -> None:

@@ -18,7 +18,7 @@ from barnabas.broker.network.secure.ssl_transport import (
     HandshakeError,
     SslTransport,
 )
-from barnabas.broker.network.transport import TURN_BYTES, Anonymous
+from barnabas.broker.network.transport import TURN_BYTES
 from barnabas.broker.requests.request import RequestContext
 from barnabas.security.tls.contexts import client_context, server_context
 from barnabas.security.tls.session import TlsSession
@@ -165,7 +165,7 @@ def test_what_the_buffer_did_not_take_is_reported(connected: tuple[SslTransport,
 def test_a_connection_finds_frames_that_no_edge_reports(connected: tuple[SslTransport, Client]) -> None:
     """Frames larger than the scratch buffer, that came with one read of the socket."""
     transport, client = connected
-    connection = Connection(1, transport, Anonymous(), CONTEXT, 1 << 20)
+    connection = Connection(1, transport, None, CONTEXT, 1 << 20)
     connection.secure = transport
     frames = [bytes([number]) * 6000 for number in range(9)]
     client.write(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))

@@ -1,0 +1,1 @@
+"""OAUTHBEARER (RFC 7628): a JSON web token in place of a password."""

@@ -1,0 +1,91 @@
+"""Where a setting of SASL is found: for one mechanism of one listener, for the listener, for all.
+
+Rules
+1. A key is looked up as `listener.name.<listener>.<mechanism>.<key>`, then `listener.name.<listener>.<key>`, then
+   `<key>`; listener and mechanism in lower case.
+2. The login entry and the callbacks belong to one mechanism, so only the first form counts.
+
+Source: ChannelBuilders.channelBuilderConfigs, JaasContext, SaslChannelBuilder (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from barnabas.config.config import Config
+from barnabas.config.errors import ConfigError
+from barnabas.config.table.keys import BROKER_KEYS
+from barnabas.security.sasl.jaas import JaasError, LoginModule, parse_jaas
+
+JAAS: Final = "sasl.jaas.config"
+SERVER_HANDLER: Final = "sasl.server.callback.handler.class"
+LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
+
+
+class ListenerScope:
+    """The settings of one listener."""
+
+    def __init__(self, config: Config, listener: str) -> None:
+        self._config = config
+        self.listener = listener
+        self._prefix = f"listener.name.{listener.lower()}."
+
+    def value(self, key: str) -> Any:
+        """Return a setting (rule 1); raises ConfigError for an invalid one."""
+        for name in self._names(key):
+            text = self._config.originals.get(name)
+            if text is not None:
+                return BROKER_KEYS[key]._replace(name=name).parse(text)
+        return self._config.value(key)
+
+    def _names(self, key: str) -> tuple[str, ...]:
+        return (self._prefix + key,)
+
+
+class Scope(ListenerScope):
+    """The settings of one mechanism of one listener."""
+
+    def __init__(self, config: Config, listener: str, mechanism: str) -> None:
+        super().__init__(config, listener)
+        self.mechanism = mechanism
+
+    def name(self, key: str) -> str:
+        """Return the full name that a person writes for this mechanism."""
+        return f"{self._prefix}{self.mechanism.lower()}.{key}"
+
+    def own(self, key: str) -> str | None:
+        """Return a setting that belongs to the mechanism (rule 2); None if it is missing or empty."""
+        text = self._config.originals.get(self.name(key))
+        return text.strip() or None if text is not None else None
+
+    def login_module(self) -> LoginModule | None:
+        """Return the JAAS entry; raises ConfigError if it cannot be read. No text of it is in the error."""
+        text = self.own(JAAS)
+        if text is None:
+            return None
+        try:
+            return parse_jaas(text)
+        except JaasError as error:
+            raise ConfigError(f"{self.name(JAAS)}: {error}") from error
+
+    def required_login_module(self) -> LoginModule:
+        """Return the JAAS entry; raises ConfigError if there is none."""
+        module = self.login_module()
+        if module is None:
+            raise ConfigError(f"listener {self.listener} uses {self.mechanism}, so {self.name(JAAS)} must be set")
+        return module
+
+    def _names(self, key: str) -> tuple[str, ...]:
+        return self.name(key), *super()._names(key)
+
+
+def false_salt_secret(config: Config, cluster_id: str) -> bytes:
+    """Return the key of the salts of users that do not exist: the same on all nodes and after a restart.
+
+    Nobody outside knows `delegation.token.secret.key`. Without it, a client that knows the cluster's id, since it may
+    connect, can tell which salts are false.
+    """
+    secret = config.delegation_token_secret_key
+    parts = ("false salts", cluster_id, "" if secret is None else secret.value)
+    return hashlib.sha256("\0".join(parts).encode()).digest()

@@ -1,0 +1,151 @@
+"""The logins of one processor's connections: which frames belong to them, and when they are over.
+
+Rules
+1. A connection with an authenticator gives it every frame until its login is complete, and no handler sees one. Later
+   it gives it the frames of a client that authenticates again.
+2. A login that failed keeps its connection muted for `connection.failed.authentication.delay.ms`; then the response, if
+   there is one, is sent, and the connection closed.
+3. A connection that has not logged in within `LOGIN_TIMEOUT_NS` is closed.
+4. A session that has ended is closed when its client uses it (KIP-368).
+
+Threads: the processor that owns the connections.
+Source: KafkaChannel, Selector.DelayedAuthenticationFailureClose, SocketServer.processCompletedReceives (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from barnabas.common.clock import NS_PER_MS, NS_PER_S
+
+if TYPE_CHECKING:
+    from barnabas.broker.network.connection import Connection
+    from barnabas.broker.network.connections import Connections
+    from barnabas.broker.network.network_metrics import ProcessorMetrics
+    from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
+
+log = logging.getLogger("barnabas.network")
+
+LOGIN_TIMEOUT_NS: Final = 30 * NS_PER_S
+BEGUN_MIN: Final = 256
+
+
+class Logins:
+    """See the module. `frame_size_max` is the limit for connections that have logged in."""
+
+    def __init__(
+        self,
+        listener: ListenerSasl,
+        connections: Connections,
+        metrics: ProcessorMetrics,
+        frame_size_max: int,
+    ) -> None:
+        # Fixed before start.
+        self._settings = listener.settings
+        self._connections = connections
+        self._metrics = metrics
+        self._frame_size_max = frame_size_max
+        # owner: processor
+        self._failed: deque[tuple[int, Connection]] = deque()  # when to close them, in order
+        self._begun: dict[Connection, int] = {}  # until when they must have logged in, in order
+
+    def opened(self, connection: Connection, now_ns: int) -> None:
+        """Watch a new connection (rule 3)."""
+        connection.frames.size_max = self._settings.receive_bytes_max
+        self._begun[connection] = now_ns + LOGIN_TIMEOUT_NS
+        if len(self._begun) > 2 * self._connections.count() + BEGUN_MIN:
+            # Why here: a flood of short connections must not fill the memory until their time is over.
+            self._begun = {begun: due for begun, due in self._begun.items() if self._connections.has(begun)}
+
+    def take(self, connection: Connection, frame: memoryview, now_ns: int) -> bool:
+        """Take a frame if it belongs to a login; return false if it is a request.
+
+        Afterwards `outgoing` is what to send, if anything; if not, the connection may be closed.
+        """
+        authenticator = connection.authenticator
+        assert authenticator is not None
+        if authenticator.is_complete:
+            if authenticator.may_begin_again(frame, now_ns):
+                authenticator = connection.authenticator = authenticator.again(now_ns)
+                connection.frames.size_max = self._settings.receive_bytes_max
+            elif authenticator.is_expired(now_ns):
+                self._metrics.expired_count += 1
+                log.debug("the session of connection %s has ended", connection.context.connection_id)
+                self._connections.close(connection, "")
+                return True
+            else:
+                return False
+        if connection.gate is not None:
+            connection.gate.release(connection)
+        connection.is_muted = True
+        outgoing = authenticator.receive(frame)
+        if authenticator.client_software is not None:
+            self._connections.identify(connection, authenticator.client_software)
+        if authenticator.is_failed:
+            self._fail(connection, now_ns)
+        elif outgoing is not None:
+            connection.outgoing = [outgoing]
+        if authenticator.is_complete:
+            self._complete(connection)
+        return True
+
+    def refuse(self, connection: Connection, reason: str, now_ns: int) -> bool:
+        """End the login of a connection that sent something which is no frame; false if none is in progress."""
+        authenticator = connection.authenticator
+        if authenticator is None or authenticator.is_complete or authenticator.is_failed:
+            return False
+        connection.is_muted = True
+        authenticator.fail(reason)
+        self._fail(connection, now_ns)
+        return True
+
+    def wait_ns(self, now_ns: int) -> int | None:
+        """Return the nanoseconds until a failed login is over; None if there is none."""
+        return max(0, self._failed[0][0] - now_ns) if self._failed else None
+
+    def take_ended(self, now_ns: int) -> Iterator[Connection]:
+        """Yield the connections of failed logins that are to be closed now; `outgoing` is what to send before."""
+        while self._failed and self._failed[0][0] <= now_ns:
+            _, connection = self._failed.popleft()
+            if not self._connections.has(connection):
+                continue
+            assert connection.authenticator is not None
+            response = connection.authenticator.failure_response
+            if response is not None:
+                connection.outgoing = [response]
+            yield connection
+
+    def close_overdue(self, now_ns: int) -> None:
+        """Close the connections that have taken too long (rule 3)."""
+        while self._begun:
+            connection, due_ns = next(iter(self._begun.items()))
+            if due_ns > now_ns:
+                return
+            del self._begun[connection]
+            authenticator = connection.authenticator
+            if authenticator is None or authenticator.is_failed or not self._connections.has(connection):
+                continue
+            authenticator.fail("no login in time")
+            self._metrics.logins.failed(authenticator, connection.context, now_ns)
+            self._connections.close(connection, "")
+
+    def _fail(self, connection: Connection, now_ns: int) -> None:
+        assert connection.authenticator is not None
+        self._metrics.logins.failed(connection.authenticator, connection.context, now_ns)
+        self._failed.append((now_ns + self._settings.failure_delay_ms * NS_PER_MS, connection))
+
+    def _complete(self, connection: Connection) -> None:
+        authenticator = connection.authenticator
+        assert authenticator is not None
+        assert authenticator.session is not None
+        identity = authenticator.session.identity
+        connection.context = replace(
+            connection.context, principal=identity.principal, is_token_authenticated=identity.is_token
+        )
+        connection.frames.size_max = self._frame_size_max
+        self._begun.pop(connection, None)
+        self._metrics.logins.succeeded(authenticator)

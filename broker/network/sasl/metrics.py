@@ -1,0 +1,88 @@
+"""Counts of logins, and the log lines of those that failed.
+
+Threads: the processor that owns it; the scrape reads the instruments.
+Source: Selector.SelectorMetrics, and Selector's line of a failed authentication (Kafka 4.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from barnabas.common.clock import NS_PER_S
+from barnabas.metrics.table import catalogue as c
+
+if TYPE_CHECKING:
+    from barnabas.broker.network.sasl.server_authenticator import SaslServerAuthenticator
+    from barnabas.broker.requests.request import RequestContext
+    from barnabas.metrics.registry import Registry
+
+log = logging.getLogger("barnabas.network")
+
+LINES_A_SECOND: Final = 10
+_SENSORS: Final = (
+    c.SUCCESSFUL_AUTHENTICATION,
+    c.FAILED_AUTHENTICATION,
+    c.SUCCESSFUL_REAUTHENTICATION,
+    c.FAILED_REAUTHENTICATION,
+)
+
+
+class LoginMetrics:
+    """The instruments of one processor."""
+
+    def __init__(self, registry: Registry, listener: str, processor_id: int) -> None:
+        # Fixed before start.
+        self._registry = registry
+        self._labels = {"listener": listener, "networkProcessor": processor_id}
+        self._succeeded, self._failed, self._succeeded_again, self._failed_again = (
+            registry.sensor(row, **self._labels) for row in _SENSORS
+        )
+        self._once_only = registry.counter(c.SUCCESSFUL_AUTHENTICATION_NO_REAUTH, **self._labels)
+        self._latency = registry.avg_max(c.REAUTHENTICATION_LATENCY, **self._labels)
+        # owner: processor
+        self._second = -1
+        self._lines = 0
+        self._suppressed = 0
+
+    def succeeded(self, authenticator: SaslServerAuthenticator) -> None:
+        """Count a login."""
+        if authenticator.is_again:
+            self._succeeded_again.record()
+            self._latency.record(authenticator.latency_ms())
+            return
+        self._succeeded.record()
+        session = authenticator.session
+        if session is not None and not session.can_authenticate_again:
+            self._once_only.inc()
+
+    def failed(self, authenticator: SaslServerAuthenticator, context: RequestContext, now_ns: int) -> None:
+        """Count a login that failed, and log it unless very many do."""
+        (self._failed_again if authenticator.is_again else self._failed).record()
+        if self.may_log(now_ns):
+            log.info(
+                "Failed %sauthentication with /%s (channelId=%s) (%s)",
+                "re-" if authenticator.is_again else "",
+                context.client_address,
+                context.connection_id,
+                authenticator.failure_reason,
+            )
+
+    def may_log(self, now_ns: int) -> bool:
+        """Return whether a line may be logged now; report how many were not, once they may be again."""
+        second = now_ns // NS_PER_S
+        if second != self._second:
+            self._second, self._lines = second, 0
+            if self._suppressed:
+                log.info("%d more authentications failed, whose lines were left out", self._suppressed)
+                self._suppressed = 0
+        self._lines += 1
+        if self._lines > LINES_A_SECOND:
+            self._suppressed += 1
+            return False
+        return True
+
+    def remove(self) -> None:
+        """Unregister the instruments of a processor that ended."""
+        for row in (*_SENSORS, c.SUCCESSFUL_AUTHENTICATION_NO_REAUTH, c.REAUTHENTICATION_LATENCY):
+            self._registry.remove(row, **self._labels)

@@ -1,0 +1,51 @@
+"""Credentials and tokens in the security metadata."""
+
+from __future__ import annotations
+
+from barnabas.common.clock import FakeClock
+from barnabas.config.config import Config
+from barnabas.security.image import SecurityImage
+from barnabas.security.sasl.scram.client import ScramClient
+from barnabas.security.sasl.scram.formulas import make_credential
+from barnabas.security.sasl.scram.lookup import SecurityLookup
+from barnabas.security.sasl.scram.server import ScramServer
+from barnabas.security.tokens import token_password
+from barnabas.security.values import ScramKey, ScramMechanism, TokenInformation
+from tests.barnabas.security.sasl.test_scram import log_in
+
+SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
+CLOCK = FakeClock()
+
+
+def lookup(image: SecurityImage, **settings: str) -> SecurityLookup:
+    names = {name.replace("_", "."): text for name, text in settings.items()}
+    return SecurityLookup(lambda: image, Config.from_properties({"node.id": "1", **names}), CLOCK)
+
+
+def test_a_user_has_a_credential_for_each_mechanism() -> None:
+    credential = make_credential(SHA_256, "x")
+    found = lookup(SecurityImage(credentials={ScramKey("alice", SHA_256): credential}))
+    assert found.credential(SHA_256, "alice") is credential
+    assert found.credential(SHA_512, "alice") is None
+    assert found.credential(SHA_256, "bob") is None
+
+
+def test_a_token_is_a_login_until_it_expires() -> None:
+    now_ms = CLOCK.wall_ms()
+    token = TokenInformation("id", "User:alice", "User:alice", (), now_ms, now_ms + 9_000, now_ms + 5_000)
+    found = lookup(SecurityImage(tokens={"id": token}), delegation_token_secret_key="s3cret")
+    for mechanism in (SHA_256, SHA_512):
+        server = ScramServer(mechanism, found, b"")
+        log_in(ScramClient(mechanism, "id", token_password("s3cret", "id"), is_token=True), server)
+        assert server.identity is not None
+        assert server.identity.principal == "User:alice"
+        assert server.identity.expires_ms == now_ms + 5_000
+    assert found.token(SHA_256, "id") is not None
+    assert found.token(SHA_256, "other") is None
+    CLOCK.advance_ms(5_001)
+    assert found.token(SHA_256, "id") is None
+
+
+def test_without_a_secret_there_are_no_tokens() -> None:
+    token = TokenInformation("id", "User:alice", "User:alice", (), 0, 1 << 50, 1 << 50)
+    assert lookup(SecurityImage(tokens={"id": token})).token(SHA_256, "id") is None

@@ -1,0 +1,217 @@
+"""SASL from settings. Tests scopes.py, server_settings.py, client_settings.py, oauthbearer/server_settings.py and
+oauthbearer/client_settings.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.common.clock import FakeClock
+from barnabas.config.config import Config
+from barnabas.config.errors import ConfigError
+from barnabas.security.sasl.client_settings import client_login
+from barnabas.security.sasl.mechanism import InvalidCredentialsError
+from barnabas.security.sasl.oauthbearer.server import OAuthBearerServer
+from barnabas.security.sasl.plain import PlainServer
+from barnabas.security.sasl.scopes import Scope, false_salt_secret
+from barnabas.security.sasl.scram.server import ScramServer
+from barnabas.security.sasl.server_settings import Credentials, ServerSettings, server_settings
+from tests.barnabas.security.sasl.test_scram import Users
+
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="n" password="s" user_alice="t";'
+SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="n" password="s"'
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+L = "listener.name.outside."
+
+
+def make(properties: dict[str, str]) -> ServerSettings:
+    found = Config.from_properties({"node.id": "1", **properties})
+    return server_settings(found, "OUTSIDE", Credentials(Users(alice="t"), lambda: b"secret"), FakeClock())
+
+
+def check_right_password(user: str, password: str) -> bool:
+    """A callback."""
+    return (user, password) == ("from", "callback")
+
+
+def test_a_setting_is_found_from_the_nearest_to_all() -> None:
+    scope = Scope(Config.from_properties({"node.id": "1", "connections.max.reauth.ms": "1"}), "OUTSIDE", "PLAIN")
+    assert scope.value("connections.max.reauth.ms") == 1
+    properties = {"node.id": "1", "connections.max.reauth.ms": "1", f"{L}connections.max.reauth.ms": "2"}
+    assert Scope(Config.from_properties(properties), "Outside", "PLAIN").value("connections.max.reauth.ms") == 2
+    properties[f"{L}plain.connections.max.reauth.ms"] = "3"
+    assert Scope(Config.from_properties(properties), "OUTSIDE", "PLAIN").value("connections.max.reauth.ms") == 3
+    assert Scope(Config.from_properties(properties), "OUTSIDE", "GSSAPI").value("connections.max.reauth.ms") == 2
+
+
+def test_several_mechanisms() -> None:
+    settings = make(
+        {
+            "sasl.enabled.mechanisms": "GSSAPI",
+            f"{L}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER",
+            f"{L}plain.sasl.jaas.config": PLAIN,
+            f"{L}oauthbearer.sasl.jaas.config": OAUTH + ' unsecuredValidatorAllowableClockSkewMs="10";',
+            f"{L}plain.connections.max.reauth.ms": "5000",
+            "sasl.server.max.receive.size": "1000",
+            f"{L}connection.failed.authentication.delay.ms": "7",
+        }
+    )
+    assert list(settings.mechanisms) == ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"]
+    made = [type(begin()) for begin in settings.mechanisms.values()]
+    assert made == [PlainServer, ScramServer, ScramServer, OAuthBearerServer]
+    assert settings.max_reauth_ms["PLAIN"] == 5000
+    assert settings.max_reauth_ms["OAUTHBEARER"] == 0
+    assert (settings.receive_bytes_max, settings.failure_delay_ms) == (1000, 7)
+    plain = settings.mechanisms["PLAIN"]()
+    plain.evaluate(b"\0alice\0t")
+    assert plain.identity is not None
+
+
+def test_a_callback_checks_passwords() -> None:
+    settings = make(
+        {
+            "sasl.enabled.mechanisms": "PLAIN",
+            f"{L}plain.sasl.server.callback.handler.class": f"{__name__}:check_right_password",
+        }
+    )
+    plain = settings.mechanisms["PLAIN"]()
+    plain.evaluate(b"\0from\0callback")
+    assert plain.identity is not None
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({}, "has GSSAPI, which is not supported here; supported are PLAIN, .*GSSAPI is the default, so name others"),
+        ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "has DIGEST-MD5, which is not supported here"),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN"},
+            "listener OUTSIDE uses PLAIN, so listener.name.outside.plain.sasl.jaas.config must be set",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", f"{L}plain.sasl.jaas.config": "x"},
+            "listener.name.outside.plain.sasl.jaas.config: Login module control flag not specified",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", f"{L}plain.sasl.jaas.config": "x required username=a;"},
+            "has no option user_NAME",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                f"{L}plain.sasl.server.callback.handler.class": "org.example.Handler",
+            },
+            "Java classes cannot be loaded here",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+                f"{L}scram-sha-256.sasl.server.callback.handler.class": "os:path",
+            },
+            "SCRAM has its credentials in the metadata log",
+        ),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "sasl.oauthbearer.jwks.endpoint.url must be set"),
+        (
+            {"sasl.enabled.mechanisms": "OAUTHBEARER", f"{L}oauthbearer.sasl.jaas.config": OAUTH + ";"},
+            "sasl.oauthbearer.jwks.endpoint.url must be set; for tokens without a signature",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": "http://example.org/keys",
+            },
+            "is neither a file: nor an https: address",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                f"{L}oauthbearer.sasl.jaas.config": OAUTH + ' unsecuredValidatorAllowableClockSkewMs="-1";',
+            },
+            "must not be negative",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_at_start(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        make(properties)
+    assert "\n" not in str(caught.value)
+
+
+def test_unsigned_tokens_are_refused_unless_asked_for() -> None:
+    unsigned = {"sasl.enabled.mechanisms": "OAUTHBEARER", f"{L}oauthbearer.sasl.jaas.config": OAUTH + ";"}
+    handler = (
+        "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+    )
+    assert make({**unsigned, f"{L}oauthbearer.sasl.server.callback.handler.class": handler})
+    with pytest.raises(ConfigError):
+        make(unsigned)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_a_node_logs_in_to_another(mechanism: str) -> None:
+    """The client and the server that are made from the settings of one listener."""
+    properties = {
+        "node.id": "1",
+        "sasl.enabled.mechanisms": mechanism,
+        f"{L}plain.sasl.jaas.config": PLAIN.replace("user_alice", 'user_n="s" user_alice'),
+        f"{L}scram-sha-256.sasl.jaas.config": SCRAM + ";",
+        f"{L}scram-sha-512.sasl.jaas.config": SCRAM + ";",
+        f"{L}oauthbearer.sasl.jaas.config": OAUTH + ' unsecuredLoginStringClaim_sub="n";',
+    }
+    found = Config.from_properties(properties)
+    from barnabas.security.values import ScramMechanism
+
+    sha = ScramMechanism.SCRAM_SHA_512 if mechanism.endswith("512") else ScramMechanism.SCRAM_SHA_256
+    clock = FakeClock()
+    server = server_settings(found, "OUTSIDE", Credentials(Users(sha, n="s"), lambda: b""), clock).mechanisms[
+        mechanism
+    ]()
+    client = client_login(found, "OUTSIDE", mechanism, "key", clock).begin()
+    token: bytes | None = client.first()
+    while token is not None:
+        token = client.evaluate(server.evaluate(token))
+    assert client.is_complete
+    assert server.identity is not None
+    assert server.identity.principal == "User:n"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "properties", "message"),
+    [
+        ("GSSAPI", {}, "key=GSSAPI is not supported: it can be PLAIN"),
+        ("PLAIN", {}, "listener.name.outside.plain.sasl.jaas.config must be set"),
+        ("PLAIN", {f"{L}plain.sasl.jaas.config": "x required username=a;"}, "has no username and password"),
+        ("OAUTHBEARER", {}, "listener.name.outside.oauthbearer.sasl.jaas.config must be set"),
+        (
+            "OAUTHBEARER",
+            {f"{L}oauthbearer.sasl.jaas.config": OAUTH + ";"},
+            "sasl.oauthbearer.token.endpoint.url must be set",
+        ),
+        (
+            "OAUTHBEARER",
+            {
+                f"{L}oauthbearer.sasl.jaas.config": OAUTH + ";",
+                "sasl.oauthbearer.token.endpoint.url": "https://example.org/token",
+            },
+            "needs sasl.oauthbearer.client.credentials.client.id",
+        ),
+    ],
+)
+def test_a_login_that_cannot_work_is_refused_at_start(mechanism: str, properties: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        client_login(Config.from_properties({"node.id": "1", **properties}), "OUTSIDE", mechanism, "key", FakeClock())
+
+
+def test_false_salts_are_those_of_a_cluster() -> None:
+    plain = Config.from_properties({"node.id": "1"})
+    keyed = Config.from_properties({"node.id": "1", "delegation.token.secret.key": "k"})
+    secrets = {false_salt_secret(config, cluster) for config in (plain, keyed, plain) for cluster in ("a", "b")}
+    assert len(secrets) == 4
+
+
+def test_a_user_of_scram_without_a_credential_fails() -> None:
+    settings = make({"sasl.enabled.mechanisms": "SCRAM-SHA-256"})
+    server = settings.mechanisms["SCRAM-SHA-256"]()
+    nonce = server.evaluate(b"n,,n=nobody,r=abc").split(b",")[0]
+    with pytest.raises(InvalidCredentialsError):
+        server.evaluate(b"c=biws," + nonce + b",p=AAAA")

@@ -1,0 +1,264 @@
+"""Logins on real connections: what handlers see, how failures end, sessions, floods. Tests logins.py and metrics.py."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.broker.apis import k17_sasl_handshake, k36_sasl_authenticate
+from barnabas.broker.apis.k18_api_versions import answer
+from barnabas.broker.metadata.features import FinalizedFeatures
+from barnabas.broker.network.sasl import logins
+from barnabas.broker.network.sasl.metrics import LINES_A_SECOND, LoginMetrics
+from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
+from barnabas.common.clock import NS_PER_S, FakeClock, SystemClock
+from barnabas.metrics.registry import Registry
+from barnabas.metrics.table import catalogue as c
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import RequestHeader, encode_request
+from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from barnabas.security.sasl.plain import PlainServer, passwords_of
+from barnabas.security.sasl.server_settings import ServerSettings
+from tests.support.broker.network import (
+    API_VERSIONS,
+    HEARTBEAT,
+    HEARTBEAT_VERSION,
+    Client,
+    ListenerRow,
+    Network,
+    api_versions_request,
+    heartbeat,
+)
+from tests.support.waiting import eventually
+
+HANDSHAKE, AUTHENTICATE = 17, 36
+DELAY_MS = 50
+CHECK = passwords_of({"user_alice": "secret", "user_bob": "secret"})
+
+
+class Sources:
+    """The SASL of every listener: PLAIN."""
+
+    def __init__(self, max_reauth_ms: int, network: list[Network]) -> None:
+        self.settings = ServerSettings(
+            {"PLAIN": lambda: PlainServer(CHECK)}, {"PLAIN": max_reauth_ms}, 1000, DELAY_MS, ()
+        )
+        self.network = network
+
+    def listener(self, _config: Any, _name: str, _clock: Any) -> ListenerSasl:
+        return ListenerSasl(
+            self.settings,
+            SystemClock(),
+            lambda request: answer(request, self.network[0].table, FinalizedFeatures({}, -1)),
+        )
+
+
+class SaslNetwork(Network):
+    """A network whose only listener asks for a login."""
+
+    def __init__(self, max_reauth_ms: int = 0) -> None:
+        super().__init__(
+            listeners=(ListenerRow("OUTSIDE", "SASL_PLAINTEXT"),),
+            sasl=Sources(max_reauth_ms, [self]),
+            num_network_threads=1,
+        )
+        for module in (k17_sasl_handshake, k36_sasl_authenticate):
+            self.table[module.API.key] = module.API
+
+    def client(self, listener: str = "OUTSIDE") -> Client:
+        return super().client(listener)
+
+    def count(self, row: Any) -> int:
+        found: int = self.registry.sensor(row, listener="OUTSIDE", networkProcessor=0).count
+        return found
+
+    @property
+    def principals(self) -> list[str]:
+        return [connection.context.principal for connection in self.connections()]
+
+
+@pytest.fixture
+def network() -> Iterator[SaslNetwork]:
+    with SaslNetwork() as network:
+        yield network
+
+
+@pytest.fixture
+def expiring() -> Iterator[SaslNetwork]:
+    """Sessions end after a second and a half."""
+    with SaslNetwork(1500) as network:
+        yield network
+
+
+def handshake(number: int = 1, mechanism: str = "PLAIN") -> bytes:
+    return encode_request(RequestHeader(HANDSHAKE, 1, number, "test"), SaslHandshakeRequest(mechanism=mechanism))
+
+
+def token(user: str = "alice", password: str = "secret", number: int = 2) -> bytes:
+    request = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
+    return encode_request(RequestHeader(AUTHENTICATE, 2, number, "test"), request)
+
+
+def log_in(client: Client, user: str = "alice") -> None:
+    client.send(api_versions_request(3, 9) + handshake() + token(user))
+    assert client.receive(API_VERSIONS, 3, 9).error_code == ErrorCode.NONE
+    assert client.receive(HANDSHAKE, 1, 1).error_code == ErrorCode.NONE
+    assert client.receive(AUTHENTICATE, 2, 2).error_code == ErrorCode.NONE
+
+
+def test_requests_come_after_the_login(network: SaslNetwork) -> None:
+    with network.client() as client:
+        log_in(client)
+        assert client.heartbeat("ok") == ErrorCode.NONE
+        assert network.principals == ["User:alice"]
+        assert network.connections()[0].client_software == ("tests", "1.0")
+    assert network.count(c.SUCCESSFUL_AUTHENTICATION) == 1
+    assert network.count(c.FAILED_AUTHENTICATION) == 0
+
+
+def test_everything_in_one_piece(network: SaslNetwork) -> None:
+    """A client that does not wait for answers: the requests after the login are answered in order."""
+    with network.client() as client:
+        client.send(handshake() + token() + b"".join(heartbeat("ok", number) for number in range(30)))
+        client.receive(HANDSHAKE, 1, 1)
+        client.receive(AUTHENTICATE, 2, 2)
+        for number in range(30):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+
+
+def test_no_handler_sees_a_request_before_the_login(network: SaslNetwork) -> None:
+    with network.client() as client:
+        client.send(heartbeat("move:seen"))
+        assert client.is_closed_by_server()
+    with network.client() as client:
+        client.send(handshake() + heartbeat("move:seen"))
+        client.receive(HANDSHAKE, 1, 1)
+        assert client.is_closed_by_server()
+    assert network.services.completed == []
+    assert network.count(c.FAILED_AUTHENTICATION) == 2
+
+
+def test_a_wrong_password_is_answered_late_and_closes(network: SaslNetwork, caplog: pytest.LogCaptureFixture) -> None:
+    clock = SystemClock()
+    with caplog.at_level(logging.INFO, "barnabas.network"), network.client() as client:
+        client.send(handshake() + token(password="wrong") + heartbeat("move:seen"))
+        client.receive(HANDSHAKE, 1, 1)
+        began_ns = clock.monotonic_ns()
+        response = client.receive(AUTHENTICATE, 2, 2)
+        assert clock.monotonic_ns() - began_ns > DELAY_MS * 1_000_000 / 2
+        assert response.error_message == "Authentication failed: Invalid username or password"
+        assert client.is_closed_by_server()
+    (line,) = [record.getMessage() for record in caplog.records if "authentication" in record.getMessage()]
+    assert line.startswith("Failed authentication with /127.0.0.1 (channelId=127.0.0.1:")
+    assert line.endswith("(Authentication failed: Invalid username or password)")
+    assert network.services.completed == []
+    assert network.count(c.FAILED_AUTHENTICATION) == 1
+
+
+def test_a_frame_that_is_too_large_for_a_login(network: SaslNetwork) -> None:
+    for size in (1001, -1, 2**31 - 1):
+        with network.client() as client:
+            client.send(struct.pack(">i", size) + b"x")
+            assert client.is_closed_by_server()
+    assert network.count(c.FAILED_AUTHENTICATION) == 3
+    with network.client() as client:
+        log_in(client)
+        assert client.heartbeat("ok:" + "x" * 2000) == ErrorCode.NONE
+
+
+def test_a_client_that_leaves_during_the_delay(network: SaslNetwork) -> None:
+    with network.client() as client:
+        client.send(handshake() + token(password="wrong"))
+    eventually("the connections close", lambda: network.connections() == [])
+    with network.client() as client:
+        log_in(client)
+
+
+def test_sasl_requests_after_the_login_are_out_of_place(network: SaslNetwork) -> None:
+    with network.client() as client:
+        log_in(client)
+        client.send(handshake(5) + token(number=6) + heartbeat("ok", 7))
+        assert client.receive(HANDSHAKE, 1, 5).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert client.receive(AUTHENTICATE, 2, 6).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 7).error_code == ErrorCode.NONE
+
+
+def test_authenticating_again_between_requests(expiring: SaslNetwork) -> None:
+    """The requests before it are answered first, and the session begins anew."""
+    with expiring.client() as client:
+        log_in(client)
+        client.send(b"".join(heartbeat("ok", number) for number in range(5)) + handshake(8) + token(number=9))
+        for number in range(5):
+            assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, number).error_code == ErrorCode.NONE
+        assert client.receive(HANDSHAKE, 1, 8).error_code == ErrorCode.NONE
+        assert client.receive(AUTHENTICATE, 2, 9).session_lifetime_ms == 1500
+        assert client.heartbeat("ok") == ErrorCode.NONE
+    assert expiring.count(c.SUCCESSFUL_AUTHENTICATION) == 1
+    assert expiring.count(c.SUCCESSFUL_REAUTHENTICATION) == 1
+
+
+def test_another_principal_cannot_take_a_connection_over(expiring: SaslNetwork) -> None:
+    with expiring.client() as client:
+        log_in(client)
+        client.send(handshake(8) + token("bob", number=9))
+        client.receive(HANDSHAKE, 1, 8)
+        response = client.receive(AUTHENTICATE, 2, 9)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert client.is_closed_by_server()
+    assert expiring.count(c.FAILED_REAUTHENTICATION) == 1
+
+
+def test_a_session_that_has_ended_is_closed_when_it_is_used() -> None:
+    with SaslNetwork(1) as network, network.client() as client:
+        log_in(client)
+        (connection,) = network.connections()
+        authenticator = connection.authenticator
+        assert authenticator is not None
+        eventually("the session ends", lambda: authenticator.is_expired(SystemClock().monotonic_ns()))
+        assert network.connections() == [connection]
+        client.send(heartbeat("move:seen"))
+        assert client.is_closed_by_server()
+        assert network.services.completed == []
+        assert network.server.processors()[0].metrics.expired_count == 1
+
+
+def test_a_login_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins, "LOGIN_TIMEOUT_NS", NS_PER_S // 10)
+    with SaslNetwork() as network, network.client() as client, network.client() as slow:
+        log_in(client)
+        slow.send(b"\0\0")
+        assert slow.is_closed_by_server()
+        assert client.heartbeat("ok") == ErrorCode.NONE
+        assert network.count(c.FAILED_AUTHENTICATION) == 1
+
+
+def test_connections_that_are_gone_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins, "BEGUN_MIN", 4)
+    with SaslNetwork() as network:
+        for _ in range(30):
+            with network.client() as client:
+                client.send(handshake())
+                client.receive(HANDSHAKE, 1, 1)
+        found = network.server.processors()[0]._logins
+        assert found is not None
+        assert len(found._begun) <= 2 * 30
+        eventually("the connections close", lambda: network.connections() == [])
+        with network.client() as client:
+            log_in(client)
+            assert len(found._begun) <= 5
+
+
+def test_a_flood_of_failures_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = LoginMetrics(Registry(FakeClock()), "OUTSIDE", 0)
+    with caplog.at_level(logging.INFO, "barnabas.network"):
+        assert sum(metrics.may_log(5 * NS_PER_S + number) for number in range(1000)) == LINES_A_SECOND
+        assert caplog.records == []
+        assert metrics.may_log(6 * NS_PER_S)
+    assert [record.getMessage() for record in caplog.records] == [
+        "990 more authentications failed, whose lines were left out"
+    ]
