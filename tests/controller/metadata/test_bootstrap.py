@@ -164,7 +164,7 @@ def test_kafkas_shell_reads_acls_users_tokens_and_quotas(apache_runtime: KafkaRu
         PermissionType.ALLOW,
     )
     token = TokenInformation("token-1", "User:alice", "User:bob", ("User:carol",), 1, 3, 2)
-    quota = quota_record(QuotaEntity.of({"user": "alice", "client-id": None}), "producer_byte_rate", 1024.0)
+    quota = quota_record(QuotaEntity.of({"user": "alice", "client-id": "c"}), "producer_byte_rate", 1024.0)
     records = [acl_record(acl), scram("alice"), token_record(token), quota]
     rig.decide(lambda _: Decision(records, None))
     directory = tmp_path / "__cluster_metadata-0"
@@ -175,7 +175,7 @@ def test_kafkas_shell_reads_acls_users_tokens_and_quotas(apache_runtime: KafkaRu
         ("/image/acls/byId", "YWFhYWFhYWFhYWFhYWFhYQ"),
         ("/image/scram/SCRAM-SHA-256", "alice"),
         ("/image/delegationToken", "token-1"),
-        ("/image/clientQuotas", "clientId()_user(alice)"),
+        ("/image/clientQuotas", "clientId(c)_user(alice)"),
     ):
         check_shell(apache_runtime, file, "ls", path, expected)
 
