@@ -183,9 +183,7 @@ class Connections:
         self._add(connection)
         self._metrics.opened()
         if connection.handshake is not None:
-            excess = self.handshakes.begin(connection, connection.last_active_ns)
-            if excess is not None:
-                self.fail_handshake(excess, "too many handshakes, and this one is the oldest")
+            self.handshakes.add(connection, connection.last_active_ns)
         return connection
 
     def continue_handshake(self, connection: Connection) -> bool:
@@ -196,8 +194,11 @@ class Connections:
         handshake, tls = connection.handshake, self._settings.tls
         assert handshake is not None
         assert tls is not None
+        had_begun = handshake.has_begun()
         try:
             if not handshake.handshake():
+                if not had_begun and handshake.has_begun():
+                    self._make_space(connection)
                 return False
             principal = ANONYMOUS if tls.is_sasl else tls.principal(handshake.session)
         except (HandshakeError, ValueError) as error:
@@ -217,6 +218,12 @@ class Connections:
         if not tls.is_sasl:
             self._metrics.authenticated()
         return True
+
+    def _make_space(self, connection: Connection) -> None:
+        """Close another handshake if this one, which has begun, is one too many."""
+        excess = self.handshakes.begin(connection)
+        if excess is not None:
+            self.fail_handshake(excess, "too many handshakes, and this one is the oldest")
 
     def fail_handshake(self, connection: Connection, reason: str) -> None:
         """Close a connection whose TLS handshake failed."""

@@ -90,7 +90,7 @@ OWN_ROWS: tuple[Key, ...] = (
         "Time in which a client must complete its TLS handshake.",
         honoured=True),
     Key("barnabas.ssl.handshakes.max", INT, 256, LOW, at_least(1),
-        "Most incomplete TLS handshakes of a network thread; a further one ends the oldest.",
+        "Most incomplete TLS handshakes of a network thread; a further one ends the oldest that waits for its client.",
         honoured=True),
     Key("barnabas.ssl.review.interval.ms", INT, 10_000, LOW, at_least(100),
         "Time between looks for certificates that changed on disk.",

@@ -3,8 +3,9 @@
 Rules
 1. Handshakes cost much CPU time. A turn of the processor continues at most HANDSHAKES_A_TURN of them, so that the
    requests of others never wait for all of them.
-2. A handshake that is not complete after its time is closed. When there are too many, the oldest is closed: an honest
-   client needs milliseconds, so the oldest is hardly its.
+2. A handshake that is not complete after its time is closed. Those that have begun hold memory. When they are too many,
+   the oldest that waits for its client is closed: an honest client needs milliseconds, so that one is hardly its. Those
+   that wait for us are spared: thousands of clients that come at once, after a restart, are served in their order.
 3. Failed handshakes are logged one line each, at most FAILURES_LOGGED in FAILURES_NS; the rest are counted in one line.
 
 Threads: the processor's own; any thread may call `count`.
@@ -32,13 +33,14 @@ FAILURES_NS: Final = 10 * NS_PER_S
 class Handshakes:
     """See the module."""
 
-    __slots__ = ("_count_max", "_failures", "_logged_until_ns", "_open", "_ready", "_timeout_ns")
+    __slots__ = ("_begun", "_count_max", "_failures", "_logged_until_ns", "_open", "_ready", "_timeout_ns")
 
     def __init__(self, count_max: int, timeout_ms: int) -> None:
         self._count_max = count_max  # fixed before start
         self._timeout_ns = timeout_ms * NS_PER_MS  # fixed before start
         # owner: processor
         self._open: dict[Connection, int] = {}  # when each began, the oldest first
+        self._begun: dict[Connection, None] = {}  # those of them with a TLS session, the oldest first
         self._ready: deque[Connection] = deque()  # something happened to them
         self._failures = 0  # since the log's present interval began
         self._logged_until_ns = 0  # the end of that interval
@@ -47,10 +49,18 @@ class Handshakes:
         """Return how many there are."""
         return len(self._open)
 
-    def begin(self, connection: Connection, now_ns: int) -> Connection | None:
-        """Add a connection; return the one to be closed for it, if there are too many (rule 2)."""
+    def add(self, connection: Connection, now_ns: int) -> None:
+        """Add a connection, from whose client nothing has come."""
         self._open[connection] = now_ns
-        return next(iter(self._open)) if len(self._open) > self._count_max else None
+
+    def begin(self, connection: Connection) -> Connection | None:
+        """Note that a handshake has begun; return the one to be closed for it, if there are too many (rule 2)."""
+        others = list(self._begun) if len(self._begun) >= self._count_max else []
+        self._begun[connection] = None
+        for other in others:
+            if not other.is_ready_for_handshake:
+                return other
+        return others[0] if others else None
 
     def note(self, connection: Connection) -> None:
         """Continue a handshake soon: bytes came, or the socket is writable again."""
@@ -72,6 +82,7 @@ class Handshakes:
     def end(self, connection: Connection) -> None:
         """Forget a connection: its handshake is complete, or it is closed."""
         self._open.pop(connection, None)
+        self._begun.pop(connection, None)
 
     def expired(self, now_ns: int) -> list[Connection]:
         """Return the connections whose time is up."""

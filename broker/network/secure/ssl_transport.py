@@ -66,6 +66,10 @@ class SslTransport:
         """Read into this buffer from now on: the connection has another processor."""
         self._raw = raw
 
+    def has_begun(self) -> bool:
+        """Return whether something has come from the client, so that there is a session."""
+        return self._session is not None
+
     def handshake(self) -> bool:
         """Continue the handshake with what has arrived; return whether it is complete.
 

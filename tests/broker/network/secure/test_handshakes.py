@@ -20,22 +20,29 @@ def connection(number: int = 1) -> Connection:
     return Connection(number, TRANSPORT, None, context, 100)
 
 
-def test_the_oldest_makes_way() -> None:
+def test_the_oldest_that_waits_for_its_client_makes_way() -> None:
     handshakes = Handshakes(2, 1000)
-    first, second, third = map(connection, (1, 2, 3))
-    assert handshakes.begin(first, 0) is None
-    assert handshakes.begin(second, 1) is None
-    assert handshakes.begin(third, 2) is first
+    connections = [connection(number) for number in range(5)]
+    for each in connections:
+        handshakes.add(each, 0)
+    first, second, third, fourth, _ = connections
+    handshakes.note(first)
+    assert handshakes.begin(first) is None
+    assert handshakes.begin(second) is None
+    assert handshakes.begin(third) is second
+    handshakes.end(second)
+    handshakes.note(third)
+    assert handshakes.begin(fourth) is first  # all wait for us
     handshakes.end(first)
-    assert handshakes.count() == 2
     handshakes.end(first)
+    assert handshakes.count() == 3
 
 
 def test_late_ones_expire() -> None:
     handshakes = Handshakes(9, 1000)
     first, second = map(connection, (1, 2))
-    handshakes.begin(first, 0)
-    handshakes.begin(second, 500 * NS_PER_MS)
+    handshakes.add(first, 0)
+    handshakes.add(second, 500 * NS_PER_MS)
     assert handshakes.expired(999 * NS_PER_MS) == []
     assert handshakes.expired(1000 * NS_PER_MS) == [first]
     assert handshakes.expired(1500 * NS_PER_MS) == [first, second]
