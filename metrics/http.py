@@ -14,7 +14,7 @@ Rules
 3. No foreign page in a browser gets an answer (`common/pages/page_guard.py`): the guard checks each request before its
    page is computed.
 4. With `barnabas.pages.auth.*`, each request must carry credentials (`common/pages/page_auth.py`). Without, a server
-   that listens beyond the loopback interface logs a warning.
+   that listens beyond the loopback interface logs a warning, and so does one that has credentials, but no TLS.
 5. /healthz and /readyz answer under any name and to everybody, since they reveal nothing.
 
 Threads: `add_page`, `add_view` and `add_resource` before `start`; `start` and `stop` by main; `respond` by the threads
@@ -47,6 +47,7 @@ from barnabas.metrics.page.exposition import Exposition
 if TYPE_CHECKING:
     from barnabas.common.pages.server import PageServer
     from barnabas.config.config import Config
+    from barnabas.metrics.page_tls import PageTls
     from barnabas.metrics.registry import Registry
 
 log = logging.getLogger("barnabas.metrics")
@@ -76,6 +77,14 @@ def make_auth(config: Config, clock: Clock) -> PageAuth | None:
     return PageAuth(accepted, clock) if accepted else None
 
 
+def _make_tls(config: Config, clock: Clock) -> PageTls | None:
+    if not (config.barnabas_pages_ssl_keystore_location or config.barnabas_pages_ssl_keystore_key):
+        return None
+    from barnabas.metrics.page_tls import make_tls  # Why here: most pages have no TLS
+
+    return make_tls(config, clock)
+
+
 _NOT_FOUND: Final = Page(b"not found\n", status="404 Not Found")
 _BAD_METHOD: Final = Page(b"only GET and HEAD\n", status="405 Method Not Allowed", headers=(("Allow", "GET, HEAD"),))
 _READING: Final = ("GET", "HEAD")
@@ -95,9 +104,11 @@ class MetricsServer:
         names: Iterable[str] = (),
         dialect: str = Dialect.BOTH,
         auth: PageAuth | None = None,
+        tls: PageTls | None = None,
     ) -> None:
         self._host = host  # fixed before start
-        self._guard = PageGuard(names)  # fixed before start
+        self._guard = PageGuard(names, "http" if tls is None else "https")  # fixed before start
+        self._tls = tls  # fixed before start
         self._auth = auth  # fixed before start
         self._clock = clock or SystemClock()  # fixed before start
         self.port = port  # replaced by start, before the thread
@@ -122,6 +133,7 @@ class MetricsServer:
             own_names(config),
             str(config.barnabas_metrics_dialect),
             make_auth(config, clock),
+            _make_tls(config, clock),
         )
 
     def add_page(self, path: str, page: Callable[[], Page]) -> None:
@@ -143,11 +155,12 @@ class MetricsServer:
         if self.port == _OFF:
             return
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        self._listener = socket.create_server((self._host, self.port), family=family, backlog=_BACKLOG)
-        self.port = self._listener.getsockname()[1]
-        if self._auth is None and not is_loopback(self._host):
-            log.warning("%s", self._exposure())
-        self._thread = ServiceThread("metrics-http", "metrics-http", self._serve, daemon=True)
+        listener = socket.create_server((self._host, self.port), family=family, backlog=_BACKLOG)
+        self._listener = listener
+        self.port = listener.getsockname()[1]
+        if not is_loopback(self._host):
+            self._warn_of_exposure()
+        self._thread = ServiceThread("metrics-http", "metrics-http", lambda: self._serve(listener), daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -179,17 +192,21 @@ class MetricsServer:
         headers = (*page.headers, encoding.VARY, encoding.GZIPPED)
         return page._replace(body=encoding.gzipped(page.body), headers=headers)
 
-    def _exposure(self) -> str:
-        """Return the warning of rule 4."""
-        changed = f", and change {', '.join(sorted(self._resources))}" if self._resources else ""
-        return (
-            f"the pages listen on {self._host or 'all interfaces'} port {self.port} without authentication: every host "
-            f"that reaches them can read them{changed}. Set {TOKEN_KEY}, or keep barnabas.metrics.host=127.0.0.1"
-        )
+    def _warn_of_exposure(self) -> None:
+        """Log what others can do with the pages (rule 4)."""
+        where = f"the pages listen on {self._host or 'all interfaces'} port {self.port}"
+        if self._auth is None and (self._tls is None or not self._tls.authenticates):
+            changed = f", and change {', '.join(sorted(self._resources))}" if self._resources else ""
+            log.warning(
+                "%s without authentication: every host that reaches them can read them%s. Set %s, or keep "
+                "barnabas.metrics.host=127.0.0.1", where, changed, TOKEN_KEY,
+            )  # fmt: skip
+        elif self._tls is None:
+            log.warning(
+                "%s without TLS: credentials can be read on their way. Set barnabas.pages.ssl.keystore.location", where
+            )
 
-    def _serve(self) -> None:
-        listener = self._listener
-        assert listener is not None
+    def _serve(self, listener: socket.socket) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)
             selector.select()
@@ -199,7 +216,9 @@ class MetricsServer:
     def _server(self, listener: socket.socket) -> PageServer:
         from barnabas.common.pages.server import PageServer  # Why here: loaded by the first visitor
 
-        return PageServer(listener, self.respond, self._clock, self._stopping)
+        return PageServer(
+            listener, self.respond, self._clock, self._stopping, None if self._tls is None else self._tls.context
+        )
 
     def _page(self, request: Request) -> Page:
         path, _, text = request.target.partition("?")

@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "barnabas.protocol": (),
     "barnabas.common": ("barnabas.protocol",),
     "barnabas.config": ("barnabas.protocol", "barnabas.common"),
-    "barnabas.metrics": ("barnabas.common", "barnabas.config"),
+    "barnabas.metrics": ("barnabas.common", "barnabas.config", "barnabas.security"),
     "barnabas.security": ("barnabas.protocol", "barnabas.common", "barnabas.config"),
     "barnabas.client": ("barnabas.protocol", "barnabas.common", "barnabas.config", "barnabas.security"),
     "barnabas.cluster": ("barnabas.protocol", "barnabas.common", "barnabas.client"),

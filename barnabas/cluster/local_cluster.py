@@ -16,7 +16,15 @@ from barnabas.cluster.processes import ask_to_end, await_end, signal_process, st
 from barnabas.cluster.readiness import await_nodes, never
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.deadline import Deadline
-from barnabas.common.pages.page_access import OPEN, TOKEN_KEY, USERS_KEY, Access, credentials, write_access
+from barnabas.common.pages.page_access import (
+    OPEN,
+    TOKEN_KEY,
+    USERS_KEY,
+    Access,
+    access_of,
+    credentials,
+    write_access,
+)
 from barnabas.common.processes import interpreter
 from barnabas.common.processes.ports import HOST
 
@@ -61,7 +69,7 @@ class LocalCluster:
         """Ask for the pages with what the configuration makes them demand; values with variables are left out."""
         with contextlib.suppress(ValueError):  # the processes refuse these values
             found = credentials(*("" if "${" in (text or "") else text for text in (token, users)))
-            self.page_access = Access(found[0] if found else "")
+            self.page_access = access_of(self.config, found[0] if found else "")
 
     @property
     def broker_ids(self) -> range:

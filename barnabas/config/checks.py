@@ -37,6 +37,7 @@ ASSIGNOR_NAMES: Final = {
 #: The entry of cordoned.log.dirs that stands for every log directory.
 ALL_DIRECTORIES: Final = "*"
 
+_PAGE_TLS: Final = "barnabas.pages.ssl."
 _MIB: Final = 1 << 20
 _CODEC_MAX: Final = 4  # zstd
 
@@ -48,6 +49,12 @@ def check(state: Mapping[str, Any], originals: Mapping[str, str]) -> None:
     _check_network(state)
     _check_listeners(state)
     _check_pages(state["barnabas_pages_auth_token"], state["barnabas_pages_auth_users"])
+    has_page_keys = state["barnabas_pages_ssl_keystore_location"] or state["barnabas_pages_ssl_keystore_key"]
+    page_tls = sorted(name for name, text in originals.items() if name.startswith(_PAGE_TLS) and text.strip())
+    _require(
+        bool(has_page_keys or not page_tls),
+        f"{', '.join(page_tls)}: pages have TLS only with {_PAGE_TLS}keystore.location or {_PAGE_TLS}keystore.key",
+    )
     selector = state["replica_selector_class"]
     _require(
         selector in (None, "", LEADER_SELECTOR, RACK_AWARE_SELECTOR),

@@ -51,6 +51,8 @@ BROKER_RESOURCE: Final = 4
 HOST_KEY: Final = "barnabas.metrics.host"
 PORT_KEY: Final = "barnabas.metrics.port"
 PEERS_KEY: Final = "barnabas.live.peers"
+TLS_KEYS: Final = ("barnabas.pages.ssl.keystore.location", "barnabas.pages.ssl.keystore.key")
+DEFAULT_SOURCE: Final = 5  # of DescribeConfigs
 ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -175,12 +177,12 @@ def _from_configs(bootstrap: str, access: Access) -> list[Page]:
         raise UserError(f"{bootstrap} knows no broker yet")
     if not any(page.address for page in candidates):
         raise UserError(f"{candidates[0].name}: {candidates[0].problem}")
-    return _choose_reachable(page._replace(access=access) for page in candidates)
+    return _choose_reachable(page._replace(access=access._replace(scheme=page.access.scheme)) for page in candidates)
 
 
 def _configured_pages(broker_id: int, host: str, port: int) -> list[Page]:
     """The pages in a broker's configuration, its own last."""
-    keys = [HOST_KEY, PORT_KEY, PEERS_KEY]
+    keys = [HOST_KEY, PORT_KEY, PEERS_KEY, *TLS_KEYS]
     resource = DescribeConfigsResource(
         resource_type=BROKER_RESOURCE, resource_name=str(broker_id), configuration_keys=keys
     )
@@ -191,7 +193,10 @@ def _configured_pages(broker_id: int, host: str, port: int) -> list[Page]:
     except NodeConnectionError as error:
         return [Page(BROKER, broker_id, "", str(error))]
     configs = {entry.name: entry.value for entry in found.configs}
-    return [*_peers_of(configs), _page_of(broker_id, host, configs)]
+    # Why by the source: a key is a secret, and has no value here.
+    has_tls = any(entry.name in TLS_KEYS and entry.config_source != DEFAULT_SOURCE for entry in found.configs)
+    access = Access(scheme="https") if has_tls else OPEN
+    return [page._replace(access=access) for page in (*_peers_of(configs), _page_of(broker_id, host, configs))]
 
 
 def _peers_of(configs: Mapping[str, str | None]) -> list[Page]:

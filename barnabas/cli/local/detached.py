@@ -22,6 +22,7 @@ from barnabas.cli.errors import UserError
 from barnabas.cli.local.ready import Ready
 from barnabas.cli.local.running import chosen_directory, directory_option, running_directories
 from barnabas.cluster.processes import write_properties
+from barnabas.common.pages.page_access import of_directory
 from barnabas.common.processes import interpreter
 from barnabas.common.processes.cluster_file import ClusterFile, open_supervisor, process_state, read_cluster_file
 from barnabas.control import control_path
@@ -117,11 +118,12 @@ def _rows(directory: Path) -> list[Row]:
         return []
     os.close(descriptor)
     brokers = iter(content["bootstrap"].split(","))
+    scheme = of_directory(directory).scheme
     rows = [_row("supervisor", None, content["supervisor_pid"], None, None, directory)]
     for process in content["processes"]:
         is_broker = process["role"] == "broker"
         address = next(brokers, None) if is_broker else f"127.0.0.1:{process['port']}"
-        page = f"http://127.0.0.1:{process['metrics_port']}/live" if process["metrics_port"] > 0 else None
+        page = f"{scheme}://127.0.0.1:{process['metrics_port']}/live" if process["metrics_port"] > 0 else None
         rows.append(_row(process["role"], process["id"], process["pid"], address, page, directory))
     return rows
 

@@ -116,7 +116,7 @@ def _show_logs(cluster: LocalCluster) -> None:
 
 def environment(cluster: LocalCluster) -> dict[str, str]:
     """The environment variables that describe a cluster to a test."""
-    pages = [f"http://{address}" for address in cluster.metrics.split(",") if address]
+    pages = [f"{cluster.page_access.scheme}://{address}" for address in cluster.metrics.split(",") if address]
     return {
         "KAFKA_BOOTSTRAP_SERVERS": cluster.bootstrap,
         "BARNABAS_BOOTSTRAP": cluster.bootstrap,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.common.pages.page_access import of_directory
+
 if TYPE_CHECKING:
     from barnabas.cluster import LocalCluster
 
@@ -41,10 +43,14 @@ class Ready(NamedTuple):
         """The lines for people."""
         count = len(self.bootstrap.split(","))
         pages = self.metrics.split(",")[0]
+        scheme = of_directory(directory).scheme
         kept = "removed at the end; --data-dir keeps it" if is_temporary else "kept"
         rows = [
             ("bootstrap", self.bootstrap),
-            ("live page", f"http://{pages}/live" if pages else "none (barnabas.metrics.port=-1)"),
+            (
+                "live page",
+                f"{scheme}://{pages}/live" if pages else "none (barnabas.metrics.port=-1)",
+            ),
             *([("faults", self.control)] if self.control else []),
             ("data", f"{directory} ({kept})"),
             ("stop", "barnabas down" if is_detached else "Ctrl-C, or: barnabas down"),

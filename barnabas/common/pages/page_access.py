@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 FILE: Final = "pages.json"
 TOKEN_KEY: Final = "barnabas.pages.auth.token"
 USERS_KEY: Final = "barnabas.pages.auth.users"
+_TLS: Final = "barnabas.pages.ssl."
 #: The variables that give commands the same values as they give the server processes.
 TOKEN_VARIABLE: Final = "BARNABAS_PAGES_AUTH_TOKEN"
 USERS_VARIABLE: Final = "BARNABAS_PAGES_AUTH_USERS"
@@ -66,7 +67,7 @@ class Access(NamedTuple):
 
     credential: str = ""
     scheme: str = "http"
-    ca: str = ""  # for https: the file with the authorities to trust; "": those of the system
+    ca: str = ""  # for https: the file with the authorities to trust; "": the system's, or $SSL_CERT_FILE
 
     def __repr__(self) -> str:
         return f"Access(scheme={self.scheme!r}, ca={self.ca!r})"
@@ -74,6 +75,15 @@ class Access(NamedTuple):
 
 #: Pages that ask for nothing.
 OPEN: Final = Access()
+
+
+def access_of(properties: Mapping[str, str], credential: str = "") -> Access:
+    """Return the access to the pages of processes with these properties; a PEM trust store is trusted here as well."""
+    has_tls = any(properties.get(f"{_TLS}keystore.{what}") for what in ("location", "key"))
+    if not has_tls:
+        return Access(credential)
+    is_pem = properties.get(f"{_TLS}truststore.type") == "PEM"
+    return Access(credential, "https", properties.get(f"{_TLS}truststore.location", "") if is_pem else "")
 
 
 def of_environment(environment: Mapping[str, str] = os.environ) -> Access:

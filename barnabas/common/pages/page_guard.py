@@ -50,7 +50,8 @@ def is_address(host: str) -> bool:
 class PageGuard:
     """The guard of one process. `names` are its own names (rule 2); `*` allows every name."""
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    def __init__(self, names: Iterable[str] = (), scheme: str = "http") -> None:
+        self._scheme = scheme  # fixed before start
         self._names = frozenset(host_of(name) for name in names if name)
 
     def refusal(self, hosts: list[str], origins: list[str], *, can_change: bool) -> str | None:
@@ -58,7 +59,7 @@ class PageGuard:
         if len(hosts) > 1:
             return "more than one Host"
         for origin in origins:
-            if can_change or origin.lower() not in [f"http://{host.strip().lower()}" for host in hosts]:
+            if can_change or origin.lower() not in [f"{self._scheme}://{host.strip().lower()}" for host in hosts]:
                 return "a page of another site may not ask this"
         for host in map(host_of, hosts):
             if not (self._is_own(host) or (not can_change and _is_private(host))):

@@ -6,7 +6,9 @@ Rules
    `THREADS_MAX`: beyond it new visitors are closed at once.
 2. The head of a request has at most `HEAD_BYTES_MAX` bytes and 100 lines, its body `BODY_BYTES_MAX`. A larger request
    is not answered: its connection is closed.
-3. A head that is not plain HTTP/1 (a line without a colon, a space before it) is a bad request. The guard of the pages
+3. With TLS, the handshake is part of the visit. A visitor's deadline also ends a handshake: the socket that is shut is
+   another descriptor of the same connection.
+4. A head that is not plain HTTP/1 (a line without a colon, a space before it) is a bad request. The guard of the pages
    must not read a head in another way than a browser or a proxy does.
 
 Threads: `serve` runs on one thread, which accepts visitors and closes slow ones. Each visitor has a daemon thread,
@@ -25,11 +27,14 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import BaseServer, TCPServer
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.common.clock import Clock
 from barnabas.common.pages.page import Page, Request
 from barnabas.common.threads import ServiceThread
+
+if TYPE_CHECKING:
+    import ssl
 
 log = logging.getLogger("barnabas.metrics")
 
@@ -66,6 +71,12 @@ class _Visit(BaseHTTPRequestHandler):
 
     server: PageServer
 
+    def __init__(
+        self, stream: socket.socket, address: object, server: PageServer, visitor: socket.socket | None = None
+    ) -> None:
+        self._visitor = visitor or stream  # fixed before start; by which the server knows the connection
+        super().__init__(stream, address, server)  # reads the request and answers
+
     def setup(self) -> None:
         """Make the streams of the connection."""
         super().setup()
@@ -88,7 +99,7 @@ class _Visit(BaseHTTPRequestHandler):
             headers.get_all("Authorization", []),
             str(self.client_address[0]),
         )
-        self._send(self.server.respond(request, lambda: self.server.is_visitor(self.connection)))
+        self._send(self.server.respond(request, lambda: self.server.is_visitor(self._visitor)))
 
     do_GET = do_HEAD = do_POST = do_DELETE = do_PUT = do_PATCH = do_OPTIONS = answer  # noqa: N815 - http.server's names
 
@@ -134,12 +145,14 @@ class PageServer(TCPServer):
         respond: Callable[[Request, Callable[[], bool]], Page],
         clock: Clock,
         stopping: threading.Event,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         # Why not TCPServer's: it would make a socket of its own.
         BaseServer.__init__(self, listener.getsockname(), _Visit)
         self.socket = listener  # fixed before start
         self.respond = respond  # fixed before start; its second argument tells whether the visitor is still there
         self._clock = clock  # fixed before start
+        self._tls = tls  # fixed before start; the context of the next visitor
         self._stopping = stopping
         self._lock = threading.Lock()
         self._deadlines_ms: dict[socket.socket, int] = {}  # guarded by: _lock; of each visitor, oldest first
@@ -204,7 +217,11 @@ class PageServer(TCPServer):
     def _visit(self, sock: socket.socket, client_address: object) -> None:
         """Serve a visitor, on its own thread."""
         try:
-            self.finish_request(sock, client_address)
+            if self._tls is None:
+                _Visit(sock, client_address, self)
+            else:
+                with _over_tls(sock, self._tls()) as stream:
+                    _Visit(stream, client_address, self, sock)
         except OSError as error:
             log.debug("a visitor of the metrics page left: %s", error)
         except Exception:  # a fault of one visit must not end the process
@@ -231,6 +248,17 @@ class PageServer(TCPServer):
                 _shut(sock)
 
 
+def _over_tls(sock: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """Shake hands on a descriptor of its own (rule 3)."""
+    own = sock.dup()
+    try:
+        own.settimeout(PATIENCE_S)
+        return context.wrap_socket(own, server_side=True)
+    except BaseException:
+        own.close()
+        raise
+
+
 def _shut(sock: socket.socket) -> None:
     """End a connection. Its thread, which finds it at its end, closes the socket."""
     with contextlib.suppress(OSError):
@@ -238,7 +266,7 @@ def _shut(sock: socket.socket) -> None:
 
 
 def _is_plain(visit: _Visit) -> bool:
-    """Return whether the head is as RFC 9112 wants it (rule 3)."""
+    """Return whether the head is as RFC 9112 wants it (rule 4)."""
     headers = visit.headers
     if headers.defects or any(name != name.strip() for name in headers):
         return False

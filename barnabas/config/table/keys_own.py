@@ -5,6 +5,8 @@ Part of THE table (see `keys.py`): a row has its facts in the first line and its
 
 from __future__ import annotations
 
+from barnabas.config.table.keys_security import SECURITY_ROWS
+
 # fmt: off
 from barnabas.config.table.notation import (
     BOOLEAN,
@@ -20,6 +22,25 @@ from barnabas.config.table.notation import (
     Key,
 )
 from barnabas.config.validators import PAGE_ADDRESSES, at_least, between, one_of
+
+#: Settings of TLS that the pages have as well, as `barnabas.pages.ssl.…`.
+PAGE_SSL_KEYS = frozenset(
+    {
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
 
 OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.busy.poll.max.us", INT, 200, LOW, between(0, 10_000),
@@ -113,6 +134,13 @@ OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.pages.auth.users", PASSWORD, None, MEDIUM, None,
         "Users who may ask for the pages by HTTP basic authentication: NAME:PASSWORD, ...",
         honoured=True),
+    *(
+        Key(f"barnabas.pages.{row.name}", row.type, row.default, row.importance, row.validator,
+            f"As {row.name}, for the pages (/metrics, /live, /faults), which are served over TLS if they have a key "
+            "store; it does not follow the keys of the listeners.",
+            honoured=True)
+        for row in SECURITY_ROWS if row.name in PAGE_SSL_KEYS
+    ),
     Key("barnabas.record.decompressed.max.bytes", INT, 268_435_456, MEDIUM, between(1_048_576, 1_073_741_824),
         "Largest size of a compressed batch's records after decompression; a larger one gets MESSAGE_TOO_LARGE. Above "
         "64 MiB, one batch is decompressed at a time.",

@@ -74,11 +74,11 @@ def settings_of(originals: Mapping[str, str], listener: str, *, is_sasl: bool = 
         return key.default if text is None else key.parse(text)
 
     settings = TlsSettings(**{name: value(name.replace("_", ".")) for name in TlsSettings.__slots__})
-    _check(settings)
+    check(settings)
     return settings
 
 
-def _check(settings: TlsSettings) -> None:
+def check(settings: TlsSettings) -> None:
     """Raise ConfigError for values that contradict each other, or ask for something that is not there."""
     _check_store(settings, "keystore", settings.keystore_type)
     _check_store(settings, "truststore", settings.truststore_type)

@@ -146,7 +146,7 @@ class App {
         set(
           link,
           "href",
-          peer.is_self ? location.pathname : `http://${peer.address}/live?theme=${theme}${location.hash}`,
+          peer.is_self ? location.pathname : `${location.protocol}//${peer.address}/live?theme=${theme}${location.hash}`,
         );
         set(link, "aria-current", peer.is_self ? "page" : null);
       },

@@ -41,7 +41,7 @@ NOTHING_LISTENS = f"nothing listens at {UNREACHABLE}; start one: barnabas up"
         (["up", "--config", "x"], 1, "'x' is not of the form KEY=VALUE"),
         (["up", "--port", "65534"], 1, "--port 65534: 3 brokers need the ports up to 65536"),
         (["up", "--port", "0", "--config", "num.io.threads=0"], 1, "Invalid value 0 for configuration num.io.threads"),
-        (["up", "--port", "0", "--config", "listeners=SSL://h:9093"], 1, "listeners: listener SSL asks for SSL, which"),
+        (["up", "--port", "0", "--config", "listeners=SSL://h:9093"], 1, "Controller listener with name CONTROLLER"),
         (["up", "--port", "0", "--config", "listeners=SASL_SSL://h:9093"], 1, "listeners: listener SASL_SSL asks for"),
         (["up", "--port", "0", "--config", "super.users=User:a"], 1, "super.users is not supported: there is no"),
         (["up", "--data-dir", "/dev/null/x"], 1, "cannot use /dev/null/x: Not a directory"),

@@ -1,4 +1,4 @@
-"""A local cluster whose pages ask for credentials: its commands have them, and nothing shows them.
+"""A local cluster whose pages ask for credentials, over TLS: its commands have them, and nothing shows them.
 
 Tests cli/local/control_page.py and cli/local/control_request.py with credentials.
 """
@@ -18,11 +18,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from barnabas.cli.local.running import DIRECTORY_VARIABLE
-from barnabas.common.pages.page_access import FILE, OPEN, of_directory
+from barnabas.common.pages.page_access import FILE, OPEN, Access, of_directory
 from barnabas.common.pages.page_client import ask
 from barnabas.common.processes.cluster_file import ClusterFile, read_cluster_file
 from barnabas.config.secrets.providers import PACKAGE
 from tests.barnabas.cli.conftest import Barnabas
+from tests.support.certificates import Authority
 
 TOKEN = "s3cret-t0ken"
 
@@ -31,6 +32,7 @@ TOKEN = "s3cret-t0ken"
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directory of a cluster in the background; its token comes from a mounted secret."""
     base = tmp_path_factory.mktemp("closed")
+    authority = Authority()
     (base / "token").write_text(f"{TOKEN}\n")
     (base / "more.properties").write_text(
         "config.providers=mounted\n"
@@ -38,6 +40,10 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         f"barnabas.pages.auth.token=${{mounted:{base}:token}}\n"
         "barnabas.pages.auth.users=alice:s3cret-password\n"
         "barnabas.faults.enable=true\n"
+        "barnabas.pages.ssl.keystore.type=PEM\n"
+        f"barnabas.pages.ssl.keystore.location={authority.issue('pages').write_pem(base / 'pages.pem')}\n"
+        "barnabas.pages.ssl.truststore.type=PEM\n"
+        f"barnabas.pages.ssl.truststore.location={authority.write_pem(base / 'ca.pem')}\n"
     )
     command = [sys.executable, "-P", "-m", "barnabas.cli"]
     options = ["--brokers", "1", "--port", "0", "--data-dir", str(base / "data")]
@@ -62,26 +68,35 @@ def content(directory: Path) -> ClusterFile:
     return found
 
 
-def status(port: int, method: str, path: str, directory: Path | None = None, body: Any = None) -> int:
-    access = OPEN if directory is None else of_directory(directory)
+def status(port: int, method: str, path: str, access: Access, body: Any = None) -> int:
     text = None if body is None else json.dumps(body)
     return ask("127.0.0.1", port, method, path, access, timeout_s=30, body=text).status
 
 
-def test_pages_and_control_ask_for_credentials(directory: Path, content: ClusterFile) -> None:
-    control = int(content["control_url"].rpartition(":")[2])
-    for port, path in [(entry["metrics_port"], "/metrics") for entry in content["processes"]] + [(control, "/nodes")]:
-        assert status(port, "GET", path) == http.client.UNAUTHORIZED
-        assert status(port, "GET", path, directory) == http.client.OK
+def test_pages_ask_for_credentials(directory: Path, content: ClusterFile) -> None:
+    access = of_directory(directory)
+    assert access.scheme == "https"
+    for process in content["processes"]:
+        port = process["metrics_port"]
+        assert status(port, "GET", "/metrics", access._replace(credential="")) == http.client.UNAUTHORIZED
+        assert status(port, "GET", "/metrics", access) == http.client.OK
+        assert status(port, "GET", "/readyz", access._replace(credential="")) == http.client.OK
+
+
+def test_the_control_page_asks_for_credentials(directory: Path, content: ClusterFile) -> None:
+    port = int(content["control_url"].rpartition(":")[2])
+    access = Access(of_directory(directory).credential)
     body = {"api": "Produce", "delay_ms": 1}
-    assert status(control, "POST", "/faults", None, body) == http.client.UNAUTHORIZED
-    assert status(control, "POST", "/faults", directory, body) == http.client.CREATED
-    assert status(control, "DELETE", "/faults", directory) == http.client.OK
-    assert status(content["processes"][0]["metrics_port"], "GET", "/readyz") == http.client.OK
+    for method, path, given in (("GET", "/nodes", None), ("POST", "/faults", body), ("DELETE", "/faults", None)):
+        assert status(port, method, path, OPEN, given) == http.client.UNAUTHORIZED
+    assert status(port, "GET", "/nodes", access) == http.client.OK
+    assert status(port, "POST", "/faults", access, body) == http.client.CREATED
+    assert status(port, "DELETE", "/faults", access) == http.client.OK
 
 
 def test_commands_have_the_credential(barnabas: Barnabas, content: ClusterFile) -> None:
     assert barnabas("top", "--once", "--bootstrap", content["bootstrap"]).code == 0
+    assert f"https://127.0.0.1:{content['processes'][1]['metrics_port']}/live" in barnabas("status").out
     added = barnabas("faults", "add", "api=Produce", "delay_ms=1")
     assert (added.code, added.err) == (0, "")
     assert barnabas("faults", "remove", "--all").code == 0

@@ -12,6 +12,7 @@ from barnabas.common.pages.page_access import (
     FILE,
     OPEN,
     Access,
+    access_of,
     credentials,
     of_directory,
     of_environment,
@@ -85,3 +86,13 @@ def test_a_broken_file_is_none(tmp_path: Path, content: str) -> None:
 
 def test_an_access_does_not_show_its_credential() -> None:
     assert "s3cret" not in repr(Access("Bearer s3cret"))
+
+
+def test_pages_with_a_key_are_asked_over_tls() -> None:
+    location = {"barnabas.pages.ssl.keystore.location": "/k.p12"}
+    assert access_of({}, "Bearer x") == Access("Bearer x")
+    assert access_of({"ssl.keystore.location": "/k"}) == OPEN
+    assert access_of(location) == Access(scheme="https")
+    trusted = {"barnabas.pages.ssl.truststore.type": "PEM", "barnabas.pages.ssl.truststore.location": "/ca.pem"}
+    assert access_of({**location, **trusted}) == Access(scheme="https", ca="/ca.pem")
+    assert access_of({"barnabas.pages.ssl.keystore.key": "PEM"}).scheme == "https"
