@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.config.listeners import PLAINTEXT
 from barnabas.security.sasl.mechanism import ClientLogin
 from barnabas.security.sasl.scopes import ListenerScope
+from barnabas.security.tls.endpoints import TLS_PROTOCOLS
 from barnabas.security.tls.session import TlsSession
 
 if TYPE_CHECKING:
@@ -78,4 +79,5 @@ def _security(
         from barnabas.security.sasl.client_settings import client_login  # Why here: not loaded without SASL
 
         login = client_login(config, name, mechanism[1], mechanism[0], clock)
-    return ClientSecurity(name, protocol, endpoints.peer(name, protocol), login)
+    tls = endpoints.peer(name, protocol) if protocol in TLS_PROTOCOLS else None
+    return ClientSecurity(name, protocol, tls, login)

@@ -41,6 +41,7 @@ def test_brokers_and_controllers_have_mechanisms_of_their_own() -> None:
     brokers = security_of_brokers(TLS, found, FakeClock())
     assert brokers is not None
     assert brokers.login is not None
+    assert brokers.tls is None
     assert brokers.login.mechanism == "PLAIN"
     assert brokers.login.begin().first() == b"\0n\0s"
     with pytest.raises(ConfigError, match=r"listener\.name\.controller\.scram-sha-256\.sasl\.jaas\.config must be set"):
