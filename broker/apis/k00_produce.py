@@ -89,6 +89,8 @@ def handle(services: Services, request: Request) -> Answer:
     """Append each partition's batch, then answer, or wait for the replicas, as `acks` demands."""
     message: ProduceRequest = request.message
     if message.acks not in (-1, 0, 1):
+        if services.quotas.is_active:
+            request.throttle = services.quotas.charge_produce(request, is_silent=False)
         return Reply(_refuse_all(message, ErrorCode.INVALID_REQUIRED_ACKS))
     if request.access is not None and (refusal := _refuse_transaction(request, message)) is not None:
         return refusal

@@ -15,14 +15,16 @@ Source: QuotaFactory, KafkaApis, RequestHandlerHelper (Kafka 4.3).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.broker.authorization.nodes import is_node_by_listener
 from barnabas.broker.quotas.limits import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, QuotaTable
 from barnabas.broker.quotas.managers import RateManager, RequestManager, percent
 from barnabas.broker.quotas.rates import MS_PER_S, Window
 from barnabas.broker.quotas.throttle import EXEMPT, UNTHROTTLED, Throttle
 from barnabas.common.clock import NS_PER_MS, Clock
+from barnabas.security.acls.rules import Reason
 from barnabas.security.principal import user_name
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.quotas")
 
-INT_MAX: Final = 2**31 - 1
+M = TypeVar("M", RateManager, RequestManager)
 
 
 class ClientQuotas:
@@ -54,24 +56,30 @@ class ClientQuotas:
 
     def update(self, quotas: Mapping[QuotaEntity, Limits]) -> None:
         """Take the limits of all entities. Rates go on where limits of their kind stay."""
-        self.produce = self._updated(self.produce, QuotaTable(quotas, PRODUCER_BYTE_RATE), PRODUCER_BYTE_RATE)
-        self.fetch = self._updated(self.fetch, QuotaTable(quotas, CONSUMER_BYTE_RATE), CONSUMER_BYTE_RATE)
-        table = QuotaTable(quotas, REQUEST_PERCENTAGE)
-        if not table:
-            self.request = None
-        elif self.request is None:
-            self.request = RequestManager(table, self._window, self._clock)
-        else:
-            self.request.set_table(table)
+        self.produce = self._updated(self.produce, QuotaTable(quotas, PRODUCER_BYTE_RATE), self._rates)
+        self.fetch = self._updated(self.fetch, QuotaTable(quotas, CONSUMER_BYTE_RATE), self._rates)
+        self.request = self._updated(self.request, QuotaTable(quotas, REQUEST_PERCENTAGE), self._thread_time)
         self.is_active = self.produce is not None or self.fetch is not None or self.request is not None
 
-    def _updated(self, manager: RateManager | None, table: QuotaTable, key: str) -> RateManager | None:
+    def _updated(self, manager: M | None, table: QuotaTable, make: Callable[[QuotaTable], M]) -> M | None:
+        """Return the manager for a table: none for an empty one, the present one if there is one."""
+        if manager is None and not table:
+            return None
+        if manager is None or manager.table != table:
+            log.info("client quotas: %s has %d limits now", table.key, len(table))
         if not table:
             return None
         if manager is None:
-            return RateManager(key, table, self._window, self._clock)
-        manager.set_table(table)
+            return make(table)
+        if manager.table != table:
+            manager.set_table(table)
         return manager
+
+    def _rates(self, table: QuotaTable) -> RateManager:
+        return RateManager(table, self._window, self._clock)
+
+    def _thread_time(self, table: QuotaTable) -> RequestManager:
+        return RequestManager(table, self._window, self._clock)
 
     def expire(self) -> None:
         """Drop the rates of clients that were not seen for an hour; called from time to time."""
@@ -163,9 +171,11 @@ class ClientQuotas:
 def is_exempt(request: Request) -> bool:
     """Return whether a node sent the request on behalf of the cluster: it is never throttled."""
     row = request.api
-    if row is None or row.nodes_only is None or request.context.is_for_clients or request.message is None:
+    if row is None or row.nodes_only is None or request.message is None or not row.nodes_only(request):
         return False
-    return row.nodes_only(request)
+    if is_node_by_listener(request):
+        return not request.context.is_for_clients
+    return request.access is not None and request.access.reason_to_be_a_node is not Reason.DEFAULT_DENY
 
 
 def _thread_ns(request: Request, now_ns: int) -> int:

@@ -42,9 +42,10 @@ class Share(NamedTuple):
 class QuotaTable:
     """The limits of one kind, by user and client id."""
 
-    __slots__ = ("_forms", "_limits")
+    __slots__ = ("_forms", "_limits", "key")
 
     def __init__(self, quotas: Mapping[QuotaEntity, Limits], key: str) -> None:
+        self.key = key  # the name of the quota
         self._limits: dict[tuple[Name, Name], float] = {}
         self._forms = 0  # of the limits that exist
         for entity, limits in quotas.items():
@@ -58,9 +59,8 @@ class QuotaTable:
             elif client_id is not None:
                 self._forms |= _OF_CLIENTS
 
-    def __bool__(self) -> bool:
-        """Whether there is any limit."""
-        return bool(self._limits)
+    def __len__(self) -> int:
+        return len(self._limits)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, QuotaTable) and self._limits == other._limits

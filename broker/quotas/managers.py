@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from typing import Final, Generic, TypeVar
 
-from barnabas.broker.quotas.limits import REQUEST_PERCENTAGE, QuotaTable, Share
+from barnabas.broker.quotas.limits import QuotaTable, Share
 from barnabas.broker.quotas.rates import DEFAULT_WINDOW, THROTTLE_MS_MAX, UNLIMITED, SampledRate, Window
 from barnabas.broker.quotas.sensors import BucketSensor, RateSensor, Sensors, bounded
 from barnabas.broker.quotas.throttle import UNTHROTTLED, Throttle
@@ -31,8 +31,7 @@ S = TypeVar("S", RateSensor, BucketSensor)
 class Manager(Generic[S]):
     """What managers have in common: the table of limits, and a sensor for each share."""
 
-    def __init__(self, key: str, table: QuotaTable, sensors: Sensors[S], clock: Clock) -> None:
-        self.key = key  # fixed before start; the name of the quota
+    def __init__(self, table: QuotaTable, sensors: Sensors[S], clock: Clock) -> None:
         self._clock = clock  # fixed before start
         self._sensors: Sensors[S] = sensors  # fixed before start
         self.table = table  # replaced whole
@@ -77,17 +76,17 @@ class Manager(Generic[S]):
 
     def _throttle(self, sensor: S, ms: int, observed: float) -> Throttle:
         share = sensor.share
-        return Throttle(ms, self.key, share.user, share.client_id, sensor.limit, observed)
+        return Throttle(ms, self.table.key, share.user, share.client_id, sensor.limit, observed)
 
 
 class RateManager(Manager[RateSensor]):
     """The limit of bytes produced or consumed a second."""
 
-    def __init__(self, key: str, table: QuotaTable, window: Window, clock: Clock) -> None:
+    def __init__(self, table: QuotaTable, window: Window, clock: Clock) -> None:
         def make(share: Share, now_ms: int) -> RateSensor:
             return RateSensor(share, self.table.limit_of(share), window, now_ms)
 
-        super().__init__(key, table, Sensors(make), clock)
+        super().__init__(table, Sensors(make), clock)
         self._window = window  # fixed before start
         self._ms_max = THROTTLE_MS_MAX
 
@@ -111,7 +110,7 @@ class RequestManager(RateManager):
     """The limit of thread time (rule 2)."""
 
     def __init__(self, table: QuotaTable, window: Window, clock: Clock) -> None:
-        super().__init__(REQUEST_PERCENTAGE, table, window, clock)
+        super().__init__(table, window, clock)
         self._ms_max = window.sample_ms
         self._exempt = SampledRate(DEFAULT_WINDOW)  # guarded by: _exempt_lock
         self._exempt_lock = threading.Lock()  # a leaf

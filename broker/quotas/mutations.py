@@ -40,7 +40,7 @@ class MutationManager(Manager[BucketSensor]):
         def make(share: Share, now_ms: int) -> BucketSensor:
             return BucketSensor(share, self.table.limit_of(share), window, now_ms)
 
-        super().__init__(CONTROLLER_MUTATION_RATE, table, Sensors(make), clock)
+        super().__init__(table, Sensors(make), clock)
 
     def count(self, sensor: BucketSensor, permits: float, now_ms: int, *, is_strict: bool) -> Throttle:
         """Take tokens; return the wait that this causes (rules 2 and 3)."""

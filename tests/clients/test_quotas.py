@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import SystemClock
+from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.cluster import BarnabasCluster
 from tests.support.kafka.kafka_tools import KafkaTools, ToolResult
 
@@ -19,7 +22,7 @@ WINDOW_S = 3  # three samples of one second, so that the first burst is small
 CONFIG = {"quota.window.num": str(WINDOW_S), "controller.quota.window.num": str(WINDOW_S)}
 RECORD_BYTES = 1000
 LIMIT = 1_000_000  # bytes a second
-SECONDS = 20
+SECONDS = 32
 SHARE = 0.1  # the rate may differ from the limit by so much
 REPORT = re.compile(r"([\d.]+) records/sec \(([\d.]+) MB/sec\), .* max latency", re.MULTILINE)
 Run = Callable[..., ToolResult]
@@ -110,8 +113,66 @@ def test_the_java_producer_is_held_to_its_rate_and_others_are_not(
         ended.set()
         thread.join()
     found = [float(match[1]) * RECORD_BYTES for match in REPORT.finditer(result.stdout)]
-    print(result.stdout, rates)
     steady = found[1:-1]  # the first has the burst that the window allows, the last is the mean of all
     assert len(steady) >= 2, result.stdout
     assert sum(steady) / len(steady) == pytest.approx(LIMIT, rel=SHARE), result.stdout
     assert sorted(rates)[len(rates) // 2] > 3 * LIMIT
+
+
+def test_a_consumer_is_held_to_its_rate(cluster: BarnabasCluster, topic: str, limit: Callable[..., None]) -> None:
+    limit("consumer_byte_rate", LIMIT, *entity("users", None))
+    count = 8000
+    writer = producer(cluster, "writer")
+    for _ in range(count):
+        writer.produce(topic, bytes(RECORD_BYTES))
+    assert writer.flush(TIMEOUT_S) == 0
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "fetch.message.max.bytes": LIMIT // 4})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    clock = SystemClock()
+    started_ms, left = clock.monotonic_ms(), count
+    while left:
+        messages = consumer.consume(1000, TIMEOUT_S)
+        assert messages, "it goes on"
+        left -= len(messages)
+        seconds = (clock.monotonic_ms() - started_ms) / 1000
+        assert (count - left) * RECORD_BYTES < (1 + SHARE) * LIMIT * (seconds + WINDOW_S)
+    assert seconds > count * RECORD_BYTES / LIMIT - WINDOW_S
+    assert seconds < 3 * count * RECORD_BYTES / LIMIT
+    consumer.close()
+
+
+def test_thread_time_is_limited(cluster: BarnabasCluster, limit: Callable[..., None]) -> None:
+    limit("request_percentage", 0.01, *entity("clients", "busy"))
+
+    def throttle_ms(client_id: str) -> int:
+        node = cluster.nodes[0]
+        with NodeConnection(node.host, node.port, timeout_ms=TIMEOUT_S * 1000, client_id=client_id) as connection:
+            for _ in range(3):
+                response = connection.send(MetadataRequest(topics=[]), 12)
+                if response.throttle_time_ms:
+                    return int(response.throttle_time_ms)
+        return 0
+
+    assert 0 < throttle_ms("busy") <= 1000
+    assert throttle_ms("idle") == 0
+
+
+def test_changes_of_topics_are_limited(run: Run, topic: str, limit: Callable[..., None]) -> None:
+    limit("controller_mutation_rate", 1, *entity("users", None))
+    run("kafka-topics", "--create", "--topic", f"{topic}-1", "--partitions", "40").check()
+    refused = run("kafka-topics", "--create", "--topic", f"{topic}-2", "--partitions", "1")
+    assert refused.exit_code == 1
+    assert "ThrottlingQuotaExceededException" in refused.stdout + refused.stderr
+
+
+def test_an_address_opens_connections_at_its_rate(cluster: BarnabasCluster, limit: Callable[..., None]) -> None:
+    limit("connection_creation_rate", 2, *entity("ips", cluster.nodes[0].host))
+    node = cluster.nodes[0]
+    for _ in range(20):
+        socket.create_connection((node.host, node.port), TIMEOUT_S).close()
+    clock = SystemClock()
+    with socket.create_connection((node.host, node.port), TIMEOUT_S) as connection:
+        started_ms = clock.monotonic_ms()
+        assert connection.recv(1) == b""
+        assert clock.monotonic_ms() - started_ms < 5000

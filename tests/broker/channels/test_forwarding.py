@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.apis.table import TABLE
 from barnabas.broker.channels.forwarding import encode_principal
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request, response_parts
@@ -127,3 +128,12 @@ def test_the_principal_is_encoded():
 def test_frames_are_what_clients_send(rig):
     header = RequestHeader(19, 7, 7, "tester")
     assert encode_request(header, create(["x"]))[:4] != b""
+
+
+def test_a_client_waits_here_if_the_controllers_quota_says_so(rig):
+    parked = TABLE[19].handle(rig.services, rig.request(create(["old"]), 7))
+    response = create_wire.CreateTopicsResponse(throttle_time_ms=900, topics=[])
+    parked.operation.bind(lambda _operation: None)
+    rig.channel.sent[0][1](envelope_with(response, 7))
+    answer = parked.answer()
+    assert (answer.throttle_time_ms, answer.message.throttle_time_ms) == (900, 900)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.k00_produce import ProduceRequest
 from barnabas.protocol.messages.k01_fetch import FetchRequest, ReplicaState
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
+from barnabas.security.acls.rules import Reason
 from barnabas.security.values import QuotaEntity
 
 ALICE = QuotaEntity.of({"user": "alice"})
@@ -77,6 +79,19 @@ def test_limits_come_and_go() -> None:
     assert (rig.quotas.produce, rig.quotas.request) == (None, request)
     rig.set()
     assert not rig.quotas.is_active
+
+
+def test_changed_limits_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    rig = QuotaRig(**{PRODUCER_BYTE_RATE: 5})
+    rig.set(**{PRODUCER_BYTE_RATE: 5})
+    rig.set(**{PRODUCER_BYTE_RATE: 6})
+    rig.set()
+    assert [record.getMessage() for record in caplog.records] == [
+        "client quotas: producer_byte_rate has 1 limits now",
+        "client quotas: producer_byte_rate has 1 limits now",
+        "client quotas: producer_byte_rate has 0 limits now",
+    ]
 
 
 def test_a_produce_is_charged_its_size() -> None:
@@ -145,6 +160,11 @@ def test_nodes_are_exempt() -> None:
     assert rig.quotas.request.numbers() == []
     assert not is_exempt(rig.request(follower)), "a client that claims to be a follower"
     assert not is_exempt(rig.request(MetadataRequest(), is_for_clients=False))
+    with_access = rig.request(follower)
+    for reason, expected in ((Reason.SUPER_USER, True), (Reason.DEFAULT_DENY, False), (Reason.NOT_READY, False)):
+        access: Any = SimpleNamespace(reason_to_be_a_node=reason)
+        with_access.access = access
+        assert is_exempt(with_access) is expected
     message_gone = rig.request(follower, is_for_clients=False)
     message_gone.message = None
     assert not is_exempt(message_gone)

@@ -21,7 +21,7 @@ def table(key: str, **limits: float) -> QuotaTable:
 
 def test_a_client_waits_until_its_rate_is_back() -> None:
     clock = FakeClock()
-    manager = RateManager(PRODUCER_BYTE_RATE, table(PRODUCER_BYTE_RATE, alice=1000), WINDOW, clock)
+    manager = RateManager(table(PRODUCER_BYTE_RATE, alice=1000), WINDOW, clock)
     now = clock.monotonic_ms()
     assert manager.count("alice", "x", 10_000, now) is UNTHROTTLED
     throttle = manager.count("alice", "y", 5_000, now)
@@ -35,7 +35,7 @@ def test_a_client_waits_until_its_rate_is_back() -> None:
 
 def test_a_burst_that_just_fits() -> None:
     clock = FakeClock()
-    manager = RateManager(PRODUCER_BYTE_RATE, table(PRODUCER_BYTE_RATE, alice=1000), WINDOW, clock)
+    manager = RateManager(table(PRODUCER_BYTE_RATE, alice=1000), WINDOW, clock)
     assert manager.burst_max("alice", "") == 10_000
     assert manager.burst_max("bob", "") == UNLIMITED
     manager.count_unchecked("alice", "", 11_000, clock.monotonic_ms())
@@ -56,7 +56,7 @@ def test_thread_time_waits_are_at_most_one_sample() -> None:
 
 def test_limits_change_while_rates_go_on() -> None:
     clock = FakeClock()
-    manager = RateManager(PRODUCER_BYTE_RATE, table(PRODUCER_BYTE_RATE, alice=1000), WINDOW, clock)
+    manager = RateManager(table(PRODUCER_BYTE_RATE, alice=1000), WINDOW, clock)
     now = clock.monotonic_ms()
     manager.count("alice", "", 10_000, now)
     manager.set_table(table(PRODUCER_BYTE_RATE, alice=500))
@@ -67,7 +67,7 @@ def test_limits_change_while_rates_go_on() -> None:
 
 def test_the_page_shows_rates_and_mean_waits() -> None:
     clock = FakeClock()
-    manager = RateManager(PRODUCER_BYTE_RATE, table(PRODUCER_BYTE_RATE, alice=1000), WINDOW, clock)
+    manager = RateManager(table(PRODUCER_BYTE_RATE, alice=1000), WINDOW, clock)
     now = clock.monotonic_ms()
     for _ in range(2):
         throttle = manager.count("alice", "", 10_000, now)
