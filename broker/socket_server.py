@@ -344,8 +344,8 @@ class SocketServer:
         self._register_pool_gauges()
         for endpoint in self._tls.all():
             registry.gauge(
-                catalogue.TLS_CERTIFICATE_DAYS_LEFT,
-                partial(self._tls.days_left, endpoint.name),
+                catalogue.TLS_CERTIFICATE_SECONDS_LEFT,
+                partial(self._tls.seconds_left, endpoint.name),
                 listener=endpoint.name,
             )
             registry.gauge(catalogue.TLS_HANDSHAKES, partial(self._handshakes, endpoint.name), listener=endpoint.name)

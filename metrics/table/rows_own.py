@@ -135,11 +135,11 @@ LAG_AGE_SECONDS = row(
 
 # --- TLS
 
-TLS_CERTIFICATE_DAYS_LEFT = _own(
+TLS_CERTIFICATE_SECONDS_LEFT = _own(
     "tls",
-    "certificate_days_left",
+    "certificate_seconds_left",
     GAUGE,
-    "Days until the first certificate of a listener's chain expires; negative afterwards.",
+    "Seconds until the first certificate of a listener's chain expires; negative afterwards.",
     labels=("listener",),
 )
 TLS_HANDSHAKES = _own("tls", "handshakes", GAUGE, "Incomplete TLS handshakes of a listener.", labels=("listener",))

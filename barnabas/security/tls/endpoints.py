@@ -94,10 +94,10 @@ class TlsEndpoints:
         """Return the TLS of all listeners so far."""
         return list(self._by_name.values())
 
-    def days_left(self, name: str) -> float:
-        """Return the days until the first certificate of a listener's chain expires; NaN without one."""
+    def seconds_left(self, name: str) -> float:
+        """Return the seconds until the first certificate of a listener's chain expires; NaN without one."""
         expires_ms = self._by_name[name.upper()].loaded.expires_ms()
-        return float("nan") if expires_ms is None else (expires_ms - self._wall_ms()) / MS_PER_DAY
+        return float("nan") if expires_ms is None else (expires_ms - self._wall_ms()) / 1000
 
     def check(self, originals: Mapping[str, str]) -> None:
         """Raise ConfigError if the changed settings could not be applied."""
