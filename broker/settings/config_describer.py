@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.settings.dynamic_config import DynamicConfig, ResourceType, synonyms_of
 from barnabas.common import logs
-from barnabas.config.listeners import base_name
-from barnabas.config.table.keys import BROKER_KEYS, DYNAMIC_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
+from barnabas.config.secrets.sensitive import broker_row
+from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, REQUIRED, TOPIC_KEYS, Key
 
 if TYPE_CHECKING:
     from barnabas.config.resources.overridable import Overridable
@@ -124,7 +124,7 @@ class ConfigDescriber:
 
         The value of an unknown key is hidden, since it might be a secret. As in Kafka, all of them are read-only.
         """
-        key = _row(name)
+        key = broker_row(name)
         is_hidden = key is None or key.sensitive
         places = (
             (self._dynamic.broker_overrides(), Source.DYNAMIC_BROKER),
@@ -173,11 +173,6 @@ class ConfigDescriber:
             for name in names
             if name in texts
         ]
-
-
-def _row(name: str) -> Key | None:
-    """Return the row of a key that is not in BROKER_KEYS itself."""
-    return DYNAMIC_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
 
 
 def _default_texts(names: Iterable[str]) -> dict[str, str]:

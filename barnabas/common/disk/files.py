@@ -19,12 +19,15 @@ import errno
 import fcntl
 import os
 import shutil
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.common.disk.file_maps import FileMap, map_descriptor
 from barnabas.common.disk.open_files import OpenFiles, limit_of_maps
 
 Buffer = bytes | bytearray | memoryview
+
+#: Of new files: data is for the owner and its group. The metadata log holds passwords that were set at run time.
+_MODE: Final = 0o640
 
 
 class Entry:
@@ -342,12 +345,12 @@ class OsFileSystem:
     def _open(self, path: str, flags: int) -> int:
         """Open a file; without free descriptors, let other holders drop theirs and try again."""
         try:
-            return os.open(path, flags | os.O_CLOEXEC, 0o644)
+            return os.open(path, flags | os.O_CLOEXEC, _MODE)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
         self.open_files.shrink()
-        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        return os.open(path, flags | os.O_CLOEXEC, _MODE)
 
     def read_bytes(self, path: str) -> bytes:
         """See FileSystem."""

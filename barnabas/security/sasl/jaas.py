@@ -4,7 +4,8 @@ Rules
 1. A word consists of letters, digits, `-`, `_`, `.` and `$`; anything else needs quotes, single or double, in which
    `\\` escapes. A word that begins as a number does is a number, which is no value.
 2. `// …`, `/* … */` and `/ …` are comments.
-3. An error names the key, never a value.
+3. An error names the key, never a value. A word without `=` may be the rest of a value that lacks its quotes, so an
+   error names the key before it.
 
 Source: JaasConfig (Kafka 4.3), which reads with java.io.StreamTokenizer.
 """
@@ -81,7 +82,9 @@ def _module(first: _Token, tokens: Iterator[_Token]) -> LoginModule:
             return LoginModule(first.text, flag.text.upper(), options)
         equals, value = next(tokens, None), next(tokens, None)
         if equals is None or equals.symbol != "=" or value is None or value.text is None or key.text is None:
-            raise JaasError(f"Value not specified for key '{key.text}' in JAAS config")
+            is_key = not options or (equals is not None and equals.symbol == "=")
+            what = f"for key '{key.text}'" if is_key else f"for what follows key '{next(reversed(options))}'"
+            raise JaasError(f"Value not specified {what} in JAAS config")
         options[key.text] = value.text
     raise JaasError("JAAS config entry not terminated by semi-colon")
 

@@ -15,6 +15,7 @@ from barnabas.broker.settings.dynamic_config import ResourceType
 from barnabas.config.table.keys import BROKER_KEYS, GROUP_KEYS, OWN_KEYS, REQUIRED, TOPIC_KEYS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.metadata_records import ConfigRecord
 from tests.broker.apis.config_rig import answer_of, make_services, set_configs
 
 
@@ -150,6 +151,23 @@ def test_secrets_stay_secret() -> None:
     config = one(services, ResourceType.BROKER, "1", "ssl.key.password")
     assert (config.value, config.is_sensitive) == (None, True)
     assert places(config) == [("ssl.key.password", None, 2)]
+
+
+@pytest.mark.parametrize(
+    ("key", "type_"),
+    [
+        ("listener.name.outside.ssl.keystore.password", 9),
+        ("listener.name.outside.scram-sha-256.sasl.jaas.config", 9),
+        ("vendor.api.key", 0),
+    ],
+)
+def test_secrets_of_listeners_stay_secret(key: str, type_: int) -> None:
+    services = make_services()
+    record = ConfigRecord(resource_type=4, resource_name="1", name=key, value="s3cret")
+    services.dynamic_config.apply_records([record], is_full=False)
+    config = one(services, ResourceType.BROKER, "1", key)
+    assert (config.value, config.is_sensitive, config.config_type) == (None, True, type_)
+    assert places(config) == [(key, None, 2)]
 
 
 def test_groups_and_client_metrics() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,3 +109,9 @@ def test_the_last_reference_closes_the_descriptor(tmp_path: Path) -> None:
     del kept
     with pytest.raises(OSError):
         os.fstat(fd)
+
+
+def test_new_files_are_not_for_everybody(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    OsFileSystem().write_bytes(str(path), b"secret", sync=False)
+    assert stat.S_IMODE(path.stat().st_mode) & 0o007 == 0

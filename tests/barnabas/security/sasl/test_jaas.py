@@ -38,6 +38,11 @@ def test_entries(text: str, options: dict[str, str]) -> None:
         (f'{PLAIN} required username="a"', "JAAS config entry not terminated by semi-colon"),
         (f"{PLAIN} required username;", "Value not specified for key 'username' in JAAS config"),
         (f"{PLAIN} required username=;", "Value not specified for key 'username' in JAAS config"),
+        (
+            f"{PLAIN} required password=half secret;",
+            "Value not specified for what follows key 'password' in JAAS config",
+        ),
+        (f"{PLAIN} required password=x pin=;", "Value not specified for key 'pin' in JAAS config"),
         (f"{PLAIN} required pin=1234;", "Value not specified for key 'pin' in JAAS config"),
         (f"{PLAIN} required; {PLAIN} required;", "JAAS config property contains 2 login modules, should be 1 module"),
         ("com.sun.security.auth.module.JndiLoginModule required;", "JndiLoginModule is not allowed"),
