@@ -1,0 +1,156 @@
+"""A cluster whose every connection is SCRAM: users, rights and delegation tokens, in effect at once and for good."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+
+from tests.support.kafka.kafka_tools import KafkaTools
+from tests.support.scram_cluster import ITERATIONS, ScramCluster
+from tests.support.waiting import eventually
+
+TIMEOUT_S = 20
+TOPIC = "orders"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScramCluster]:
+    """Two brokers with a topic."""
+    with ScramCluster(tmp_path_factory.mktemp("scram")) as running:
+        admin = AdminClient(running.librdkafka())
+        admin.create_topics([NewTopic(TOPIC, 2, 2)])[TOPIC].result(TIMEOUT_S)
+        yield running
+
+
+def set_password(cluster: ScramCluster, user: str, password: str) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
+    change = UserScramCredentialUpsertion(user, info, password.encode())
+    admin = AdminClient(cluster.librdkafka())
+    admin.alter_user_scram_credentials([change])[user].result(TIMEOUT_S)
+
+
+def may_write(user: str) -> AclBinding:
+    return AclBinding(
+        ResourceType.TOPIC,
+        TOPIC,
+        ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.ALLOW,
+    )
+
+
+def allow(cluster: ScramCluster, acl: AclBinding) -> None:
+    admin = AdminClient(cluster.librdkafka())
+    admin.create_acls([acl])[acl].result(TIMEOUT_S)
+
+
+def errors_of_a_record(cluster: ScramCluster, user: str, password: str, partition: int) -> list[int]:
+    """Produce a record; return the codes of the errors, of the client or of the record. Empty if it is written."""
+    errors: list[int] = []
+    settings = cluster.librdkafka(user, password, **{"message.timeout.ms": 10_000})
+    producer = Producer({**settings, "error_cb": lambda error: errors.append(error.code())})
+
+    def delivered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            errors.append(error.code())
+
+    producer.produce(TOPIC, b"x", partition=partition, on_delivery=delivered)
+    eventually("an answer", lambda: producer.flush(0.2) == 0 or KafkaError._AUTHENTICATION in errors)
+    producer.purge()
+    return errors
+
+
+def test_a_user_logs_in_and_writes_until_the_right_is_revoked(cluster: ScramCluster) -> None:
+    set_password(cluster, "alice", "a-secret")
+    assert errors_of_a_record(cluster, "alice", "a-secret", 0) == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    allow(cluster, may_write("alice"))
+    for partition in range(2):  # each broker leads one
+        eventually("the right", lambda p=partition: errors_of_a_record(cluster, "alice", "a-secret", p) == [])
+    chosen = AclBindingFilter(
+        ResourceType.TOPIC, TOPIC, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    admin = AdminClient(cluster.librdkafka())
+    admin.delete_acls([chosen])[chosen].result(TIMEOUT_S)
+    for partition in range(2):
+        eventually(
+            "the refusal",
+            lambda p=partition: (
+                errors_of_a_record(cluster, "alice", "a-secret", p) == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+            ),
+        )
+
+
+def test_a_password_is_changed_and_removed(cluster: ScramCluster) -> None:
+    set_password(cluster, "bob", "old")
+    set_password(cluster, "bob", "new")
+    allow(cluster, may_write("bob"))
+
+    def is_refused(password: str) -> bool:
+        return KafkaError._AUTHENTICATION in errors_of_a_record(cluster, "bob", password, 0)
+
+    eventually("the old one is refused", lambda: is_refused("old"))
+    eventually("the new one is accepted", lambda: errors_of_a_record(cluster, "bob", "new", 0) == [])
+    removal = UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_512)
+    admin = AdminClient(cluster.librdkafka())
+    admin.alter_user_scram_credentials([removal])["bob"].result(TIMEOUT_S)
+    eventually("the user is refused", lambda: is_refused("new"))
+
+
+def test_everything_survives_the_end_of_every_process(cluster: ScramCluster) -> None:
+    set_password(cluster, "carol", "c-secret")
+    allow(cluster, may_write("carol"))
+    cluster.kill()
+    cluster.start()
+    for partition in range(2):
+        eventually("a record", lambda p=partition: errors_of_a_record(cluster, "carol", "c-secret", p) == [])
+
+
+def token_of(output: str) -> tuple[str, str]:
+    """Return the id and the HMAC of the first token in the output of kafka-delegation-tokens."""
+    line = next(line for line in output.splitlines() if re.match(r"\S{22}\s+\S{80,}", line))
+    token_id, hmac, *_ = line.split()
+    return token_id, hmac
+
+
+def test_a_delegation_token_is_created_used_renewed_and_expired(tools: KafkaTools, cluster: ScramCluster) -> None:
+    settings = ("--bootstrap-server", cluster.bootstrap, "--command-config", str(cluster.java()))
+
+    def tokens(*arguments: str) -> str:
+        return tools.run("kafka-delegation-tokens", *settings, *arguments).check().stdout
+
+    token_id, hmac = token_of(tokens("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:dave"))
+    assert token_of(tokens("--describe", "--owner-principal", "User:admin")) == (token_id, hmac)
+
+    client = cluster.java(token_id, hmac, ' tokenauth="true"')
+    as_token = ("--bootstrap-server", cluster.bootstrap, "--command-config", str(client))
+    assert TOPIC in tools.run("kafka-topics", *as_token, "--list").check().stdout.split()
+    refused = tools.run("kafka-delegation-tokens", *as_token, "--create", "--max-life-time-period", "-1")
+    assert "Delegation Token requests are not allowed" in refused.stdout + refused.stderr
+
+    assert "Completed renew operation" in tokens("--renew", "--renew-time-period", "-1", "--hmac", hmac)
+    cluster.kill()
+    cluster.start()
+    assert TOPIC in tools.run("kafka-topics", *as_token, "--list").check().stdout.split()
+    assert "Completed expire operation" in tokens("--expire", "--expiry-time-period", "-1", "--hmac", hmac)
+    assert token_id not in tokens("--describe")
+    refused = tools.run("kafka-topics", *as_token, "--list")
+    assert "Authentication failed" in refused.stdout + refused.stderr
