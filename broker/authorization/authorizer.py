@@ -62,7 +62,9 @@ class Authorizer:
         self.rules = rules  # replaced whole by `take`
         self.generation = 0  # grows with each change of `rules`, before it is replaced
         self._acls: Mapping[bytes, AclBinding] | None = None  # what `rules` were made of
-        self._rights = rights  # fixed before start
+        self._rows = {  # fixed before start; the rows that `admit` asks
+            key: tuple(row for row in rows if row.asks is not None) for key, rows in rights.items()
+        }
         self._unchecked = unchecked  # fixed before start
         self._allowed = Counter()
         self._denied = Counter()
@@ -100,14 +102,14 @@ class Authorizer:
         access = request.access = Access(
             self, rules, context.principal, context.client_address, api.name, self.generation
         )
-        rights = self._rights.get(api.key)
         if rules.acls is None and not access.is_super_user:
             return None if api.key in _BEFORE_ACLS else Close("the ACLs have not arrived yet")
-        if rights is None:
+        rows = self._rows.get(api.key)
+        if rows is None:
             if api.key not in self._unchecked and not access.is_super_user:
                 raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return None
-        for row in rights:
+        for row in rows:
             name = None if row.asks is None else row.asks(request)
             if name is None:
                 continue
@@ -118,17 +120,17 @@ class Authorizer:
                 raise ApiError(row.error)
         return None
 
-    def note(self, decision: Decision, row: Row, name: str, count: int, access: Access) -> None:
-        """Count a decision, and log it (rule 5)."""
+    def note(self, decision: Decision, row: Row, name: str, count: int, access: Access) -> bool:
+        """Count a decision, and log it (rule 5); return whether it allows."""
         if decision.is_allowed:
             self._allowed.inc()
-            if not log.isEnabledFor(logging.DEBUG):
-                return
+            if not log.isEnabledFor(logging.DEBUG):  # Why first: it is so for nearly every request
+                return True
             level = logging.DEBUG
         else:
             self._denied.inc()
             if not row.is_logged:
-                return
+                return False
             level = logging.INFO
         log.log(
             level,
@@ -137,6 +139,7 @@ class Authorizer:
             _shown(access.principal), "Allowed" if decision.is_allowed else "Denied", row.operation.name, access.host,
             row.resource.name.title().replace("_", ""), _shown(name), access.api_name, count, decision,
         )  # fmt: skip
+        return decision.is_allowed
 
 
 def make_authorizer(config: Config, registry: Registry, *, is_controller: bool = False) -> Authorizer | None:
