@@ -355,4 +355,4 @@ def _finish(
     return reply
 
 
-API: Final = Api(0, "Produce", (3, 13), handle, operation="WRITE", resource="TOPIC")
+API: Final = Api(0, "Produce", (3, 13), handle)

@@ -308,4 +308,4 @@ def _is_from_follower(request: Request) -> bool:
     return id_ >= 0
 
 
-API = Api(1, "Fetch", (4, 18), handle, operation="READ", resource="TOPIC", nodes_only=_is_from_follower)
+API = Api(1, "Fetch", (4, 18), handle, nodes_only=_is_from_follower)

@@ -132,4 +132,4 @@ def _is_from_follower(request: Request) -> bool:
     return message.replica_id >= 0
 
 
-API = Api(2, "ListOffsets", (1, 11), handle, operation="DESCRIBE", resource="TOPIC", nodes_only=_is_from_follower)
+API = Api(2, "ListOffsets", (1, 11), handle, nodes_only=_is_from_follower)

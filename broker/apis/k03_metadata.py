@@ -219,4 +219,4 @@ def _partition(
     )
 
 
-API = Api(3, "Metadata", (0, 13), handle, operation="DESCRIBE", resource="TOPIC")
+API = Api(3, "Metadata", (0, 13), handle)

@@ -149,4 +149,4 @@ def _partition_error(
     return ErrorCode.NONE
 
 
-API = Api(8, "OffsetCommit", (2, 10), handle, operation="READ", resource="GROUP")
+API = Api(8, "OffsetCommit", (2, 10), handle)

@@ -232,4 +232,4 @@ def _topic(topic: FetchedTopic, version: int) -> OffsetFetchResponseTopics:
     return message
 
 
-API = Api(9, "OffsetFetch", (1, 10), handle, operation="DESCRIBE", resource="GROUP")
+API = Api(9, "OffsetFetch", (1, 10), handle)

@@ -108,4 +108,4 @@ def many(keys: list[str], found: list[Found]) -> FindCoordinatorResponse:
     )  # fmt: skip
 
 
-API = Api(10, "FindCoordinator", (0, 6), handle, operation="DESCRIBE", resource="GROUP")
+API = Api(10, "FindCoordinator", (0, 6), handle)

@@ -88,4 +88,4 @@ def response(result: JoinResult, version: int) -> JoinGroupResponse:
     return message
 
 
-API = Api(11, "JoinGroup", (0, 9), handle, operation="READ", resource="GROUP")
+API = Api(11, "JoinGroup", (0, 9), handle)

@@ -32,4 +32,4 @@ def handle(services: Services, request: Request) -> Reply:
     return Reply(HeartbeatResponse(error_code=error))
 
 
-API = Api(12, "Heartbeat", (0, 4), handle, operation="READ", resource="GROUP")
+API = Api(12, "Heartbeat", (0, 4), handle)

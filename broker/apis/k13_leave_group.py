@@ -55,4 +55,4 @@ def response(result: LeaveResult, version: int) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=result.error, members=members)
 
 
-API = Api(13, "LeaveGroup", (0, 5), handle, operation="READ", resource="GROUP")
+API = Api(13, "LeaveGroup", (0, 5), handle)

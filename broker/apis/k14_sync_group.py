@@ -59,4 +59,4 @@ def response(result: SyncResult, version: int) -> SyncGroupResponse:
     return message
 
 
-API = Api(14, "SyncGroup", (0, 5), handle, operation="READ", resource="GROUP")
+API = Api(14, "SyncGroup", (0, 5), handle)

@@ -101,4 +101,4 @@ def _member(member: Member, protocol_name: str | None, version: int) -> Describe
     return row
 
 
-API = Api(15, "DescribeGroups", (0, 6), handle, operation="DESCRIBE", resource="GROUP")
+API = Api(15, "DescribeGroups", (0, 6), handle)

@@ -50,4 +50,4 @@ def handle(services: Services, request: Request) -> Reply:
     return Reply(ListGroupsResponse(error_code=error, groups=groups))
 
 
-API = Api(16, "ListGroups", (0, 5), handle, operation="DESCRIBE", resource="CLUSTER")
+API = Api(16, "ListGroups", (0, 5), handle)

@@ -41,4 +41,4 @@ def handle(services: Services, request: Request) -> Answer:
     return services.forwarding.forward(request, topics=names, is_visible=is_visible, timeout_ms=timeout_ms)
 
 
-API = Api(19, "CreateTopics", (2, 7), handle, operation="CREATE", resource="CLUSTER")
+API = Api(19, "CreateTopics", (2, 7), handle)

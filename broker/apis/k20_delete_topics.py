@@ -44,4 +44,4 @@ def handle(services: Services, request: Request) -> Answer:
     return services.forwarding.forward(request, topics=names, is_visible=is_visible, timeout_ms=message.timeout_ms)
 
 
-API = Api(20, "DeleteTopics", (1, 6), handle, operation="DELETE", resource="TOPIC")
+API = Api(20, "DeleteTopics", (1, 6), handle)

@@ -93,4 +93,4 @@ def _response(message: DeleteRecordsRequest, results: LowWatermarks) -> DeleteRe
     return DeleteRecordsResponse(topics=topics)
 
 
-API = Api(21, "DeleteRecords", (0, 2), handle, operation="DELETE", resource="TOPIC")
+API = Api(21, "DeleteRecords", (0, 2), handle)

@@ -60,4 +60,4 @@ def _response(result: ProducerResult, version: int) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.epoch)
 
 
-API = Api(22, "InitProducerId", (0, 6), handle, operation="IDEMPOTENT_WRITE", resource="CLUSTER")
+API = Api(22, "InitProducerId", (0, 6), handle)

@@ -78,7 +78,5 @@ API = Api(
     "OffsetForLeaderEpoch",
     (2, 4),
     handle,
-    operation="DESCRIBE",
-    resource="TOPIC",
     nodes_only=_is_from_follower,
 )

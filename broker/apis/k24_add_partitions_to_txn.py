@@ -150,7 +150,5 @@ API = Api(
     "AddPartitionsToTxn",
     (0, 5),
     handle,
-    operation="WRITE",
-    resource="TRANSACTIONAL_ID",
     nodes_only=_is_from_broker,
 )

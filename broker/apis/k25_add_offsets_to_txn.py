@@ -42,4 +42,4 @@ def handle(services: Services, request: Request) -> Park:
     return Park(deferred)
 
 
-API = Api(25, "AddOffsetsToTxn", (0, 4), handle, operation="WRITE", resource="TRANSACTIONAL_ID")
+API = Api(25, "AddOffsetsToTxn", (0, 4), handle)

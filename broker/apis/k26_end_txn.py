@@ -58,4 +58,4 @@ def _response(result: ProducerResult, version: int) -> EndTxnResponse:
     return response
 
 
-API = Api(26, "EndTxn", (0, 5), handle, operation="WRITE", resource="TRANSACTIONAL_ID")
+API = Api(26, "EndTxn", (0, 5), handle)

@@ -118,4 +118,4 @@ def _response(message: WriteTxnMarkersRequest, errors: dict[int, Errors]) -> Wri
     )
 
 
-API = Api(27, "WriteTxnMarkers", (1, 2), handle, operation="CLUSTER_ACTION", resource="CLUSTER", nodes_only=_is_commit)
+API = Api(27, "WriteTxnMarkers", (1, 2), handle, nodes_only=_is_commit)

@@ -138,4 +138,4 @@ def _error_for(error: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_old else error
 
 
-API = Api(28, "TxnOffsetCommit", (0, 5), handle, operation="WRITE", resource="TRANSACTIONAL_ID")
+API = Api(28, "TxnOffsetCommit", (0, 5), handle)

@@ -69,4 +69,4 @@ def _filter(message: DescribeAclsRequest) -> AclFilter:
     )
 
 
-API = Api(29, "DescribeAcls", (1, 3), handle, operation="DESCRIBE", resource="CLUSTER")
+API = Api(29, "DescribeAcls", (1, 3), handle)

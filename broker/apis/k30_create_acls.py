@@ -25,4 +25,4 @@ def handle(services: Services, request: Request) -> Answer:
     return forward(services, request)
 
 
-API = Api(30, "CreateAcls", (1, 3), handle, operation="ALTER", resource="CLUSTER")
+API = Api(30, "CreateAcls", (1, 3), handle)

@@ -26,4 +26,4 @@ def handle(services: Services, request: Request) -> Answer:
     return forward(services, request)
 
 
-API = Api(31, "DeleteAcls", (1, 3), handle, operation="ALTER", resource="CLUSTER")
+API = Api(31, "DeleteAcls", (1, 3), handle)

@@ -144,4 +144,4 @@ def _config(entry: Entry, message: DescribeConfigsRequest) -> DescribeConfigsRes
     )
 
 
-API = Api(32, "DescribeConfigs", (1, 4), handle, operation="DESCRIBE_CONFIGS")
+API = Api(32, "DescribeConfigs", (1, 4), handle)

@@ -33,4 +33,4 @@ def handle(services: Services, request: Request) -> Answer:
     return answer(services, request, outcomes, AlterConfigsResponse, AlterConfigsResourceResponse)
 
 
-API = Api(33, "AlterConfigs", (0, 2), handle, operation="ALTER_CONFIGS")
+API = Api(33, "AlterConfigs", (0, 2), handle)

@@ -74,4 +74,4 @@ def _move(services: Services, tp: TopicPartition, path: str, failures: list[str]
     return ErrorCode.NONE
 
 
-API = Api(34, "AlterReplicaLogDirs", (1, 2), handle, operation="ALTER", resource="CLUSTER")
+API = Api(34, "AlterReplicaLogDirs", (1, 2), handle)

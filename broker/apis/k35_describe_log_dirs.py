@@ -67,4 +67,4 @@ def _result(directory: LogDir) -> DescribeLogDirsResult:
     )
 
 
-API = Api(35, "DescribeLogDirs", (1, 5), handle, operation="DESCRIBE", resource="CLUSTER")
+API = Api(35, "DescribeLogDirs", (1, 5), handle)

@@ -39,4 +39,4 @@ def handle(services: Services, request: Request) -> Answer:
     return services.forwarding.forward(request, topics=list(counts), is_visible=is_visible, timeout_ms=timeout_ms)
 
 
-API = Api(37, "CreatePartitions", (0, 3), handle, operation="ALTER", resource="TOPIC")
+API = Api(37, "CreatePartitions", (0, 3), handle)

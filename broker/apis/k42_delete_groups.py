@@ -51,4 +51,4 @@ def handle(services: Services, request: Request) -> Park:
     return Park(deferred)
 
 
-API = Api(42, "DeleteGroups", (0, 2), handle, operation="DELETE", resource="GROUP")
+API = Api(42, "DeleteGroups", (0, 2), handle)

@@ -25,4 +25,4 @@ def handle(services: Services, request: Request) -> Answer:
     return services.forwarding.forward(request)
 
 
-API = Api(43, "ElectLeaders", (0, 2), handle, operation="ALTER", resource="CLUSTER")
+API = Api(43, "ElectLeaders", (0, 2), handle)

@@ -45,4 +45,4 @@ def handle(services: Services, request: Request) -> Answer:
     return answer(services, request, outcomes, IncrementalAlterConfigsResponse, AlterConfigsResourceResponse)
 
 
-API = Api(44, "IncrementalAlterConfigs", (0, 1), handle, operation="ALTER_CONFIGS")
+API = Api(44, "IncrementalAlterConfigs", (0, 1), handle)

@@ -24,4 +24,4 @@ def handle(services: Services, request: Request) -> Answer:
     return services.forwarding.forward(request)
 
 
-API = Api(45, "AlterPartitionReassignments", (0, 1), handle, operation="ALTER", resource="CLUSTER")
+API = Api(45, "AlterPartitionReassignments", (0, 1), handle)

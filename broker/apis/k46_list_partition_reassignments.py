@@ -24,4 +24,4 @@ def handle(services: Services, request: Request) -> Answer:
     return services.forwarding.forward(request)
 
 
-API = Api(46, "ListPartitionReassignments", (0, 0), handle, operation="DESCRIBE", resource="CLUSTER")
+API = Api(46, "ListPartitionReassignments", (0, 0), handle)

@@ -95,4 +95,4 @@ def _error(
     return deleted.errors.get(topic, ErrorCode.NONE)
 
 
-API = Api(47, "OffsetDelete", (0, 0), handle, operation="DELETE", resource="GROUP")
+API = Api(47, "OffsetDelete", (0, 0), handle)

@@ -101,4 +101,4 @@ def _invalid(text: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, text)
 
 
-API = Api(48, "DescribeClientQuotas", (0, 1), handle, operation="DESCRIBE_CONFIGS", resource="CLUSTER")
+API = Api(48, "DescribeClientQuotas", (0, 1), handle)

@@ -26,4 +26,4 @@ def handle(services: Services, request: Request) -> Answer:
     return forward(services, request)
 
 
-API = Api(49, "AlterClientQuotas", (0, 1), handle, operation="ALTER_CONFIGS", resource="CLUSTER")
+API = Api(49, "AlterClientQuotas", (0, 1), handle)

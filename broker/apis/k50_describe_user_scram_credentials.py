@@ -55,4 +55,4 @@ def _result(name: str, infos: list[CredentialInfo] | None, *, is_duplicate: bool
     return result
 
 
-API = Api(50, "DescribeUserScramCredentials", (0, 0), handle, operation="DESCRIBE", resource="CLUSTER")
+API = Api(50, "DescribeUserScramCredentials", (0, 0), handle)

@@ -25,4 +25,4 @@ def handle(services: Services, request: Request) -> Answer:
     return forward(services, request)
 
 
-API = Api(51, "AlterUserScramCredentials", (0, 0), handle, operation="ALTER", resource="CLUSTER")
+API = Api(51, "AlterUserScramCredentials", (0, 0), handle)

@@ -24,4 +24,4 @@ def handle(services: Services, request: Request) -> Answer:
     return services.forwarding.forward(request)
 
 
-API = Api(57, "UpdateFeatures", (0, 2), handle, operation="ALTER", resource="CLUSTER")
+API = Api(57, "UpdateFeatures", (0, 2), handle)

@@ -73,4 +73,4 @@ def _refusal(endpoint_type: int, version: int) -> DescribeClusterResponse:
     return DescribeClusterResponse(error_code=ErrorCode.INVALID_REQUEST if version == 0 else error, error_message=text)
 
 
-API = Api(60, "DescribeCluster", (0, 2), handle, operation="DESCRIBE", resource="CLUSTER")
+API = Api(60, "DescribeCluster", (0, 2), handle)

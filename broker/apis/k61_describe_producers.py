@@ -85,4 +85,4 @@ def _state(entry: ProducerEntry) -> ProducerState:
     )
 
 
-API = Api(61, "DescribeProducers", (0, 0), handle, operation="READ", resource="TOPIC")
+API = Api(61, "DescribeProducers", (0, 0), handle)

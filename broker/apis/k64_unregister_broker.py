@@ -23,4 +23,4 @@ def handle(services: Services, request: Request) -> Answer:
     return services.forwarding.forward(request)
 
 
-API = Api(64, "UnregisterBroker", (0, 0), handle, operation="ALTER", resource="CLUSTER")
+API = Api(64, "UnregisterBroker", (0, 0), handle)

@@ -63,4 +63,4 @@ def _describe(services: Services, request: Request, transactional_id: str) -> Tr
     )
 
 
-API = Api(65, "DescribeTransactions", (0, 0), handle, operation="DESCRIBE", resource="TRANSACTIONAL_ID")
+API = Api(65, "DescribeTransactions", (0, 0), handle)

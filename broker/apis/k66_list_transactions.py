@@ -60,4 +60,4 @@ def handle(services: Services, request: Request) -> Reply:
     )
 
 
-API = Api(66, "ListTransactions", (0, 2), handle, operation="DESCRIBE", resource="TRANSACTIONAL_ID")
+API = Api(66, "ListTransactions", (0, 2), handle)

@@ -150,4 +150,4 @@ def response(result: HeartbeatResult | ApiError) -> ConsumerGroupHeartbeatRespon
     return message
 
 
-API = Api(68, "ConsumerGroupHeartbeat", (0, 1), handle, operation="READ", resource="GROUP")
+API = Api(68, "ConsumerGroupHeartbeat", (0, 1), handle)

@@ -137,4 +137,4 @@ def _assignment(assignment: Mapping[bytes, Iterable[int]], snapshot: MetadataSna
     )
 
 
-API = Api(69, "ConsumerGroupDescribe", (0, 1), handle, operation="DESCRIBE", resource="GROUP")
+API = Api(69, "ConsumerGroupDescribe", (0, 1), handle)

@@ -63,4 +63,4 @@ def _names(services: Services, request: Request, type_: int) -> list[str]:
     return services.dynamic_config.names(type_)
 
 
-API = Api(74, "ListConfigResources", (0, 1), handle, operation="DESCRIBE_CONFIGS", resource="CLUSTER")
+API = Api(74, "ListConfigResources", (0, 1), handle)

@@ -132,4 +132,4 @@ def _partition(p: PartitionInfo, alive: set[int]) -> DescribeTopicPartitionsResp
     )
 
 
-API = Api(75, "DescribeTopicPartitions", (0, 0), handle, operation="DESCRIBE", resource="TOPIC")
+API = Api(75, "DescribeTopicPartitions", (0, 0), handle)

@@ -47,8 +47,6 @@ def nodes_only_api(
         request_type.NAME,
         versions,
         handle,
-        operation="CLUSTER_ACTION",
-        resource="CLUSTER",
         advertised=False,
         nodes_only=nodes_only,
         admits=admits,

@@ -26,8 +26,6 @@ class Api:
     """One API key as this process serves it.
 
     - `versions` is inclusive.
-    - `operation` and `resource` name the AclOperation and ResourceType that an authorizer will check; "" if the API
-      decides for each item.
     - `advertised` False: accepted, but not listed by ApiVersions (the controller's pushes).
     - `error_response(request message, version, code, message)` builds the response to an error of the whole request;
       None derives it from the response's schema.
@@ -41,8 +39,6 @@ class Api:
     name: str
     versions: tuple[int, int]
     handle: Handle
-    operation: str = ""
-    resource: str = ""
     advertised: bool = True
     error_response: ErrorResponse | None = None
     nodes_only: NodesOnly | None = None

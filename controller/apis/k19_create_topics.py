@@ -44,4 +44,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(19, "CreateTopics", (2, 7), handle, operation="CREATE", resource="CLUSTER")
+API = Api(19, "CreateTopics", (2, 7), handle)

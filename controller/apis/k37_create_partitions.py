@@ -37,4 +37,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(37, "CreatePartitions", (0, 3), handle, operation="ALTER", resource="TOPIC")
+API = Api(37, "CreatePartitions", (0, 3), handle)

@@ -23,4 +23,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_later(services, "alterPartition", lambda view: alter_partition(view, message, version), same)
 
 
-API = Api(56, "AlterPartition", (2, 3), handle, operation="CLUSTER_ACTION", resource="CLUSTER")
+API = Api(56, "AlterPartition", (2, 3), handle)

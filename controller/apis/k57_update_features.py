@@ -24,4 +24,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(57, "UpdateFeatures", (0, 2), handle, operation="ALTER", resource="CLUSTER")
+API = Api(57, "UpdateFeatures", (0, 2), handle)

@@ -142,4 +142,4 @@ def _envelope(inner: Request, message: Message) -> EnvelopeResponse:
     return EnvelopeResponse(response_data=bytes(frame[_SIZE_BYTES:]))
 
 
-API = Api(58, "Envelope", (0, 0), handle, operation="CLUSTER_ACTION", resource="CLUSTER")
+API = Api(58, "Envelope", (0, 0), handle)

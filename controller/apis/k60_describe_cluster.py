@@ -54,4 +54,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     )
 
 
-API = Api(60, "DescribeCluster", (0, 2), handle, operation="DESCRIBE", resource="CLUSTER")
+API = Api(60, "DescribeCluster", (0, 2), handle)

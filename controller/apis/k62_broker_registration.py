@@ -58,7 +58,5 @@ API = Api(
     "BrokerRegistration",
     (0, 4),
     handle,
-    operation="CLUSTER_ACTION",
-    resource="CLUSTER",
     error_response=refusal,
 )

@@ -32,4 +32,4 @@ def answer(reply: HeartbeatReply) -> BrokerHeartbeatResponse:
     )
 
 
-API = Api(63, "BrokerHeartbeat", (0, 2), handle, operation="CLUSTER_ACTION", resource="CLUSTER")
+API = Api(63, "BrokerHeartbeat", (0, 2), handle)

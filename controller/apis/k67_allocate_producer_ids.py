@@ -31,4 +31,4 @@ def answer(block: ProducerIdBlock) -> AllocateProducerIdsResponse:
     return AllocateProducerIdsResponse(producer_id_start=block.first_id, producer_id_len=block.size)
 
 
-API = Api(67, "AllocateProducerIds", (0, 0), handle, operation="CLUSTER_ACTION", resource="CLUSTER")
+API = Api(67, "AllocateProducerIds", (0, 0), handle)

@@ -24,4 +24,4 @@ def handle(services: ControllerServices, request: Request) -> Answer:
     return decide_later(services, "assignReplicasToDirs", lambda view: assign_replicas_to_dirs(view, message), same)
 
 
-API = Api(73, "AssignReplicasToDirs", (0, 0), handle, operation="CLUSTER_ACTION", resource="CLUSTER")
+API = Api(73, "AssignReplicasToDirs", (0, 0), handle)

@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.apis.table import TABLE as BROKER_APIS
+from barnabas.broker.authorization.table import BROKER_RIGHTS, CONTROLLER_RIGHTS
 from barnabas.config.table.keys import DYNAMIC_KEYS
 from barnabas.config.table.keys import TABLE as KEYS
 from barnabas.controller.apis.table import TABLE as CONTROLLER_APIS
 from barnabas.metrics.names import family_names
 from barnabas.metrics.table.catalogue import METRICS
+from barnabas.protocol.api_keys import ROWS
 from barnabas.protocol.errors import ErrorCode
 from tools.docs.markdown import cell, code_cell, docstring, escape, table
 from tools.docs.reference import PAGES, commands
@@ -112,6 +114,20 @@ def test_it_names_every_api() -> None:
     page = PAGES["apis"]()
     rows = [*BROKER_APIS.values(), *CONTROLLER_APIS.values()]
     assert [api.name for api in rows if f"| {int(api.key)} | {api.name} |" not in page] == []
+
+
+def test_it_names_every_right() -> None:
+    page = PAGES["rights"]()
+    rows = [row for rights in (BROKER_RIGHTS, CONTROLLER_RIGHTS) for rows in rights.values() for row in rows]
+    assert page.count("refused: ") == sum(row.error != ErrorCode.NONE for row in rows)
+    names = {(row.key, row.operation.name, row.resource.name) for row in rows}
+    lines = page.splitlines()
+    assert [
+        name
+        for key, operation, resource in names
+        for name in [ROWS[key].name]
+        if not any(line.startswith(f"| {name} |") and f"`{operation}`" in line and resource in line for line in lines)
+    ] == []
 
 
 def test_it_names_every_setting() -> None:

@@ -14,6 +14,8 @@ import click
 
 from barnabas.broker.apis import not_built
 from barnabas.broker.apis.table import TABLE as BROKER_APIS
+from barnabas.broker.authorization.row import Answer, Row
+from barnabas.broker.authorization.table import BROKER_RIGHTS, CONTROLLER_RIGHTS, NO_RIGHTS, Rights
 from barnabas.broker.requests.api import Api, Table, nodes_only
 from barnabas.cli.main import cli
 from barnabas.config.table.key import REQUIRED, Key, Scope
@@ -24,6 +26,7 @@ from barnabas.metrics.names import family_names
 from barnabas.metrics.table import absent
 from barnabas.metrics.table.catalogue import METRICS
 from barnabas.metrics.table.row import Metric
+from barnabas.protocol.api_keys import ROWS as API_ROWS
 from barnabas.protocol.errors import ErrorCode
 from tools.docs.markdown import cell, code, code_cell, docstring, escape, table
 from tools.docs.python_api import python_page
@@ -44,9 +47,8 @@ def apis_page() -> str:
     parts = [
         "# APIs",
         "",
-        "Versions are inclusive. *Operation* and *resource* are the names of Kafka's ACLs that an authorizer will "
-        "check; without them, the API decides per item. *Nodes only*: a listener for clients answers the request with "
-        "CLUSTER_AUTHORIZATION_FAILED.",
+        "Versions are inclusive. *Nodes only*: without an authorizer, a listener for clients answers the request with "
+        "CLUSTER_AUTHORIZATION_FAILED. [Rights](rights.md) are what an authorizer asks for.",
         "",
         "## Brokers",
         "",
@@ -74,7 +76,7 @@ def _without_title(text: str | None) -> str:
 
 
 def _api_table(apis: Table) -> str:
-    header = ("key", "API", "versions", "operation", "resource", "nodes only", "ApiVersions")
+    header = ("key", "API", "versions", "nodes only", "ApiVersions")
     return table(header, (_api_row(api) for api in apis.values()))
 
 
@@ -83,7 +85,50 @@ def _api_row(api: Api) -> tuple[str, ...]:
     restricted = "" if api.nodes_only is None else "yes" if api.nodes_only is nodes_only else "some requests"
     listed = "listed" if api.advertised else "not built" if api.key in not_built.KEYS else "not listed"
     versions = f"{low}" if low == high else f"{low} to {high}"
-    return (str(int(api.key)), api.name, versions, code(api.operation), code(api.resource), restricted, listed)
+    return (str(int(api.key)), api.name, versions, restricted, listed)
+
+
+# --- rights
+
+
+def rights_page() -> str:
+    """Return the rights that each API needs."""
+    parts = [
+        "# Rights",
+        "",
+        "With an authorizer, each API asks for these rights, in this order. *Refused*: what gets the error. An item is "
+        "a topic, group, transactional id or config resource of the request. An item that is *left out* looks as if it "
+        "did not exist. With a right that is *enough*, the ones below it are not asked for.",
+        "",
+        "## Brokers",
+        "",
+        _rights_table(BROKER_RIGHTS),
+        "## Controller",
+        "",
+        "For requests that a broker forwards, the principal and the address are those of the client.",
+        "",
+        _rights_table(CONTROLLER_RIGHTS),
+        "## No rights",
+        "",
+        table(("API", "why"), ((API_ROWS[key].name, cell(why)) for key, why in sorted(NO_RIGHTS.items()))),
+    ]
+    return "\n".join(parts)
+
+
+def _rights_table(rights: Rights) -> str:
+    header = ("API", "when", "operation", "resource", "without the right")
+    return table(header, (_right_row(row) for key in sorted(rights) for row in rights[key]))
+
+
+def _right_row(row: Row) -> tuple[str, ...]:
+    resource = f"any {row.resource.name}" if row.is_any else row.resource.name
+    without = {
+        Answer.REQUEST: f"request refused: {row.error.name}",
+        Answer.ITEM: f"item refused: {row.error.name}",
+        Answer.LEFT_OUT: "left out",
+        Answer.NEXT: "the next right; this one is enough",
+    }[row.answer]
+    return (API_ROWS[row.key].name, cell(row.condition), code(row.operation.name), code(resource), cell(without))
 
 
 # --- settings
@@ -229,6 +274,7 @@ def errors_page() -> str:
 #: The pages, by file name.
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "apis": apis_page,
+    "rights": rights_page,
     "settings": settings_page,
     "metrics": metrics_page,
     "commands": commands_page,
