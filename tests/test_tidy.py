@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "barnabas.metrics": ("barnabas.common", "barnabas.config", "barnabas.security"),
     "barnabas.security": ("barnabas.protocol", "barnabas.common", "barnabas.config"),
     "barnabas.client": ("barnabas.protocol", "barnabas.common", "barnabas.config", "barnabas.security"),
-    "barnabas.cluster": ("barnabas.protocol", "barnabas.common", "barnabas.client"),
+    "barnabas.cluster": ("barnabas.protocol", "barnabas.common", "barnabas.security", "barnabas.client"),
     "barnabas.control": ("barnabas.common", "barnabas.cluster"),
     "barnabas.faults": ("barnabas.protocol", "barnabas.common", "barnabas.cluster", "barnabas.control"),
     "barnabas.cli": (*SHARED, "barnabas.broker.storage"),

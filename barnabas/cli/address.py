@@ -10,6 +10,7 @@ import click
 
 from barnabas.cli.errors import UserError
 from barnabas.cli.local.running import running_directories
+from barnabas.cli.security.command_config import chosen, command_config_option
 from barnabas.common.processes.cluster_file import read_cluster_file
 
 T = TypeVar("T")
@@ -33,14 +34,16 @@ def default_bootstrap() -> str:
 def checked_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str:
     """The addresses of --bootstrap, checked, or the default. Raises UserError."""
     if value is None:
-        return default_bootstrap()
+        given = chosen()
+        return given.bootstrap if given is not None and given.bootstrap else default_bootstrap()
     for text in value.split(","):
         host_port(text)
     return value
 
 
 def bootstrap_option(command: Callable[..., T]) -> Callable[..., T]:
-    """`--bootstrap` (in Kafka's tools --bootstrap-server), for each command that needs a cluster."""
+    """`--bootstrap` (in Kafka's tools --bootstrap-server) and `--command-config`, for commands that need a cluster."""
+    command = command_config_option(command)
     return click.option(
         *BOOTSTRAP_NAMES,
         metavar="HOST:PORT,...",

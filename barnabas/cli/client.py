@@ -16,6 +16,7 @@ from barnabas.cli.address import bootstrap_option
 from barnabas.cli.errors import RequestError, UserError
 from barnabas.cli.output import progress
 from barnabas.cli.records.reach import check_reachable
+from barnabas.cli.security.command_config import librdkafka_settings
 from barnabas.cli.suggest import did_you_mean
 
 __all__ = ["bootstrap_option"]
@@ -34,7 +35,8 @@ _silent.propagate = False
 
 def settings(bootstrap: str, **extra: object) -> dict[str, Any]:
     """Settings of a librdkafka client that prints no log lines on the terminal."""
-    return {"bootstrap.servers": bootstrap, "client.id": "barnabas-cli", "log_level": 3, "logger": _silent, **extra}
+    own = {"client.id": "barnabas-cli", "log_level": 3, "logger": _silent}
+    return {"bootstrap.servers": bootstrap, **own, **librdkafka_settings(bootstrap), **extra}
 
 
 def client_options(command: Callable[..., T]) -> Callable[..., T]:
@@ -44,18 +46,18 @@ def client_options(command: Callable[..., T]) -> Callable[..., T]:
     )(command)
 
 
-def has_plain_connection(own: Mapping[str, object]) -> bool:
-    """Whether a client with these settings connects to --bootstrap, without TLS and SASL."""
+def connects_as_commands_do(own: Mapping[str, object]) -> bool:
+    """Whether a client with these settings connects to --bootstrap, secured as --command-config says."""
     return "bootstrap.servers" not in own and not any(key.startswith(("security.", "sasl.", "ssl.")) for key in own)
 
 
 @contextlib.contextmanager
-def kafka_errors(bootstrap: str, *, is_plain: bool = True) -> Iterator[None]:
+def kafka_errors(bootstrap: str, *, is_checked: bool = True) -> Iterator[None]:
     """Turn the errors of a client into UserErrors of one line.
 
-    `is_plain`: the connection uses neither TLS nor SASL. Then check first whether a broker listens at all.
+    `is_checked`: check first whether a broker listens at all, and lets a connection of our own in.
     """
-    if is_plain:
+    if is_checked:
         check_reachable(bootstrap)
     try:
         yield

@@ -7,7 +7,8 @@ from typing import Any
 from barnabas.cli.address import host_port
 from barnabas.cli.errors import UserError
 from barnabas.cli.records.reach import check_reachable
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.cli.security.command_config import connector
+from barnabas.client.connection import NodeConnectionError
 from barnabas.protocol.schema import Request
 
 TIMEOUT_MS = 15_000
@@ -20,10 +21,11 @@ def ask_any(bootstrap: str, message: Request, version: int, timeout_ms: int = TI
     A broker may carry out a request and fail to answer, and the next one gets it again: send only idempotent requests.
     """
     problems = []
+    connect = connector(bootstrap)
     for text in bootstrap.split(","):
         host, port = host_port(text)
         try:
-            with NodeConnection(host, port, timeout_ms=timeout_ms, client_id=CLIENT_ID) as connection:
+            with connect(host, port, timeout_ms=timeout_ms, client_id=CLIENT_ID) as connection:
                 return connection.send(message, version)
         except NodeConnectionError as error:
             problems.append(str(error))

@@ -77,7 +77,7 @@ class ClusterDirectory:
         while self._reserved:
             self._reserved.pop().close()
 
-    def write_cluster_file(self, bootstrap: str, nodes: Iterable[Node], control_url: str) -> None:
+    def write_cluster_file(self, bootstrap: str, nodes: Iterable[Node], control_url: str, command_config: str) -> None:
         """Write the processes that were started to cluster.json."""
         processes: list[ProcessEntry] = [
             {
@@ -93,6 +93,8 @@ class ClusterDirectory:
         content: ClusterFile = {"bootstrap": bootstrap, "supervisor_pid": os.getpid(), "processes": processes}
         if control_url:
             content["control_url"] = control_url
+        if command_config:
+            content["command_config"] = command_config
         write_cluster_file(self.path, content)
 
     def remove_cluster_file(self) -> None:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.directory import ClusterDirectory
 from barnabas.cluster.node import Node
@@ -27,6 +27,10 @@ from barnabas.common.pages.page_access import (
 )
 from barnabas.common.processes import interpreter
 from barnabas.common.processes.ports import HOST
+
+if TYPE_CHECKING:
+    from barnabas.client.connection import Connect
+    from barnabas.cluster.security.cluster_security import ClusterSecurity
 
 READY_TIMEOUT_MS: Final = 30_000
 STOP_TIMEOUT_MS: Final = 30_000
@@ -51,6 +55,7 @@ class LocalCluster:
     control_url: str = ""  # URL of the control page; the supervisor sets it before the start
     first_id: int = 0  # of the brokers
     page_access: Access = OPEN  # how to ask for its pages; `use_credentials` replaces it before the start
+    security: ClusterSecurity | None = None  # None: PLAINTEXT
     _claim: ClusterDirectory = field(init=False)
     _plan: Plan = field(init=False)
 
@@ -97,6 +102,11 @@ class LocalCluster:
         nodes = [*self.brokers, self.controller]
         return ",".join(f"{node.host}:{node.metrics_port}" for node in nodes if node.metrics_port > 0)
 
+    @property
+    def command_config(self) -> str:
+        """The file with which commands connect to a secured cluster as its user admin; "" for another one."""
+        return "" if self.security is None else str(self.security.settings_file())
+
     def left_out(self) -> list[str]:
         """Return the brokers that have data in the directory but are not in this cluster: `broker-1`, by id."""
         found = [path.parent.name for path in self.directory.glob("broker-*/server.properties")]
@@ -113,11 +123,21 @@ class LocalCluster:
 
     def plan(self) -> None:
         """Lock the directory and choose the ports; `start` does it if it has not been done. Raises ClusterError."""
-        plan = Plan(self.directory, self.broker_ids, self.first_port, self.config, self.host_of, self._claim.draw_port)
+        plan = Plan(
+            self.directory,
+            self.broker_ids,
+            self.first_port,
+            self.config,
+            self.host_of,
+            self._claim.draw_port,
+            self.security,
+        )
         plan.check()
         self._claim.take()
         try:
             self.nodes = plan.make_nodes()
+            if self.security is not None:
+                self.security.prepare(self.nodes.values(), self.bootstrap)
         except BaseException:
             self._claim.release()
             raise
@@ -139,6 +159,7 @@ class LocalCluster:
             for node in self.nodes.values():
                 self.start_node(node)
             self.await_ready()
+            self._add_users()
         except BaseException:
             self.stop(FAILED_START_STOP_MS)
             raise
@@ -146,7 +167,7 @@ class LocalCluster:
     def start_node(self, node: Node) -> None:
         """Start the process of a node that is not running, without waiting until it is ready. Raises ClusterError."""
         start_process(node, self.properties(node), self.command(node))
-        self._claim.write_cluster_file(self.bootstrap, self.nodes.values(), self.control_url)
+        self._claim.write_cluster_file(self.bootstrap, self.nodes.values(), self.control_url, self.command_config)
 
     def await_ready(self, timeout_ms: int = READY_TIMEOUT_MS, nodes: Sequence[Node] | None = None) -> None:
         """Wait until clients can use these nodes (default: all that were started).
@@ -155,7 +176,24 @@ class LocalCluster:
         """
         expected = {node.node_id for node in self.brokers if node.is_running and not node.paused}
         chosen = self.nodes.values() if nodes is None else nodes
-        await_nodes(chosen, expected, timeout_ms, self.clock, self.is_cancelled)
+        await_nodes(chosen, expected, timeout_ms, self.clock, self.is_cancelled, self._connect())
+
+    def _connect(self) -> Connect | None:
+        """Return what connects to the listeners between nodes; None without security."""
+        if self.security is None:
+            return None
+        from barnabas.cluster.security.node_client import connect_as  # Why here: few clusters are secured
+
+        return connect_as(self.security.node_login(), self.clock)
+
+    def _add_users(self) -> None:
+        """Give the users of a secured cluster their SCRAM credentials. Raises ClusterError."""
+        connect = self._connect()
+        if self.security is None or connect is None or self.security.protocol == "SSL":
+            return
+        from barnabas.cluster.security.node_client import add_users
+
+        add_users(connect, self.brokers[0], self.security.users)
 
     def signal_node(self, node: Node, number: signal.Signals) -> None:
         """Send a signal to a running process; after SIGSTOP, return when all its threads have stopped.

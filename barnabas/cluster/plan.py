@@ -9,11 +9,14 @@ import errno
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.errors import ClusterError
 from barnabas.cluster.node import Node
 from barnabas.common.processes.ports import HOST, refusal
+
+if TYPE_CHECKING:
+    from barnabas.cluster.security.cluster_security import ClusterSecurity
 
 CONTROLLER_ID: Final = 100
 MAX_REPLICAS: Final = 3  # of internal topics, on one machine
@@ -35,7 +38,8 @@ BROKER_ONLY_KEYS: Final = frozenset(
 )
 #: Once one of these is set, the configuration decides where nodes reach each other; no INTERNAL listener is added.
 LISTENER_KEYS: Final = BROKER_ONLY_KEYS | {"listener.security.protocol.map"}
-INTERNAL: Final = "INTERNAL"  # the listener for nodes, beside the one for clients, PLAINTEXT
+PLAINTEXT: Final = "PLAINTEXT"
+INTERNAL: Final = "INTERNAL"  # the listener for nodes, beside the one for clients
 DIRECTORY_KEYS: Final = frozenset({"log.dirs", "log.dir", "metadata.log.dir"})
 METRICS_PORT_KEY: Final = "barnabas.metrics.port"
 PEERS_KEY: Final = "barnabas.live.peers"
@@ -57,12 +61,16 @@ class Plan:
     config: Mapping[str, str]
     host_of: Callable[[int], str]  # node id -> the address it listens on
     draw_port: Callable[[Collection[int]], int]  # a free port that is not among these
+    security: ClusterSecurity | None = None  # None: PLAINTEXT
 
     def check(self) -> None:
         """Raise ClusterError if the configuration or the ids cannot work."""
         reserved = sorted(RESERVED_KEYS & self.config.keys())
         if reserved:
             raise ClusterError(f"{reserved[0]} cannot be set here: the cluster assigns it to each process")
+        taken = sorted(LISTENER_KEYS & self.config.keys()) if self.security is not None else []
+        if taken:
+            raise ClusterError(f"{taken[0]} cannot be set with --security, which secures every listener itself")
         if CONTROLLER_ID in self.broker_ids:
             raise ClusterError(f"{CONTROLLER_ID} is the controller's id: no broker can have it")
 
@@ -113,7 +121,8 @@ class Plan:
         controller = nodes[CONTROLLER_ID]
         replicas = str(min(MAX_REPLICAS, len(self.broker_ids)))
         in_sync = str(min(MAX_IN_SYNC, len(self.broker_ids)))
-        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+        clients = PLAINTEXT if self.security is None else self.security.client_listener
+        listener = "CONTROLLER" if node.role == "controller" else clients
         properties = {
             "process.roles": node.role,
             "node.id": str(node.node_id),
@@ -130,9 +139,11 @@ class Plan:
             properties["listeners"] += f",{INTERNAL}://{node.host}:{node.internal_port}"
             properties["inter.broker.listener.name"] = INTERNAL
             properties["listener.security.protocol.map"] = ",".join(
-                f"{name}:PLAINTEXT" for name in ("CONTROLLER", "PLAINTEXT", INTERNAL)
+                f"{name}:PLAINTEXT" for name in ("CONTROLLER", PLAINTEXT, INTERNAL)
             )
             properties[f"listener.name.{INTERNAL.lower()}.num.network.threads"] = "1"
+        if self.security is not None:
+            properties |= self.security.properties(node, [each.name for each in nodes.values()], INTERNAL)
         for key, value in self.config.items():
             if node.role == "broker" or key not in BROKER_ONLY_KEYS:
                 properties[key] = self._own_value(node, key, value)

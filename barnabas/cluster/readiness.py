@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Collection, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cluster.errors import CancelledError, ProcessDiedError
 from barnabas.cluster.node import Node
 from barnabas.common.clock import Clock
 from barnabas.common.deadline import Deadline
 from barnabas.common.processes.ports import HOST
+
+if TYPE_CHECKING:
+    from barnabas.client.connection import Connect
 
 METADATA_VERSION: Final = 12
 PROBE_TIMEOUT_MS: Final = 5_000  # for one response: in slow motion it takes seconds
@@ -30,10 +33,12 @@ def await_nodes(
     timeout_ms: int,
     clock: Clock,
     is_cancelled: Callable[[], bool] = never,
+    connect: Connect | None = None,
 ) -> None:
     """Wait until each of these nodes is ready; a broker is when it lists all `expected` broker ids.
 
-    Raises ProcessDiedError when a node ends or time is up, CancelledError when `is_cancelled` returns true.
+    `connect` makes connections to the listeners between nodes of a secured cluster; None: to those for clients. Raises
+    ProcessDiedError when a node ends or time is up, CancelledError when `is_cancelled` returns true.
     """
     start_ms = clock.monotonic_ms()
     deadline = Deadline(clock, timeout_ms)
@@ -48,36 +53,37 @@ def await_nodes(
             raise ProcessDiedError(
                 f"{waiting[0].name} was not ready after {timeout_ms} ms; its log is {waiting[0].log_file}"
             )
-        waiting = [node for node in waiting if not is_ready(node, expected)]
+        waiting = [node for node in waiting if not is_ready(node, expected, connect)]
         if waiting:
             waited_ms = clock.monotonic_ms() - start_ms
             pause_ms = min(max(waited_ms / POLL_SHARE, POLL_MS_MIN), POLL_MS_MAX)
             select.select([], [], [], pause_ms / 1000)
 
 
-def is_ready(node: Node, expected: Collection[int]) -> bool:
+def is_ready(node: Node, expected: Collection[int], connect: Connect | None = None) -> bool:
     """Return whether a broker lists all `expected` broker ids, or whether a controller responds."""
     if node.role == "broker":
-        return known_brokers(node.port, node.host).issuperset(expected)
+        port = node.port if connect is None else node.internal_port or node.port
+        return known_brokers(port, node.host, connect).issuperset(expected)
     from barnabas.client.connection import NodeConnection  # Why here: see known_brokers
     from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 
     try:
-        with NodeConnection(node.host, node.port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
+        with (connect or NodeConnection)(node.host, node.port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
             connection.send(ApiVersionsRequest(), 0)
     except OSError:
         return False
     return True
 
 
-def known_brokers(port: int, host: str = HOST) -> set[int]:
+def known_brokers(port: int, host: str = HOST, connect: Connect | None = None) -> set[int]:
     """Return the broker ids in a broker's Metadata response; empty while the broker does not respond."""
     # Why here: the processes are starting by now, so these imports cost no time.
     from barnabas.client.connection import NodeConnection
     from barnabas.protocol.messages.k03_metadata import MetadataRequest
 
     try:
-        with NodeConnection(host, port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
+        with (connect or NodeConnection)(host, port, timeout_ms=PROBE_TIMEOUT_MS) as connection:
             response = connection.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), METADATA_VERSION)
     except OSError:
         return set()

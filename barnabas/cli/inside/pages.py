@@ -28,7 +28,8 @@ from barnabas.cli.address import bootstrap_option, host_port
 from barnabas.cli.cluster_nodes import CLIENT_ID, ask_any
 from barnabas.cli.errors import UserError
 from barnabas.cli.local.running import running_directories
-from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.cli.security.command_config import connector
+from barnabas.client.connection import Connect, NodeConnectionError
 from barnabas.common.pages.live_shape import SCHEMA
 from barnabas.common.pages.page_access import OPEN, TOKEN_VARIABLE, Access, of_directory, of_environment, of_text
 from barnabas.common.pages.page_addresses import page_addresses
@@ -172,7 +173,9 @@ def _from_configs(bootstrap: str, access: Access) -> list[Page]:
         (int(broker.node_id), str(broker.host), int(broker.port))
         for broker in ask_any(bootstrap, request, METADATA_VERSION).brokers
     )
-    candidates = [page for pages in _at_once(lambda broker: _configured_pages(*broker), brokers) for page in pages]
+    connect = connector(bootstrap)
+    found = _at_once(lambda broker: _configured_pages(connect, *broker), brokers)
+    candidates = [page for pages in found for page in pages]
     if not candidates:
         raise UserError(f"{bootstrap} knows no broker yet")
     if not any(page.address for page in candidates):
@@ -180,7 +183,7 @@ def _from_configs(bootstrap: str, access: Access) -> list[Page]:
     return _choose_reachable(page._replace(access=access._replace(scheme=page.access.scheme)) for page in candidates)
 
 
-def _configured_pages(broker_id: int, host: str, port: int) -> list[Page]:
+def _configured_pages(connect: Connect, broker_id: int, host: str, port: int) -> list[Page]:
     """The pages in a broker's configuration, its own last."""
     keys = [HOST_KEY, PORT_KEY, PEERS_KEY, *TLS_KEYS]
     resource = DescribeConfigsResource(
@@ -188,7 +191,7 @@ def _configured_pages(broker_id: int, host: str, port: int) -> list[Page]:
     )
     timeout_ms = int(TIMEOUT_S * 1000)
     try:
-        with NodeConnection(host, port, timeout_ms=timeout_ms, client_id=CLIENT_ID) as connection:
+        with connect(host, port, timeout_ms=timeout_ms, client_id=CLIENT_ID) as connection:
             (found,) = connection.send(DescribeConfigsRequest(resources=[resource]), CONFIGS_VERSION).results
     except NodeConnectionError as error:
         return [Page(BROKER, broker_id, "", str(error))]

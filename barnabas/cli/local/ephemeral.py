@@ -28,12 +28,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from barnabas.cli.errors import UserError
 from barnabas.cli.local.ready import Ready
 from barnabas.cli.local.supervisor import FAULTS_KEY, Supervisor
 from barnabas.cluster import LocalCluster, ProcessDiedError
 from barnabas.common.processes.cluster_file import LOCK_NAME, NAME
+
+if TYPE_CHECKING:
+    from barnabas.cluster.security.cluster_security import ClusterSecurity
 
 PREFIX = "barnabas-ephemeral-"
 LOG_LINES = 20
@@ -87,14 +91,16 @@ def run_ephemeral(
     print_env: bool,
     check: Callable[[LocalCluster], None],
     first_id: int = 0,
+    security: Callable[[Path], ClusterSecurity] | None = None,
 ) -> int:
     """Run a cluster until an event ends it; return the exit code (the command's, if there is one).
 
     If `config` is not empty, `check` raises UserError for settings that the processes would refuse.
     """
     directory = new_directory()
-    cluster = LocalCluster(directory, brokers, port, {**SETTINGS, **config}, first_id=first_id)
     try:
+        own = None if security is None else security(directory)
+        cluster = LocalCluster(directory, brokers, port, {**SETTINGS, **config}, first_id=first_id, security=own)
         cluster.plan()
         if config:
             check(cluster)
@@ -124,6 +130,7 @@ def environment(cluster: LocalCluster) -> dict[str, str]:
         "BARNABAS_FAULTS_URLS": ",".join(f"{page}/faults" for page in pages),
         "BARNABAS_CONTROL_URL": cluster.control_url,
         "BARNABAS_DATA_DIR": str(cluster.directory),
+        **({"BARNABAS_COMMAND_CONFIG": cluster.command_config} if cluster.command_config else {}),
     }
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote
 
+from barnabas.cli.local.client_settings import settings_lines
 from barnabas.common.pages.page_access import of_directory
 
 if TYPE_CHECKING:
@@ -19,16 +21,19 @@ class Ready(NamedTuple):
     bootstrap: str  # HOST:PORT,... of the brokers
     metrics: str  # HOST:PORT,... of the pages, the controller's last
     control: str = ""  # URL
+    security: str = ""  # directory of the authority, the keys and the users' settings; "": PLAINTEXT
 
     def line(self) -> str:
-        """`ready bootstrap=... metrics=... [control=...]`: other programs parse it."""
+        """`ready bootstrap=... metrics=... [control=...] [security=...]`: other programs parse it."""
         control = f" control={self.control}" if self.control else ""
-        return f"{WORD} bootstrap={self.bootstrap} metrics={self.metrics}{control}"
+        security = f" security={quote(self.security)}" if self.security else ""
+        return f"{WORD} bootstrap={self.bootstrap} metrics={self.metrics}{control}{security}"
 
     @classmethod
     def of(cls, cluster: LocalCluster) -> Ready:
         """The addresses of a started cluster."""
-        return cls(cluster.bootstrap, cluster.metrics, cluster.control_url)
+        security = "" if cluster.security is None else str(cluster.security.directory)
+        return cls(cluster.bootstrap, cluster.metrics, cluster.control_url, security)
 
     @classmethod
     def parse(cls, line: str) -> Ready | None:
@@ -37,7 +42,8 @@ class Ready(NamedTuple):
         if fields[:1] != [WORD]:
             return None
         values = dict(field.partition("=")[::2] for field in fields[1:])
-        return cls(values.get("bootstrap", ""), values.get("metrics", ""), values.get("control", ""))
+        security = unquote(values.get("security", ""))
+        return cls(values.get("bootstrap", ""), values.get("metrics", ""), values.get("control", ""), security)
 
     def summary(self, directory: Path, *, is_temporary: bool, is_detached: bool) -> list[str]:
         """The lines for people."""
@@ -58,4 +64,5 @@ class Ready(NamedTuple):
             ("", "barnabas consume greetings --from-beginning --until-end"),
         ]
         brokers = "1 broker" if count == 1 else f"{count} brokers"
-        return [f"Barnabas is ready: {brokers} and a controller.", *(f"  {name:<11}{text}" for name, text in rows)]
+        lines = [f"Barnabas is ready: {brokers} and a controller.", *(f"  {name:<11}{text}" for name, text in rows)]
+        return lines + (settings_lines(Path(self.security)) if self.security else [])

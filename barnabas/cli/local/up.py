@@ -11,7 +11,9 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +25,9 @@ from barnabas.cli.local.supervisor import Supervisor
 from barnabas.cli.text import key_value
 from barnabas.cluster import LocalCluster, ProcessDiedError
 
+if TYPE_CHECKING:
+    from barnabas.cluster.security.cluster_security import ClusterSecurity
+
 PORT = 9092
 PORT_MAX = 65535
 
@@ -31,7 +36,14 @@ PORT_MAX = 65535
 @click.option("--brokers", type=click.IntRange(1, 99), default=3, show_default=True, help="Number of brokers.")
 @click.option("--controllers", type=click.IntRange(1), default=1, show_default=True, help="Number of controllers.")
 @click.option("--first-id", type=click.IntRange(0, 1000), default=0, show_default=True, help="Id of the first broker.")
-@click.option("--security", default="plaintext", show_default=True, help="Security protocol.")
+@click.option(
+    "--security",
+    type=click.Choice(["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"], case_sensitive=False),
+    default="plaintext",
+    show_default=True,
+    help="How every connection is secured: makes certificates, users and settings for clients, and an authorizer.",
+)
+@click.option("--users", metavar="NAME:PASSWORD,...", default="", help="With --security: users besides admin.")
 @click.option(
     "--port",
     type=click.IntRange(0, PORT_MAX),
@@ -63,6 +75,7 @@ def up(
     controllers: int,
     first_id: int,
     security: str,
+    users: str,
     port: int | None,
     data_dir: Path | None,
     configs: tuple[str, ...],
@@ -78,17 +91,26 @@ def up(
 
     With --ephemeral and a COMMAND, run until it ends: `barnabas up --ephemeral -- pytest`.
     """
-    _refuse_what_is_not_built(controllers, security)
+    if controllers > 1:
+        raise UserError(f"--controllers {controllers}: a quorum of controllers is not built yet; start one")
     if port is None:
         port = 0 if ephemeral else PORT
     if port + brokers - 1 > PORT_MAX:
         raise UserError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
     config = {**slow_motion_properties(slow_motion), **_properties(config_file), **dict(map(key_value, configs))}
+    secure = _security(security, users)
     if ephemeral:
         if data_dir is not None or detach:
             raise UserError("--ephemeral excludes --data-dir and --detach: it leaves nothing and ends with its parent")
         return run_ephemeral(
-            brokers, port, config, command=command, print_env=print_env, check=_check, first_id=first_id
+            brokers,
+            port,
+            config,
+            command=command,
+            print_env=print_env,
+            check=_check,
+            first_id=first_id,
+            security=secure,
         )
     if command or print_env:
         raise UserError("a COMMAND and --print-env need --ephemeral")
@@ -96,8 +118,26 @@ def up(
     directory = Path(tempfile.mkdtemp(prefix="barnabas-")) if data_dir is None else data_dir.absolute()
     if detach:
         options = ["--brokers", str(brokers), "--port", str(port), "--first-id", str(first_id)]
+        if secure is not None:
+            secure(directory)  # remembers the users, so that no process shows their passwords
+            options += ["--security", security]
         return detached.start(options, config, directory, is_temporary=is_temporary)
-    return _run(LocalCluster(directory, brokers, port, config, first_id=first_id), is_temporary=is_temporary)
+    own = None if secure is None else secure(directory)
+    cluster = LocalCluster(directory, brokers, port, config, first_id=first_id, security=own)
+    return _run(cluster, is_temporary=is_temporary)
+
+
+def _security(protocol: str, users: str) -> Callable[[Path], ClusterSecurity] | None:
+    """Return what makes the security of a cluster in a directory; None for PLAINTEXT. Raises ClusterError."""
+    if protocol.lower() == "plaintext":
+        if users:
+            raise UserError("--users needs --security ssl, sasl_plaintext or sasl_ssl")
+        return None
+    from barnabas.cluster.security.cluster_security import ClusterSecurity, parse_users  # Why here: it loads much
+    from barnabas.common.clock import SystemClock
+
+    named, now_ms = parse_users(users), SystemClock().wall_ms()
+    return lambda directory: ClusterSecurity(directory, protocol.upper(), named, now_ms)
 
 
 def _properties(file: Path | None) -> dict[str, str]:
@@ -111,13 +151,6 @@ def _properties(file: Path | None) -> dict[str, str]:
         return parse_properties(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, ConfigError) as error:
         raise UserError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _refuse_what_is_not_built(controllers: int, security: str) -> None:
-    if controllers > 1:
-        raise UserError(f"--controllers {controllers}: a quorum of controllers is not built yet; start one")
-    if security.lower() != "plaintext":
-        raise UserError(f"--security {security}: only plaintext is built yet")
 
 
 def _run(cluster: LocalCluster, *, is_temporary: bool) -> int:

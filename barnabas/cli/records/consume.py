@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Message
 from barnabas.cli.client import (
     bootstrap_option,
     client_options,
-    has_plain_connection,
+    connects_as_commands_do,
     kafka_errors,
     partitions_of,
     settings,
@@ -90,7 +90,7 @@ def consume(
         "enable.partition.eof": span.is_bounded,
         **dict(map(key_value, extra)),
     }
-    with kafka_errors(bootstrap, is_plain=has_plain_connection(own)):
+    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)):
         consumer = Consumer(settings(bootstrap, **own))
         try:
             numbers = partitions_of(consumer, topic)

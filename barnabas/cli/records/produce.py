@@ -13,7 +13,7 @@ from barnabas.cli.client import (
     TIMEOUT_S,
     bootstrap_option,
     client_options,
-    has_plain_connection,
+    connects_as_commands_do,
     kafka_errors,
     reason,
     settings,
@@ -117,7 +117,7 @@ def produce(
         list(map(_header, headers)),
         tombstones,
     )
-    with kafka_errors(bootstrap, is_plain=has_plain_connection(own)):
+    with kafka_errors(bootstrap, is_checked=connects_as_commands_do(own)):
         client = settings(bootstrap, **own)
         producer = Producer(client)
         producer.list_topics(timeout=TIMEOUT_S)  # Why: fails at once if no cluster answers

@@ -29,6 +29,7 @@ class ClusterFile(TypedDict):
     bootstrap: str
     supervisor_pid: int
     processes: list[ProcessEntry]
+    command_config: NotRequired[str]  # the file for --command-config, if the cluster is secured
     control_url: NotRequired[str]  # URL of the control page, if faults are enabled
 
 

@@ -12,6 +12,7 @@ from tests.support.cluster import BarnabasCluster
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",  # the commands of the tests
 }
 
 

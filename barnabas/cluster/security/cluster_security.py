@@ -1,0 +1,217 @@
+"""ClusterSecurity: how every connection of a local cluster is secured.
+
+| protocol for clients | clients log in by | between nodes, and to the controller |
+|---|---|---|
+| SSL | a certificate, of which the common name is the user | SSL, certificates on both ends |
+| SASL_SSL | SCRAM or PLAIN | SSL, certificates on both ends |
+| SASL_PLAINTEXT | SCRAM or PLAIN | SASL_PLAINTEXT, by PLAIN |
+
+Rules
+1. The nodes and the user `admin` are super users. Others need ACLs (`barnabas acl add`).
+2. Everything is in DIR/security, readable by its user alone: the authority, the nodes' keys, the users' passwords, and
+   for each user the settings for clients. A later start in DIR uses the same authority and passwords.
+3. Users get SCRAM credentials when the cluster is ready, so `barnabas user` changes them, too.
+
+Threads: none; writes files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from barnabas.cluster.errors import ClusterError
+from barnabas.cluster.security.authority import Authority, write_private
+from barnabas.cluster.security.client_settings import (
+    MODULES,
+    PLAIN,
+    SCRAM,
+    Login,
+    java,
+    kafka_python,
+    librdkafka,
+    properties_text,
+    quoted,
+    spark,
+)
+
+if TYPE_CHECKING:
+    from barnabas.cluster.node import Node
+
+SSL, SASL_PLAINTEXT, SASL_SSL = "SSL", "SASL_PLAINTEXT", "SASL_SSL"
+PROTOCOLS: Final = (SSL, SASL_PLAINTEXT, SASL_SSL)
+ADMIN: Final = "admin"
+DIRECTORY: Final = "security"
+USERS_FILE: Final = "users.json"
+CLIENT_PROPERTIES: Final = "client.properties"
+MECHANISMS: Final = (SCRAM, "SCRAM-SHA-256", PLAIN)
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+#: A certificate's principal is its common name.
+MAPPING_RULES: Final = "RULE:^CN=([^,]+).*$/$1/,DEFAULT"
+LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+_NODE_USER: Final = "node"  # logs in to other nodes where they have no certificates
+_PASSWORD_BYTES: Final = 18
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}"
+_NODE_NAME: Final = r"node|(?:broker|controller)-\d+"  # super users by rule 1
+
+
+class ClusterSecurity:
+    """See the module."""
+
+    def __init__(self, directory: Path, protocol: str, users: Mapping[str, str], now_ms: int) -> None:
+        """Read or create what the cluster's directory has; raises ClusterError for a name that cannot be a user's."""
+        if protocol not in PROTOCOLS:
+            raise ClusterError(f"{protocol} is no security protocol: it can be {', '.join(PROTOCOLS)}")
+        for name in users:
+            check_name(name)
+        self.directory = directory / DIRECTORY
+        self.protocol = protocol
+        self.is_encrypted = protocol != SASL_PLAINTEXT
+        self.node_protocol = SSL if self.is_encrypted else SASL_PLAINTEXT
+        self._authority = Authority(self.directory, now_ms)
+        self._node_password, self.users = self._remembered(users)
+
+    @property
+    def client_listener(self) -> str:
+        """The name of the listener for clients."""
+        return self.protocol
+
+    def prepare(self, nodes: Iterable[Node], bootstrap: str) -> None:
+        """Write the nodes' keys and the users' settings."""
+        if self.is_encrypted:
+            for node in nodes:
+                self._authority.issue(f"{node.name}.pem", node.name, (node.host, *LOCAL_HOSTS))
+            self._authority.issue(f"{ADMIN}.pem", ADMIN)
+        for user in self.users:
+            self._write_settings(user, bootstrap)
+
+    def properties(self, node: Node, node_names: Iterable[str], internal: str) -> dict[str, str]:
+        """Return the server properties of a node; `internal` is the name of the listener between brokers.
+
+        `node_names` are those of all nodes.
+        """
+        supers = [ADMIN, *node_names] if self.is_encrypted else [ADMIN, _NODE_USER]
+        properties = {
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}"
+                for name, protocol in (
+                    ("CONTROLLER", self.node_protocol),
+                    (self.client_listener, self.protocol),
+                    (internal, self.node_protocol),
+                )
+            ),
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": ";".join(f"User:{name}" for name in supers),
+        }
+        if self.is_encrypted:
+            properties |= self._tls_properties(node, internal)
+        else:
+            properties |= self._sasl_between_nodes(internal)
+        if self.protocol != SSL and node.role == "broker":
+            properties |= self._sasl_for_clients()
+        return properties
+
+    def login(self, user: str) -> Login:
+        """Return how a user connects to the listener for clients."""
+        key_file = None if self.protocol != SSL else str(self._directory_of(user) / f"{user}.pem")
+        ca_file = str(self._authority.certificate_file) if self.is_encrypted else None
+        return Login(self.protocol, user, self.users[user], ca_file=ca_file, key_file=key_file)
+
+    def node_login(self) -> Login:
+        """Return how the supervisor connects to the listeners between nodes, as a super user."""
+        if self.is_encrypted:
+            key_file = str(self.directory / f"{ADMIN}.pem")
+            ca_file = str(self._authority.certificate_file)
+            return Login(SSL, ADMIN, "", ca_file=ca_file, key_file=key_file, is_key_encrypted=False)
+        return Login(SASL_PLAINTEXT, _NODE_USER, self._node_password, PLAIN)
+
+    def settings_file(self, user: str = ADMIN) -> Path:
+        """Return the file of a user's settings for the Java client and for --command-config."""
+        return self._directory_of(user) / CLIENT_PROPERTIES
+
+    def _directory_of(self, user: str) -> Path:
+        return self.directory / "users" / user
+
+    def _remembered(self, users: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Return the nodes' password and the users' passwords: those of before, changed by the given ones."""
+        path = self.directory / USERS_FILE
+        known: dict[str, dict[str, str]] = json.loads(path.read_text()) if path.exists() else {}
+        node_password = known.get("nodes", {}).get(_NODE_USER) or secrets.token_urlsafe(_PASSWORD_BYTES)
+        everyone = {ADMIN: secrets.token_urlsafe(_PASSWORD_BYTES), **known.get("users", {}), **users}
+        content = {"nodes": {_NODE_USER: node_password}, "users": everyone}
+        write_private(path, (json.dumps(content, indent=1) + "\n").encode())
+        return node_password, everyone
+
+    def _tls_properties(self, node: Node, internal: str) -> dict[str, str]:
+        properties = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.directory / f"{node.name}.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self._authority.certificate_file),
+            "ssl.principal.mapping.rules": MAPPING_RULES,
+            "listener.name.controller.ssl.client.auth": "required",
+        }
+        if node.role == "broker":
+            properties[f"listener.name.{internal.lower()}.ssl.client.auth"] = "required"
+            if self.protocol == SSL:
+                properties[f"listener.name.{SSL.lower()}.ssl.client.auth"] = "required"
+        return properties
+
+    def _sasl_between_nodes(self, internal: str) -> dict[str, str]:
+        password = quoted(self._node_password)
+        jaas = f'{MODULES[PLAIN]} required username="{_NODE_USER}" password={password} user_{_NODE_USER}={password};'
+        properties = {
+            "sasl.mechanism.inter.broker.protocol": PLAIN,
+            "sasl.mechanism.controller.protocol": PLAIN,
+        }
+        for listener in ("controller", internal.lower()):
+            properties[f"listener.name.{listener}.sasl.enabled.mechanisms"] = PLAIN
+            properties[f"listener.name.{listener}.plain.sasl.jaas.config"] = jaas
+        return properties
+
+    def _sasl_for_clients(self) -> dict[str, str]:
+        prefix = f"listener.name.{self.client_listener.lower()}"
+        users = " ".join(f"user_{name}={quoted(password)}" for name, password in self.users.items())
+        properties = {f"{prefix}.sasl.enabled.mechanisms": ",".join(MECHANISMS)}
+        for mechanism in MECHANISMS:
+            module, options = (MODULES[PLAIN], f" {users}") if mechanism == PLAIN else (MODULES[SCRAM], "")
+            properties[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{module} required{options};"
+        return properties
+
+    def _write_settings(self, user: str, bootstrap: str) -> None:
+        directory = self._directory_of(user)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        login = self.login(user)
+        if login.key_file is not None:
+            self._authority.issue(f"users/{user}/{user}.pem", user, password=login.password)
+        for name, text in (
+            (CLIENT_PROPERTIES, properties_text(java(login, bootstrap))),
+            ("librdkafka.conf", "".join(f"{k}={v}\n" for k, v in librdkafka(login, bootstrap).items())),
+            ("kafka_python.json", json.dumps(kafka_python(login, bootstrap), indent=1) + "\n"),
+            ("spark.json", json.dumps(spark(login, bootstrap), indent=1) + "\n"),
+        ):
+            write_private(directory / name, text.encode())
+
+
+def check_name(name: str) -> None:
+    """Raise ClusterError for a name that cannot be a user's: it becomes a directory and part of a JAAS entry."""
+    if not re.fullmatch(_NAME, name):
+        raise ClusterError(f"{name!r} cannot be a user here: use letters, digits, _ . and -")
+    if re.fullmatch(_NODE_NAME, name):
+        raise ClusterError(f"{name!r} cannot be a user here: it is a node's name")
+
+
+def parse_users(text: str) -> dict[str, str]:
+    """Return the users of `alice:secret,bob:word`; raises ClusterError without naming a password."""
+    users: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, password = part.partition(":")
+        if not colon or not password:
+            raise ClusterError(f"--users: {name} has no password: write NAME:PASSWORD,...")
+        check_name(name)
+        users[name] = password
+    return users

@@ -1,0 +1,127 @@
+"""`barnabas up --security`: a secured cluster, its users, and commands and clients with the settings that it writes.
+
+Also tests cluster/security/node_client.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer
+
+from barnabas.cli.address import VARIABLE
+from barnabas.cli.security import command_config
+from tests.barnabas.cli.conftest import Barnabas
+
+UP = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--ephemeral", "--brokers", "1", "--users", 'alice:se\\cr"et']
+PROTOCOLS = ["ssl", "sasl_ssl", "sasl_plaintext"]
+
+
+@contextlib.contextmanager
+def up(*arguments: str) -> Iterator[dict[str, str]]:
+    """`barnabas up --ephemeral`; yields the environment that it prints."""
+    command = [*UP, "--print-env", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        found: dict[str, str] = {}
+        for line in process.stdout:
+            name, _, value = line.rstrip("\n").partition("=")
+            found[name] = value
+            if name == "BARNABAS_READY":
+                break
+        assert "BARNABAS_READY" in found
+        yield found
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module", params=PROTOCOLS)
+def secured(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """A cluster of each protocol: the environment that describes it."""
+    with up("--security", request.param) as found:
+        yield found
+
+
+@pytest.fixture
+def environment(secured: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The same, as the environment of commands."""
+    monkeypatch.setenv(VARIABLE, secured["BARNABAS_BOOTSTRAP"])
+    monkeypatch.setenv(command_config.VARIABLE, secured["BARNABAS_COMMAND_CONFIG"])
+    return secured
+
+
+def settings(environment: dict[str, str], user: str, name: str) -> Any:
+    """A user's settings for a client."""
+    file = Path(environment["BARNABAS_DATA_DIR"]) / "security" / "users" / user / name
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    text = file.read_text()
+    return json.loads(text) if name.endswith(".json") else dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_commands_connect_as_admin(barnabas: Barnabas, environment: dict[str, str]) -> None:
+    assert barnabas("topic", "create", "orders").out == "created orders\n"
+    assert ["orders", "1", "1"] in barnabas("topic", "list").rows
+    assert barnabas("config", "show", "--broker", "").code == 0
+    doctor = barnabas("doctor")
+    assert doctor.code == 0
+    assert doctor.rows[0][4:6] == ["yes", "-"]
+    for node in ("broker-0", "controller-100"):
+        by_file = barnabas("doctor", f"{environment['BARNABAS_DATA_DIR']}/{node}/server.properties")
+        assert by_file.code == 0, by_file
+
+
+def test_a_user_may_do_what_rules_allow(barnabas: Barnabas, environment: dict[str, str]) -> None:
+    barnabas("topic", "create", "shared")
+    by_librdkafka = settings(environment, "alice", "librdkafka.conf")
+    refused = Producer(by_librdkafka).list_topics("shared", timeout=20).topics["shared"].error
+    assert refused is not None
+    assert refused.name() == "TOPIC_AUTHORIZATION_FAILED"
+    assert barnabas("acl", "explain", "alice", "write", "topic:shared").code == 1
+    assert barnabas("acl", "add", "alice", "read,write", "topic:shared").code == 0
+    assert barnabas("acl", "add", "alice", "read", "group:*").code == 0
+    assert barnabas("acl", "explain", "alice", "write", "topic:shared").code == 0
+    producer = Producer(by_librdkafka)  # the first one remembers the refusal
+    producer.produce("shared", b"value")
+    assert producer.flush(20) == 0
+    python = settings(environment, "alice", "kafka_python.json")
+    consumer = KafkaConsumer(
+        "shared", **python, auto_offset_reset="earliest", group_id="readers", consumer_timeout_ms=20_000
+    )
+    with contextlib.closing(consumer):
+        assert next(consumer).value == b"value"
+
+
+def test_a_client_without_settings_is_told_what_to_set(
+    barnabas: Barnabas, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(command_config.VARIABLE)
+    outcome = barnabas("topic", "list")
+    assert outcome.code == 1
+    assert "--command-config" in outcome.err
+    client = AdminClient({"bootstrap.servers": environment["BARNABAS_BOOTSTRAP"], "log_level": 0})
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--users", "alice:secret"], "--users needs --security ssl, sasl_plaintext or sasl_ssl"),
+        (["--security", "ssl", "--users", "alice"], "--users: alice has no password: write NAME:PASSWORD,..."),
+        (["--security", "ssl", "--config", "listeners=SSL://:1"], "listeners cannot be set with --security"),
+    ],
+)
+def test_a_mistake_is_one_line(barnabas: Barnabas, arguments: list[str], line: str) -> None:
+    outcome = barnabas("up", "--ephemeral", *arguments, "--", "true")
+    assert outcome.code == 1
+    assert line in outcome.err
