@@ -52,6 +52,12 @@ def _parse(text: str) -> Iterator[_Rule]:
     at = 0
     while at < len(text):
         start = at
+        if text[at] == ",":  # as in Kafka, an empty rule is none
+            at += 1
+            continue
+        if text[at].isspace():
+            at += 1
+            continue
         if text.startswith(DEFAULT, at):
             at += len(DEFAULT)
             rule = _Rule(None, "", "")
@@ -61,13 +67,14 @@ def _parse(text: str) -> Iterator[_Rule]:
             case = text[at] if text[at : at + 1] in ("L", "U") else ""
             at += len(case)
             rule = _Rule(_compiled(pattern), replacement, case)
+            if not _is_usable(replacement, rule.pattern.groups):
+                raise _invalid(text, start)
         else:
             raise _invalid(text, start)
         rest = text[at:].lstrip()
-        if rest and not rest.startswith(","):
+        if rest and rest[0] != ",":
             raise _invalid(text, start)
         yield rule
-        at = len(text) - len(rest[1:].lstrip())
 
 
 def _until_slash(text: str, at: int, start: int) -> tuple[str, int]:
@@ -78,6 +85,20 @@ def _until_slash(text: str, at: int, start: int) -> tuple[str, int]:
     if at >= len(text):
         raise _invalid(text, start)
     return text[begin:at], at + 1
+
+
+def _is_usable(replacement: str, groups: int) -> bool:
+    """Return whether Java can use a replacement: each dollar names a group, or is escaped by a backslash."""
+    at = 0
+    while at < len(replacement):
+        if replacement[at] == "\\":
+            at += 2
+            continue
+        following = replacement[at + 1 : at + 2]
+        if replacement[at] == "$" and not (following.isdecimal() and (groups or following == "0")):
+            return False
+        at += 1
+    return True
 
 
 def _compiled(pattern: str) -> Any:

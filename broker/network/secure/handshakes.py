@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.network")
 
-HANDSHAKES_A_TURN: Final = 4
+HANDSHAKES_A_TURN: Final = 1  # a turn costs a hundredth of one
 FAILURES_LOGGED: Final = 10
 FAILURES_NS: Final = 10 * NS_PER_S
 

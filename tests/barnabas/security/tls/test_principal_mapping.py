@@ -25,6 +25,7 @@ RULES = (
         (RULES, "O=none", "O=none"),
         ("RULE:^CN=(.*?),.*$/$1/", "O=none", None),
         ("", NAME, None),
+        ("RULE:x/y/, ,DEFAULT,", NAME, NAME),
         ("RULE:.*/x/", "abc", "xx"),  # Java's replaceAll: the empty match at the end counts
         ("RULE:(.*)/$1/", "abc", "abc"),
         ("RULE:CN=(.*)/$1$2$0/", "CN=a", "a$2CN=a"),
@@ -40,7 +41,17 @@ def test_the_first_rule_that_matches_decides(rules: str, name: str, user: str | 
 
 @pytest.mark.parametrize(
     "rules",
-    ["default", "RULE:a", "RULE:a/b", "RULE:a/b/X", "DEFAULT x", "RULE:(/b/", "DEFAULT,,DEFAULT", "RULE:(?=a)/b/"],
+    [
+        "default",
+        "RULE:a",
+        "RULE:a/b",
+        "RULE:a/b/X",
+        "DEFAULT x",
+        "RULE:(/b/",
+        "RULE:a/$1/",
+        "RULE:(a)/$/",
+        "RULE:(?=a)/b/",
+    ],
 )
 def test_other_notations_are_refused(rules: str) -> None:
     with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules") as caught:
