@@ -23,6 +23,7 @@ from typing import Final
 from barnabas.broker.storage.directories.checkpoints import write_meta_properties
 from barnabas.broker.storage.directories.names import RECOVERY_POINT_FILE
 from barnabas.client.connection import NodeConnection, NodeConnectionError
+from barnabas.client.security import ClientSecurity, security_of_brokers
 from barnabas.common import logs
 from barnabas.common.clock import Clock, SystemClock
 from barnabas.common.disk.files import FileSystem, OsFileSystem
@@ -40,6 +41,7 @@ from barnabas.controller.metadata.recovery import Rebuilt, RecoveryError, rebuil
 from barnabas.controller.metadata.snapshot import write_snapshot
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import k59_fetch_snapshot as wire
+from barnabas.security.tls.endpoints import TlsEndpoints
 
 TIMEOUT_MS: Final = 30_000
 ASIDE: Final = ".before-recovery-"
@@ -58,11 +60,14 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
         overrides = dict(map(key_value, arguments.override))
         config = Config.load(arguments.file, role=CONTROLLER, overrides=overrides, environment=environment)
         addresses = parse_addresses("--from-brokers", [a for a in arguments.from_brokers.split(",") if a])
-        reports = [ask(host, port) for host, port in addresses]
+        clock = SystemClock()
+        tls = TlsEndpoints(config.originals, clock.wall_ms)
+        security = security_of_brokers(tls, config, clock)
+        reports = [ask(host, port, security) for host, port in addresses]
         if not reports:
             raise RecoveryError("--from-brokers names no broker")
         rebuilt = rebuild(reports)
-        write(config, rebuilt, SystemClock(), OsFileSystem())
+        write(config, rebuilt, clock, OsFileSystem())
     except (ConfigError, RecoveryError, DirectoryError, ApiError, OSError) as error:
         print(f"controller: {error}", file=sys.stderr)
         return EXIT_USER_ERROR
@@ -76,12 +81,15 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     return 0
 
 
-def ask(host: str, port: int) -> Report:
-    """Fetch the report of the broker at an address; raises RecoveryError."""
+def ask(host: str, port: int, security: ClientSecurity | None = None) -> Report:
+    """Fetch the report of the broker at an address; raises RecoveryError.
+
+    `security` is that of the listener between brokers, by the controller's own config.
+    """
     where = f"the broker at {host}:{port}"
     partition = wire.RequestPartitionSnapshot(partition=TOPIC_PARTITION.partition, current_leader_epoch=-1)
     topic = wire.RequestTopicSnapshot(name=TOPIC_PARTITION.topic, partitions=[partition])
-    with NodeConnection(host, port, timeout_ms=TIMEOUT_MS) as node:
+    with NodeConnection(host, port, timeout_ms=TIMEOUT_MS, security=security) as node:
         try:
             response = node.send(wire.FetchSnapshotRequest(topics=[topic]), 0)
         except NodeConnectionError as error:

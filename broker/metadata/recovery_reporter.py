@@ -95,6 +95,8 @@ class RecoveryReporter:
         self._written_security: SecurityImage | None = None  # guarded by: _lock; likewise
         self._written_rest: tuple[int, int, int] | None = None  # guarded by: _lock; the rest of that source
         self._copy = self._read_copies()  # guarded by: _lock; the newest copy of an earlier process
+        if self._copy is not None and self._copy.image is not None:
+            security.remember(decode_record(bytes.fromhex(text)) for text in self._copy.image.security)
 
     def write_copy(self) -> None:
         """Write the image to every online log directory, if it has changed."""

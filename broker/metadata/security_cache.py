@@ -8,6 +8,8 @@ Rules
    listener that the controller uses cannot wait.
 4. Listeners are called after the image is replaced, in order, one at a time, each with the new image and the kinds
    that changed. So a listener that keeps an index of its own (the authorizer) has it before the push is acknowledged.
+5. Until then, the credentials in the metadata copy on disk count. So nodes that log in by SCRAM can talk without a
+   controller, and `barnabas controller recover` can log in to restarted brokers.
 
 The pushes bring the metadata. So does the response to the broker's registration, since the controller may have to
 authenticate itself before its first push is read, by a credential that only it has yet.
@@ -22,7 +24,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from barnabas.protocol.metadata_records import MetadataRecord
+from barnabas.protocol.metadata_records import MetadataRecord, UserScramCredentialRecord
 from barnabas.security.image import Kind, SecurityEditor, SecurityImage
 
 log = logging.getLogger("barnabas.security")
@@ -49,6 +51,16 @@ class SecurityCache:
     def is_loaded(self) -> bool:
         """Whether the metadata has arrived once."""
         return self._offset != NOTHING
+
+    def remember(self, records: Iterable[MetadataRecord]) -> None:
+        """Take SCRAM credentials of an earlier process (rule 5); without effect once the metadata has arrived."""
+        with self._lock:
+            if not self.is_loaded:
+                editor = SecurityEditor(SecurityImage())
+                for record in records:
+                    if isinstance(record, UserScramCredentialRecord):
+                        editor.apply(record)
+                self.image = editor.image()
 
     def apply(self, records: Iterable[MetadataRecord], offset: int, *, is_full: bool) -> None:
         """Take the records of a push; with `is_full` they are everything, else what changed.

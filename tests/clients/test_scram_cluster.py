@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -122,6 +125,30 @@ def test_everything_survives_the_end_of_every_process(cluster: ScramCluster) -> 
     cluster.start()
     for partition in range(2):
         eventually("a record", lambda p=partition: errors_of_a_record(cluster, "carol", "c-secret", p) == [])
+
+
+def test_a_lost_controller_is_rebuilt_with_all_users_and_rights(cluster: ScramCluster) -> None:
+    set_password(cluster, "erin", "e-secret")
+    allow(cluster, may_write("erin"))
+    eventually("a record", lambda: errors_of_a_record(cluster, "erin", "e-secret", 0) == [])
+    cluster.stop_brokers()  # each writes a copy of the metadata
+    cluster.kill()
+    cluster.start_processes("broker-1", "broker-2")
+    shutil.rmtree(cluster.directory / "controller-data")
+    addresses = ",".join(f"127.0.0.1:{port}" for port in cluster.node_ports.values())
+    command = [sys.executable, "-P", "-m", "barnabas.cli", "controller", "recover"]
+    command += [str(cluster.directory / "controller.properties"), "--from-brokers", addresses]
+
+    def recovered() -> bool:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert "does not answer" in result.stderr or result.returncode == 0, result.stderr
+        assert "set them again" not in result.stdout
+        return result.returncode == 0
+
+    eventually("the metadata log", recovered)
+    cluster.start_processes("controller")
+    cluster.await_ready()
+    eventually("a record", lambda: errors_of_a_record(cluster, "erin", "e-secret", 1) == [])
 
 
 def token_of(output: str) -> tuple[str, str]:

@@ -46,9 +46,10 @@ class ScramCluster:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.controller_port = self._port()
         self.ports = {number: self._port() for number in BROKERS}
+        self.node_ports = {number: self._port() for number in BROKERS}
         self._write("controller", 100, f"CONTROLLER://127.0.0.1:{self.controller_port}")
         for number, port in self.ports.items():
-            listeners = f"CLIENTS://127.0.0.1:{port},NODES://127.0.0.1:{self._port()}"
+            listeners = f"CLIENTS://127.0.0.1:{port},NODES://127.0.0.1:{self.node_ports[number]}"
             self._write(f"broker-{number}", number, listeners)
         self._write_bootstrap()
 
@@ -73,19 +74,33 @@ class ScramCluster:
 
     def start(self) -> None:
         """Start every process, and wait until the brokers are unfenced."""
-        for name in ("controller", *(f"broker-{number}" for number in BROKERS)):
+        self.start_processes("controller", *(f"broker-{number}" for number in BROKERS))
+        self.await_ready()
+
+    def start_processes(self, *names: str) -> None:
+        """Start processes, and wait for nothing."""
+        for name in names:
             with (self.directory / f"{name}.log").open("wb") as log:
                 module = name.partition("-")[0]
                 arguments = [*command(f"barnabas.{module}.main"), str(self.directory / f"{name}.properties")]
                 self._processes[name] = subprocess.Popen(tied_to_parent(arguments), stdout=log, stderr=log)
+
+    def await_ready(self) -> None:
+        """Wait until the brokers are unfenced."""
         for number in BROKERS:
             eventually(f"broker {number} is ready", lambda number=number: "is ready" in self.log(f"broker-{number}"))
+
+    def stop_brokers(self) -> None:
+        """End the brokers, which leave the cluster in order."""
+        for number in BROKERS:
+            end_process(self._processes[f"broker-{number}"])
 
     def kill(self) -> None:
         """Kill every process with SIGKILL."""
         for process in self._processes.values():
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()
 
     def log(self, name: str) -> str:
         """Return the output of a process since its last start."""

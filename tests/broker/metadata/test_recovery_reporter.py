@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.metadata.recovery_reporter import RecoveryReporter
+from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.common.recovery_report import NOTHING, Report
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.metadata_records import MetadataRecord, UserScramCredentialRecord, decode_record
@@ -72,7 +73,9 @@ def test_the_copy_on_disk_has_the_security_metadata() -> None:
     rig.security.apply([USER, QUOTA], PUSH_OFFSET, is_full=False)
     reporter.write_copy()
     rig.cache.image_offset = NOTHING  # as in a new process, before the first push
+    rig.security = SecurityCache()
     later = reporter_of(rig)
+    assert list(rig.security.image.records()) == [USER]
     assert security_of(later.report(with_credentials=True)) == [USER, QUOTA]
     assert security_of(later.report()) == [QUOTA]
 

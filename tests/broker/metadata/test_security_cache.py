@@ -69,6 +69,16 @@ def test_what_is_older_is_ignored(is_full: bool) -> None:
     assert users(cache) == ["alice"]
 
 
+def test_credentials_of_an_earlier_process_count_until_the_metadata_arrives() -> None:
+    cache = SecurityCache()
+    cache.remember([user("node"), QUOTA])
+    assert (users(cache), cache.image.quotas, cache.is_loaded) == (["node"], {}, False)
+    cache.apply([user("alice")], 1, is_full=True)
+    assert users(cache) == ["alice"]
+    cache.remember([user("node")])
+    assert users(cache) == ["alice"]
+
+
 def test_listeners_are_told_what_changed() -> None:
     cache = SecurityCache()
     heard = Heard(cache)
