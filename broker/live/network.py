@@ -134,7 +134,7 @@ def _reason(throttle: Throttle, principal: str, left_ms: float) -> str:
     whose = [f"{kind} {name}" for kind, name in (("user", throttle.user), ("client id", throttle.client_id)) if name]
     until = f"{' with '.join(whose) or principal} goes on in {left_ms / 1000:.1f} s"
     if not throttle.quota:
-        return f"{until}: the controller's quota for changes of topics is used up"
+        return f"{until}: a quota of the controller, or an injected fault, says so"
     if throttle.quota == CONTROLLER_MUTATION_RATE:
         return f"{until}: it is {-throttle.observed:.0f} partitions ahead of its {throttle.quota}, {throttle.limit:g}"
     return f"{until}: its {throttle.quota} is {throttle.observed:.10g}, and its limit {throttle.limit:.10g}"
