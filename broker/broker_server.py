@@ -31,6 +31,7 @@ from barnabas.broker.metadata.metadata_cache import MetadataCache
 from barnabas.broker.metadata.recovery_reporter import COPY_MS, RecoveryReporter
 from barnabas.broker.metadata.security_cache import SecurityCache
 from barnabas.broker.network.affinity import REVIEW_INTERVAL_MS, RequestAffinity
+from barnabas.broker.quotas.updates import QuotaUpdates
 from barnabas.broker.settings.dynamic_config import DynamicConfig, Resource, ResourceType, keep_logs_configured
 from barnabas.broker.settings.dynamic_resources import DynamicResources
 from barnabas.broker.storage.cleaner.log_cleaner import LogCleaner
@@ -133,7 +134,10 @@ class BrokerServer:
         self.log_manager.identify(context.cluster_id)
         self._metadata_cache = MetadataCache()
         self._security = SecurityCache()
-        self._security.on_change(self.network.security_changed)
+        quotas = QuotaUpdates(
+            self.network.client_quotas, self.network.sockets.quotas.set_address_rates, context.scheduler
+        )
+        self._security.on_change(quotas.security_changed)
         self._dynamic_config = DynamicConfig(context.config)
         keep_logs_configured(self._dynamic_config, self.log_manager)
         self._log_cleaner = self._make_log_cleaner(context)

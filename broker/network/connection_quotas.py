@@ -17,7 +17,6 @@ Source: Kafka's ConnectionQuotas (4.3).
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -26,8 +25,6 @@ from typing import Final
 from barnabas.broker.quotas.rates import SampledRate, Window, throttle_ms
 from barnabas.common.clock import NS_PER_S, Clock
 from barnabas.metrics.meters import AvgMax
-
-log = logging.getLogger("barnabas.network")
 
 UNLIMITED = 2**31 - 1
 DEFAULT_RATE_WINDOW: Final = Window(11, 1000)
@@ -173,24 +170,15 @@ class ConnectionQuotas:
             self._listeners[listener] = ListenerLimits(limit, RateLimit(creation_rate, self._window), self._now_s)
 
     def set_address_rates(self, limits: Mapping[str | None, float]) -> None:
-        """Replace the connections a second by address or host name; None is the limit of all others."""
-        resolved: dict[str | None, float] = {}
-        for host, limit in limits.items():
-            if host is None:
-                resolved[None] = limit
-                continue
-            try:
-                resolved.update(dict.fromkeys(resolve_overrides({host: 0}), limit))
-            except OSError as error:
-                log.error("the connection quota of %s has no effect: %s", host, error)
+        """Replace the connections a second by address; None is the limit of all others."""
         with self._changed:
-            self._limits_by_address = resolved
+            self._limits_by_address = limits
             for address in list(self._rates_by_address):
-                address_limit = resolved.get(address, resolved.get(None))
-                if address_limit is None:
+                limit = limits.get(address, limits.get(None))
+                if limit is None:
                     del self._rates_by_address[address]
                 else:
-                    self._rates_by_address[address].limit = address_limit
+                    self._rates_by_address[address].limit = limit
 
     def update(
         self,

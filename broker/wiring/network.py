@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.network.sasl.sources import SaslSources
 from barnabas.broker.quotas.client_quotas import ClientQuotas
-from barnabas.broker.quotas.limits import address_limits
 from barnabas.broker.request_channel import RequestChannel
 from barnabas.broker.requests.request_log import RequestLog
 from barnabas.broker.socket_server import SocketServer
 from barnabas.broker.wiring.context import StartError
 from barnabas.metrics.request_metrics import RequestMetrics
-from barnabas.security.image import Kind
 from barnabas.security.tls.endpoints import TlsEndpoints
 
 if TYPE_CHECKING:
     from barnabas.common.clock import Clock
     from barnabas.config.config import Config
     from barnabas.metrics.registry import Registry
-    from barnabas.security.image import SecurityImage
 
 CONTROL_PLANE_REQUESTS_MAX: Final = 20  # as in Kafka
 
@@ -60,12 +57,6 @@ class Network:
         """Whether clients cannot be served before the ACLs, users and tokens have arrived."""
         uses_sasl = any(listener.security_protocol.startswith("SASL_") for listener in self._config.listeners_parsed)
         return uses_sasl or bool(self._config.authorizer_class_name)
-
-    def security_changed(self, image: SecurityImage, changed: frozenset[Kind]) -> None:
-        """Take the quotas of clients from the security metadata; a listener of SecurityCache."""
-        if Kind.QUOTAS in changed:
-            self.client_quotas.update(image.quotas)
-            self.sockets.quotas.set_address_rates(address_limits(image.quotas))
 
     def advertised_listeners(self) -> list[tuple[str, str, int, str]]:
         """Return (name, host, port, security protocol) of each advertised listener; raises StartError.
