@@ -38,10 +38,10 @@ from barnabas.common import net
 from barnabas.common.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from barnabas.common.threads import HAS_GLOBAL_LOCK
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import SSL_KEYS, base_name
+from barnabas.config.listeners import SSL_KEYS, TLS_PROTOCOLS, base_name
 from barnabas.metrics.meters import Window
 from barnabas.metrics.table import catalogue
-from barnabas.security.tls.endpoints import TLS_PROTOCOLS, TlsEndpoint, TlsEndpoints
+from barnabas.security.tls.endpoints import TlsEndpoint, TlsEndpoints
 
 if TYPE_CHECKING:
     from barnabas.broker.network.connection import Connection

@@ -16,10 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from barnabas.config.listeners import PLAINTEXT
+from barnabas.config.listeners import PLAINTEXT, TLS_PROTOCOLS
 from barnabas.security.sasl.mechanism import ClientLogin
 from barnabas.security.sasl.scopes import ListenerScope
-from barnabas.security.tls.endpoints import TLS_PROTOCOLS
 from barnabas.security.tls.session import TlsSession
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from barnabas.config.listeners import (
     LISTENER_KEYS,
     PLAINTEXT,
     PROTOCOLS,
+    TLS_PROTOCOLS,
     Listener,
     base_name,
     parse_addresses,
@@ -185,7 +186,9 @@ class Config:
 def warn(config: Config, more: Iterable[str] = ()) -> None:
     """Log which settings of the file have no effect, and `more` lines; each line once in a process."""
     listeners = {listener.name for listener in config.listeners_parsed} | set(config.controller_listener_names)
-    for line in (*warnings_of_file(config.originals, listeners), *more):
+    used = {config.listener_protocols.get(name.upper(), PLAINTEXT) for name in listeners}
+    is_without_tls = config.role == BROKER and used.isdisjoint(TLS_PROTOCOLS)
+    for line in (*warnings_of_file(config.originals, listeners, is_without_tls=is_without_tls), *more):
         if line not in _warned:
             _warned.add(line)
             log.warning("%s", line)

@@ -129,11 +129,15 @@ def _check_mechanisms_keys(originals: Mapping[str, str]) -> None:
             )
 
 
-def warnings_of_file(names: Iterable[str], listeners: Iterable[str]) -> Iterator[str]:
+def warnings_of_file(names: Iterable[str], listeners: Iterable[str], *, is_without_tls: bool = False) -> Iterator[str]:
     """Yield a line for each reason why keys of a file have no effect.
 
-    `listeners` are the names of those that the process has or uses.
+    `listeners` are the names of those that the process has or uses; `is_without_tls`: none of them uses TLS.
     """
+    if is_without_tls:
+        idle = {name for name in names if name in SSL_KEYS}
+        if idle:
+            yield f"{_no_effect(idle)}: no listener uses TLS"
     prefixes = tuple(f"listener.name.{name.lower()}." for name in listeners)
     stray = {name for name in names if is_for_listeners(_bare(name)) and not _is_plain_or_of(name, prefixes)}
     if stray:

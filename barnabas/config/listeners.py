@@ -20,6 +20,7 @@ from barnabas.config.errors import ConfigError
 PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
 PROTOCOLS: Final = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
+TLS_PROTOCOLS: Final = (SSL, "SASL_SSL")
 
 #: Keys that may be set for one listener: `listener.name.<listener in lower case>.<key>`.
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")

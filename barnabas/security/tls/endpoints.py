@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.tls")
 
 WARN_DAYS: Final = 30
-TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 
 
 class TlsEndpoint:

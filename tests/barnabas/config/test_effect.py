@@ -90,6 +90,11 @@ def test_a_file_read_without_a_role_is_not_refused() -> None:
             ],
         ),
         ({"controlled.shutdown.enable": "false"}, ["controlled.shutdown.enable has no effect"]),
+        ({"ssl.client.auth": "required"}, ["ssl.client.auth has no effect: no listener uses TLS"]),
+        (
+            {"ssl.client.auth": "required", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"},
+            [],
+        ),
         (
             {"ssl.secure.random.implementation": "SHA1PRNG"},
             ["ssl.secure.random.implementation has no effect: OpenSSL makes this choice"],
