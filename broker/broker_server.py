@@ -61,6 +61,7 @@ log = logging.getLogger("barnabas.broker")
 
 PENDING_SHUTDOWN_MS: Final = 30_000
 QUOTAS_EXPIRE_MS: Final = 60_000
+HELD_MAX_MS: Final = 10_000  # how long a single listener for all waits for the security metadata
 
 
 class BrokerServer:
@@ -270,6 +271,8 @@ class BrokerServer:
         self._handling.start()
         # Why: a client that is refused by mistake, before the ACLs and users have arrived, does not try again.
         self.network.sockets.start(holds_clients=self.network.needs_security_metadata)
+        # Why at all: without a controller, `barnabas controller recover` must reach the broker.
+        self._scheduler.schedule_once("admit-nodes", self.network.sockets.admit_nodes, HELD_MAX_MS)
         self.link.lifecycle.start()
         self.pages.lag_exporter.start()
 

@@ -141,8 +141,8 @@ class SocketServer:
     def start(self, *, holds_clients: bool = False) -> None:
         """Start the processors and accept connections.
 
-        With `holds_clients` the listeners for clients wait for `admit_clients`. Their sockets are bound already, so
-        clients connect and wait.
+        With `holds_clients` the listeners for clients wait for `admit_clients`, and a single listener for all waits for
+        that or `admit_nodes`. Their sockets are bound already, so clients connect and wait.
         """
         for source in self._key_sources:
             source.start()
@@ -151,7 +151,7 @@ class SocketServer:
             self._review.start()
         with self._lock:
             for acceptor in self.acceptors.values():
-                if holds_clients and self._is_for_clients(acceptor.listener_name):
+                if holds_clients and (self._is_for_clients(acceptor.listener_name) or len(self.acceptors) == 1):
                     self._held.append(acceptor)
                 else:
                     self._start(acceptor)
@@ -162,6 +162,16 @@ class SocketServer:
             held, self._held = self._held, []
             for acceptor in held:
                 self._start(acceptor)
+
+    def admit_nodes(self) -> None:
+        """Accept connections on a single listener for all that `start` has held back; from any thread."""
+        with self._lock:
+            held, self._held = self._held, []
+            for acceptor in held:
+                if self._is_for_clients(acceptor.listener_name):
+                    self._held.append(acceptor)
+                else:
+                    self._start(acceptor)
 
     def _start(self, acceptor: Acceptor) -> None:
         acceptor.start()

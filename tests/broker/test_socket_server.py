@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
+from barnabas.broker.socket_server import SocketServer
 from barnabas.common.net import AddressError
 from barnabas.metrics.table import catalogue
 from barnabas.protocol.errors import ErrorCode
@@ -156,22 +158,33 @@ def test_metrics_of_connections_and_requests(network: Network) -> None:
     assert network.registry.histogram(catalogue.TOTAL_TIME_MS, request="Heartbeat").count == 1
 
 
-def held_network() -> Network:
-    """Return a network with a listener for clients, which waits, and one for nodes."""
-    listeners = (ListenerRow(), ListenerRow("INTERNAL"))
+def held_network(*more: ListenerRow) -> Network:
+    """Return a network whose listener for clients waits; INTERNAL is that for nodes."""
+    listeners = (ListenerRow(), *more)
     network = Network(handlers=1, num_network_threads=1, listeners=listeners, inter_broker_listener="INTERNAL")
     network.server.start = partial(network.server.start, holds_clients=True)  # type: ignore[method-assign]
     return network
 
 
 def test_clients_wait_until_they_are_admitted() -> None:
-    with held_network() as network, network.client() as client:
+    with held_network(ListenerRow("INTERNAL")) as network, network.client() as client:
         client.send(heartbeat("ok", 7))
         with network.client("INTERNAL") as node:
             assert node.heartbeat("ok") == ErrorCode.NONE
         assert network.server.quotas.total() <= 1, "the client's connection was not accepted"
+        network.server.admit_nodes()
+        assert network.server.quotas.total() <= 1
         network.server.admit_clients()
         network.server.admit_clients()
+        assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 7).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("admit", [SocketServer.admit_clients, SocketServer.admit_nodes])
+def test_a_single_listener_waits_for_either(admit: Callable[[SocketServer], None]) -> None:
+    with held_network() as network, network.client() as client:
+        client.send(heartbeat("ok", 7))
+        assert network.server.quotas.total() == 0
+        admit(network.server)
         assert client.receive(HEARTBEAT, HEARTBEAT_VERSION, 7).error_code == ErrorCode.NONE
 
 

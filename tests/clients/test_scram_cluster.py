@@ -84,7 +84,8 @@ def errors_of_a_record(cluster: ScramCluster, user: str, password: str, partitio
 
 def test_a_user_logs_in_and_writes_until_the_right_is_revoked(cluster: ScramCluster) -> None:
     set_password(cluster, "alice", "a-secret")
-    assert errors_of_a_record(cluster, "alice", "a-secret", 0) == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    denied = [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    eventually("all brokers know her", lambda: errors_of_a_record(cluster, "alice", "a-secret", 0) == denied)
     allow(cluster, may_write("alice"))
     for partition in range(2):  # each broker leads one
         eventually("the right", lambda p=partition: errors_of_a_record(cluster, "alice", "a-secret", p) == [])
@@ -96,9 +97,7 @@ def test_a_user_logs_in_and_writes_until_the_right_is_revoked(cluster: ScramClus
     for partition in range(2):
         eventually(
             "the refusal",
-            lambda p=partition: (
-                errors_of_a_record(cluster, "alice", "a-secret", p) == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
-            ),
+            lambda p=partition: errors_of_a_record(cluster, "alice", "a-secret", p) == denied,
         )
 
 
