@@ -7,7 +7,7 @@ session. The report of a failed test contains the processes' output during the t
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pytest
@@ -20,8 +20,9 @@ ReportHook: TypeAlias = Generator[None, pytest.TestReport, pytest.TestReport]
 CLUSTER_MARKER = "barnabas"
 TOPIC_MARKER = "barnabas_topic"
 MARKERS = (
-    f"{CLUSTER_MARKER}(brokers=1, config={{}}, fresh=False): the cluster that this test needs; "
-    "`fresh`: one that no other test has used",
+    f"{CLUSTER_MARKER}(brokers=1, config={{}}, fresh=False, security=None, users={{}}, acls=[]): the cluster that this "
+    "test needs; `fresh`: one that no other test has used; `security`: SSL, SASL_SSL or SASL_PLAINTEXT, with `users` "
+    "(passwords by name) and `acls` (arguments of `barnabas acl add`)",
     f"{TOPIC_MARKER}(partitions=1, replication_factor=None, config={{}}): properties of barnabas_topic",
 )
 
@@ -75,7 +76,15 @@ class ClusterRequest:
         config: Mapping[str, object] | None = None,
         *,
         fresh: bool = False,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
+        acls: Iterable[str] = (),
     ) -> None:
+        self.security = (security or "").upper()
+        self.users = dict(users or {})
+        self.acls = tuple(acls)
+        if (self.users or self.acls) and not self.security:
+            raise TypeError("users and acls need security: SSL, SASL_SSL or SASL_PLAINTEXT")
         self.brokers = brokers
         self.config = dict(config or {})
         self.fresh = fresh
@@ -85,12 +94,16 @@ class ClusterRequest:
         from barnabas.testing.running import Settings
 
         brokers = ini.brokers if self.brokers is None else self.brokers
-        port = 0 if self.fresh or self.brokers or self.config else ini.port
-        return Settings.of(brokers, {**dict(ini.config), **self.config}, port)
+        port = 0 if self.fresh or self.brokers or self.config or self.security else ini.port
+        config = {**dict(ini.config), **self.config}
+        return Settings.of(brokers, config, port, security=self.security, users=self.users, acls=self.acls)
 
     def __str__(self) -> str:
         given = [f"brokers={self.brokers}"] if self.brokers is not None else []
         given += [f"{key}={value}" for key, value in self.config.items()]
+        given += [self.security] if self.security else []
+        given += [f"users={'+'.join(sorted(self.users))}"] if self.users else []
+        given += [f"acls={'+'.join(self.acls)}"] if self.acls else []
         return ",".join(given + ["fresh"] * self.fresh) or "default"
 
 

@@ -9,15 +9,21 @@ from __future__ import annotations
 import logging
 import select
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from barnabas.client.connection import NodeConnection
 from barnabas.common.clock import SystemClock
 from barnabas.common.deadline import Deadline
 from barnabas.testing.records import Matcher, Record, difference, unmatched
 from barnabas.testing.topic_reader import CLIENT_ID, TopicReader
+
+if TYPE_CHECKING:
+    from barnabas.client.client_properties import ClientProperties
+    from barnabas.client.security import ClientSecurity
 
 REQUEST_TIMEOUT_S: Final = 15.0
 PAUSE_S: Final = 0.02
@@ -32,7 +38,8 @@ Assignments = dict[str, list[tuple[str, int]]]
 class Reader:
     """Reads and administers one cluster. Any thread may use it: the admin client is shared, each read has its own."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, properties: ClientProperties | None = None) -> None:
+        self._properties = properties  # fixed before start; how it connects to a secured cluster
         self._bootstrap = bootstrap  # fixed before start
         self._clock = SystemClock()  # fixed before start
         self._admin = AdminClient(self._settings())  # fixed before start
@@ -100,7 +107,8 @@ class Reader:
     def _readings(self, topic: str, timeout_s: float, committed_only: bool) -> Iterator[list[Record]]:
         """Yield the topic's records repeatedly until time is up, at least once."""
         deadline = Deadline(self._clock, timeout_s * 1000)
-        with TopicReader(self._bootstrap, topic, committed_only=committed_only) as reader:
+        connect = NodeConnection if self._properties is None else partial(NodeConnection, security=self._security)
+        with TopicReader(self._bootstrap, topic, committed_only=committed_only, connect=connect) as reader:
             while True:
                 is_whole = reader.read()
                 is_late = deadline.is_expired()
@@ -168,8 +176,13 @@ class Reader:
             "logger": _silent,
             "reconnect.backoff.ms": 20,
             "retry.backoff.ms": 20,
+            **({} if self._properties is None else self._properties.librdkafka()),
             **extra,
         }
+
+    @cached_property
+    def _security(self) -> ClientSecurity | None:
+        return None if self._properties is None else self._properties.security()
 
 
 def _pause() -> None:

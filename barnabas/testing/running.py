@@ -11,21 +11,26 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
+from barnabas.client.connection import NodeConnection
+from barnabas.common.clock import SystemClock
 from barnabas.common.processes import interpreter
 from barnabas.common.processes.cluster_file import read_cluster_file
+from barnabas.config.properties import parse_properties
 
 if TYPE_CHECKING:
+    from barnabas.client.client_properties import ClientProperties
     from barnabas.faults import Faults
     from barnabas.testing.reading import Assignments, Reader
     from barnabas.testing.records import Matcher, Record
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S = 30
 LOG_LINES = 40
 TIMEOUT_S = 10.0
+ADMIN = "admin"
 TOPIC_NAME_MAX = 200
 _numbers = itertools.count(1)
 
@@ -48,11 +54,26 @@ class Settings:
     brokers: int = 1
     config: tuple[tuple[str, str], ...] = ()
     port: int = 0
+    security: str = ""  # SSL, SASL_SSL or SASL_PLAINTEXT; "": PLAINTEXT
+    users: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # with their passwords
+    acls: tuple[str, ...] = ()  # arguments of `barnabas acl add`
 
     @classmethod
-    def of(cls, brokers: int = 1, config: Mapping[str, object] | None = None, port: int = 0) -> Settings:
+    def of(
+        cls,
+        brokers: int = 1,
+        config: Mapping[str, object] | None = None,
+        port: int = 0,
+        *,
+        security: str = "",
+        users: Mapping[str, str] | None = None,
+        acls: Iterable[str] = (),
+    ) -> Settings:
         """Settings from any keys of Kafka's server properties, with values of any type."""
-        return cls(brokers, tuple(sorted((key, _property(value)) for key, value in (config or {}).items())), port)
+        properties = tuple(sorted((key, _property(value)) for key, value in (config or {}).items()))
+        if (users or acls) and not security:
+            raise ValueError("users and acls need security: SSL, SASL_SSL or SASL_PLAINTEXT")
+        return cls(brokers, properties, port, security, tuple(sorted((users or {}).items())), tuple(acls))
 
 
 def _property(value: object) -> str:
@@ -104,6 +125,11 @@ class Cluster:
         self._logs = {
             path.parent.name: _Log(path) for path in sorted(self.directory.glob("*/process.log"))
         }  # fixed before start
+        try:
+            self.add_acls(*settings.acls)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Cluster:
         return self
@@ -121,6 +147,9 @@ class Cluster:
     def _start(self) -> subprocess.Popen[str]:
         command = [*interpreter.own_command("barnabas.cli"), "up", "--ephemeral", "--print-env"]
         command += ["--brokers", str(self.settings.brokers), "--port", str(self.settings.port)]
+        if self.settings.security:
+            command += ["--security", self.settings.security.lower()]
+            command += ["--users", ",".join(f"{name}:{password}" for name, password in self.settings.users)]
         for key, value in self.settings.config:
             command += ["--config", f"{key}={value}"]
         return subprocess.Popen(
@@ -157,6 +186,58 @@ class Cluster:
                 shutil.rmtree(self.directory, ignore_errors=True)
             supervisor.stdout.close()
         self._complaints.close()
+
+    # Security
+
+    def client_settings(self, user: str = ADMIN, client: str = "librdkafka") -> dict[str, Any]:
+        """Return what a user connects with; `client` is java, librdkafka, kafka_python or spark.
+
+        The addresses of the brokers are in it. Of a cluster without security, they are all.
+        """
+        files = {
+            "java": "client.properties",
+            "librdkafka": "librdkafka.conf",
+            "kafka_python": "kafka_python.json",
+            "spark": "spark.json",
+        }
+        if client not in files:
+            raise ValueError(f"there are no settings for {client}: it can be {', '.join(files)}")
+        if not self.settings.security:
+            name = {"kafka_python": "bootstrap_servers", "spark": "kafka.bootstrap.servers"}
+            return {name.get(client, "bootstrap.servers"): self.bootstrap}
+        file = self.directory / "security" / "users" / user / files[client]
+        text = file.read_text()
+        if client in ("kafka_python", "spark"):
+            found: dict[str, Any] = json.loads(text)
+            return found
+        if client == "java":
+            return dict(parse_properties(text))
+        return dict(line.split("=", 1) for line in text.splitlines())
+
+    def add_acls(self, *lines: str) -> None:
+        """Add ACLs, each line with the arguments of `barnabas acl add`: "alice read,write topic:orders --prefixed".
+
+        Raises UserError for a line that is no ACL.
+        """
+        if not lines:
+            return
+        from barnabas.cli.security.acl_requests import VERSION, check_created, create_request
+        from barnabas.cli.security.acl_words import parse_acl_line
+
+        request = create_request([acl for line in lines for acl in parse_acl_line(line)])
+        assert self._properties is not None
+        host, _, port = self.bootstrap.split(",")[0].rpartition(":")
+        with NodeConnection(host, int(port), security=self._properties.security()) as connection:
+            check_created(connection.send(request, VERSION))
+
+    @cached_property
+    def _properties(self) -> ClientProperties | None:
+        """How this object connects: as admin."""
+        if not self.settings.security:
+            return None
+        from barnabas.client.client_properties import ClientProperties
+
+        return ClientProperties(self.client_settings(ADMIN, "java"), SystemClock())
 
     # Nodes
 
@@ -225,7 +306,7 @@ class Cluster:
     def _reader(self) -> Reader:
         from barnabas.testing.reading import Reader
 
-        return Reader(self.bootstrap)
+        return Reader(self.bootstrap, self._properties)
 
     def create_topic(
         self,
@@ -295,13 +376,22 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(brokers: int = 1, *, config: Mapping[str, object] | None = None, port: int = 0) -> Iterator[Cluster]:
+def cluster(
+    brokers: int = 1,
+    *,
+    config: Mapping[str, object] | None = None,
+    port: int = 0,
+    security: str = "",
+    users: Mapping[str, str] | None = None,
+    acls: Iterable[str] = (),
+) -> Iterator[Cluster]:
     """A cluster that runs during the block. Raises StartError.
 
     `config` has any of Kafka's server properties. `port` is broker 0's; the next brokers get the next ports (0: free
-    ports).
+    ports). `security` is SSL, SASL_SSL or SASL_PLAINTEXT, with `users` (passwords by name) and `acls` (arguments of
+    `barnabas acl add`).
     """
-    running = Cluster(Settings.of(brokers, config, port))
+    running = Cluster(Settings.of(brokers, config, port, security=security, users=users, acls=acls))
     try:
         yield running
     finally:

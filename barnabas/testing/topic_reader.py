@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.client.connection import NodeConnection
+from barnabas.client.connection import Connect, NodeConnection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from barnabas.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -54,7 +54,8 @@ class _Partition:
 class TopicReader:
     """Reads one topic from its start; each further call of `read` fetches only new records."""
 
-    def __init__(self, bootstrap: str, topic: str, *, committed_only: bool) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, committed_only: bool, connect: Connect = NodeConnection) -> None:
+        self._connect = connect
         self._bootstrap = [_host_port(address) for address in bootstrap.split(",")]
         self._topic = topic
         self._committed_only = committed_only
@@ -149,7 +150,7 @@ class TopicReader:
 
     def _connection(self, address: tuple[str, int]) -> NodeConnection:
         if address not in self._connections:
-            connection = NodeConnection(*address, timeout_ms=REQUEST_TIMEOUT_MS, client_id=CLIENT_ID)
+            connection = self._connect(*address, timeout_ms=REQUEST_TIMEOUT_MS, client_id=CLIENT_ID)
             self._connections[address] = connection
         return self._connections[address]
 

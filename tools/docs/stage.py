@@ -25,6 +25,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "docs/faults.md",
         "docs/observing.md",
         "docs/operations.md",
+        "docs/security.md",
         "docs/pipeline.md",
     ),
     "Drills": ("docs/drills/README.md", "docs/drills/*"),

@@ -12,20 +12,19 @@ from barnabas.cli.address import bootstrap_option
 from barnabas.cli.errors import UserError
 from barnabas.cli.output import Row, json_option, show
 from barnabas.cli.security.acl_explain import explain
-from barnabas.cli.security.acl_requests import NO_ID, create_acls, delete_acls, describe_acls
+from barnabas.cli.security.acl_requests import create_acls, delete_acls, describe_acls
 from barnabas.cli.security.acl_words import (
     acl_line,
-    check_sense,
     operation_word,
+    parse_acls,
     parse_operation,
-    parse_operations,
     parse_resource,
     parse_resource_type,
     parse_user,
     resource_word,
 )
 from barnabas.security.acls.filters import AclFilter
-from barnabas.security.values import ANY_HOST, AclBinding, AclOperation, PatternType, PermissionType, ResourceType
+from barnabas.security.values import ANY_HOST, AclBinding, AclOperation, PatternType, ResourceType
 
 T = TypeVar("T")
 COLUMNS = ("permission", "principal", "operation", "resource", "pattern", "host")
@@ -54,23 +53,7 @@ acl.add_command(explain)
 @bootstrap_option
 def add(principal: str, operation: str, resource: str, prefixed: bool, deny: bool, host: str, bootstrap: str) -> None:
     """Allow PRINCIPAL to do OPERATION on RESOURCE."""
-    found = parse_resource(resource)
-    operations = parse_operations(operation)
-    for each in operations:
-        check_sense(each, found)
-    acls = [
-        AclBinding(
-            NO_ID,
-            found.type,
-            found.name,
-            PatternType.PREFIXED if prefixed else PatternType.LITERAL,
-            parse_user(principal),
-            host,
-            each,
-            PermissionType.DENY if deny else PermissionType.ALLOW,
-        )
-        for each in operations
-    ]
+    acls = parse_acls(principal, operation, resource, prefixed=prefixed, deny=deny, host=host)
     create_acls(bootstrap, acls)
     for each_acl in acls:
         click.echo(acl_line(each_acl))

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from barnabas.cli.cluster_nodes import ask_any
 from barnabas.cli.security.answers import check
 from barnabas.protocol.messages.k29_describe_acls import DescribeAclsRequest
-from barnabas.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from barnabas.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from barnabas.security.acls.filters import AclFilter
 from barnabas.security.values import AclBinding, AclOperation, PatternType, PermissionType, ResourceType
 
 VERSION = 3
-NO_ID = b""  # the wire format carries no ids
 
 
 def describe_acls(bootstrap: str, wanted: AclFilter) -> list[AclBinding]:
@@ -47,6 +46,11 @@ def describe_acls(bootstrap: str, wanted: AclFilter) -> list[AclBinding]:
 
 def create_acls(bootstrap: str, acls: Sequence[AclBinding]) -> None:
     """Add ACLs; raises RequestError for the first one that is refused."""
+    check_created(ask_any(bootstrap, create_request(acls), VERSION))
+
+
+def create_request(acls: Sequence[AclBinding]) -> CreateAclsRequest:
+    """Return the request that adds ACLs."""
     creations = [
         AclCreation(
             resource_type=acl.resource_type,
@@ -59,7 +63,12 @@ def create_acls(bootstrap: str, acls: Sequence[AclBinding]) -> None:
         )
         for acl in acls
     ]
-    for result in ask_any(bootstrap, CreateAclsRequest(creations=creations), VERSION).results:
+    return CreateAclsRequest(creations=creations)
+
+
+def check_created(answer: CreateAclsResponse) -> None:
+    """Raise RequestError for the first ACL that was refused."""
+    for result in answer.results:
         check(result.error_code, result.error_message)
 
 

@@ -12,6 +12,7 @@ from barnabas.cli.errors import UserError
 from barnabas.cli.suggest import did_you_mean
 from barnabas.security.principal import USER_TYPE
 from barnabas.security.values import (
+    ANY_HOST,
     CLUSTER_NAME,
     AclBinding,
     AclOperation,
@@ -21,6 +22,7 @@ from barnabas.security.values import (
 )
 
 E = TypeVar("E", ResourceType, AclOperation)
+NO_ID = b""  # the wire format carries no ids
 RESOURCE_TYPES = {each.name.lower().replace("_", "-"): each for each in ResourceType if each > ResourceType.ANY}
 OPERATIONS = {each.name.lower().replace("_", "-"): each for each in AclOperation if each > AclOperation.ANY}
 _ALSO_CLUSTER = ("kafka-cluster",)
@@ -46,6 +48,54 @@ class Resource(NamedTuple):
 
     type: ResourceType
     name: str
+
+
+def parse_acls(
+    principal: str,
+    operations: str,
+    resource: str,
+    *,
+    prefixed: bool = False,
+    deny: bool = False,
+    host: str = ANY_HOST,
+) -> list[AclBinding]:
+    """Return an ACL for each operation. Raises UserError."""
+    found = parse_resource(resource)
+    parsed = parse_operations(operations)
+    for each in parsed:
+        check_sense(each, found)
+    return [
+        AclBinding(
+            NO_ID,
+            found.type,
+            found.name,
+            PatternType.PREFIXED if prefixed else PatternType.LITERAL,
+            parse_user(principal),
+            host,
+            each,
+            PermissionType.DENY if deny else PermissionType.ALLOW,
+        )
+        for each in parsed
+    ]
+
+
+def parse_acl_line(text: str) -> list[AclBinding]:
+    """Return the ACLs of a line with the arguments of `barnabas acl add`. Raises UserError.
+
+    Options: --prefixed, --deny, --host=ADDRESS.
+    """
+    words = text.split()
+    options = [word for word in words if word.startswith("--")]
+    arguments = [word for word in words if not word.startswith("--")]
+    hosts = [word.partition("=")[2] for word in options if word.startswith("--host=")]
+    unknown = [word for word in options if word not in ("--prefixed", "--deny") and not word.startswith("--host=")]
+    if len(arguments) != 3 or unknown:
+        raise UserError(
+            f"'{text}' is no ACL: write PRINCIPAL OPERATION RESOURCE [--prefixed] [--deny] [--host=ADDRESS]"
+        )
+    return parse_acls(
+        *arguments, prefixed="--prefixed" in options, deny="--deny" in options, host=hosts[-1] if hosts else ANY_HOST
+    )
 
 
 def parse_user(text: str) -> str:

@@ -185,6 +185,24 @@ def test_an_interrupted_or_killed_pytest_leaves_nothing_behind(project: Project,
     eventually("the directory is removed", lambda: not list(project.temporary.glob("barnabas-*")))
 
 
+def test_a_marker_asks_for_a_secured_cluster(project: Project) -> None:
+    project.write(
+        test_it="""
+            import pytest
+            from confluent_kafka import Producer
+
+            @pytest.mark.barnabas(security="sasl_ssl", users={"alice": "secret"}, acls=["alice write topic:*"])
+            def test_as_alice(barnabas_cluster, barnabas_topic):
+                producer = Producer(barnabas_cluster.client_settings("alice"))
+                producer.produce(barnabas_topic, b"value")
+                assert producer.flush(20) == 0
+                barnabas_cluster.assert_produced(barnabas_topic, b"value")
+        """,
+    )
+    code, out = project.run()
+    assert code == 0, out
+
+
 def test_two_runs_at_once_have_separate_clusters(project: Project) -> None:
     project.write(
         ini=INI,
@@ -220,6 +238,7 @@ def test_a_run_without_our_fixtures_imports_only_the_plugin(project: Project) ->
         ("barnabas_brokers = x", "", "barnabas_brokers, barnabas_port: invalid literal"),
         ("barnabas_config = x", "", "barnabas_config: 'x' is not of the form key=value"),
         ("", "@pytest.mark.barnabas(borkers=3)", "unexpected keyword argument 'borkers'"),
+        ("", "@pytest.mark.barnabas(users={'alice': 'secret'})", "users and acls need security: SSL, SASL_SSL or"),
     ],
 )
 def test_invalid_options_and_markers_are_refused(project: Project, ini: str, marker: str, words: str) -> None:

@@ -9,13 +9,14 @@ from barnabas.cli.security.acl_words import (
     OPERATIONS,
     RESOURCE_TYPES,
     operation_word,
+    parse_acl_line,
     parse_operation,
     parse_operations,
     parse_resource,
     parse_user,
     resource_word,
 )
-from barnabas.security.values import AclOperation, PatternType, ResourceType
+from barnabas.security.values import AclOperation, PatternType, PermissionType, ResourceType
 
 
 def test_a_name_without_a_type_is_a_user() -> None:
@@ -61,3 +62,18 @@ def test_the_cluster_has_no_name() -> None:
 def test_another_text_is_refused(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words.replace("?", r"\?")):
         parse_resource(text)
+
+
+def test_a_line_has_the_arguments_of_the_command() -> None:
+    first, second = parse_acl_line("alice read,write topic:team- --prefixed --deny --host=10.0.0.1")
+    assert (first.principal, first.resource_name, first.host) == ("User:alice", "team-", "10.0.0.1")
+    assert (first.pattern_type, first.permission) == (PatternType.PREFIXED, PermissionType.DENY)
+    assert (first.operation, second.operation) == (AclOperation.READ, AclOperation.WRITE)
+    (plain,) = parse_acl_line("User:* describe cluster")
+    assert (plain.host, plain.pattern_type, plain.permission) == ("*", PatternType.LITERAL, PermissionType.ALLOW)
+
+
+@pytest.mark.parametrize("line", ["", "alice read", "alice read topic:a b", "alice read topic:a --prefix"])
+def test_a_line_that_is_no_acl(line: str) -> None:
+    with pytest.raises(UserError, match="is no ACL: write PRINCIPAL OPERATION RESOURCE"):
+        parse_acl_line(line)
