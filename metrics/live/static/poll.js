@@ -46,7 +46,8 @@ export class Poll {
   /** The answer; null if there is none. */
   async answer(query) {
     try {
-      const url = `live.json?${new URLSearchParams(query)}`;
+      // Why not relative: fetch refuses a URL with credentials, which the page's own address may have.
+      const url = new URL(`live.json?${new URLSearchParams(query)}`, location.origin + location.pathname);
       const response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(LATE_MS) });
       return response.ok ? await response.json() : null;
     } catch {

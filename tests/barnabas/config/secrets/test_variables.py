@@ -19,7 +19,7 @@ SMALL = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1"}
 @pytest.fixture
 def secrets(tmp_path: Path) -> Path:
     path = tmp_path / "secrets.properties"
-    path.write_text("a=one\nb=${env:A}\nthreads=many\nio=3\nc\\:d=colon\n")
+    path.write_text("a=one\nb=${env:A}\nspaces =  x y  \nthreads=many\nio=3\nc\\:d=colon\n")
     return path
 
 
@@ -31,12 +31,19 @@ def secrets(tmp_path: Path) -> Path:
         ("${file:SECRETS:b}", "${env:A}"),  # what a provider returns is not searched again
         ("${file:SECRETS:c:d}", "colon"),
         ("${vault:a}", "${vault:a}"),
+        ("${vault:a} ${file:SECRETS:a}", "${vault:a} one"),
+        ("$${file:SECRETS:a}", "$one"),
+        ("${file:SECRETS:a", "${file:SECRETS:a"),
+        ("${ file:SECRETS:a}", "${ file:SECRETS:a}"),
+        ("${:a}", "${:a}"),
+        ("${file:SECRETS:spaces}", "x y  "),
         ("${a} $1 {env:A}", "${a} $1 {env:A}"),
     ],
 )
 def test_variables_are_replaced(secrets: Path, text: str, expected: str) -> None:
+    """As Apache Kafka 4.3.1's AbstractConfig replaces them."""
     properties = {**PROVIDERS, "k": text.replace("SECRETS", str(secrets))}
-    assert resolve(properties, {"A": "here"}).properties["k"] == expected
+    assert resolve(properties, {"A": "here"}).properties["k"] == expected.replace("SECRETS", str(secrets))
 
 
 def test_what_was_read_is_known(secrets: Path) -> None:
