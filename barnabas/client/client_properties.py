@@ -16,8 +16,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,8 @@ from barnabas.config.config import Config
 from barnabas.config.errors import ConfigError
 from barnabas.config.listeners import PLAINTEXT, PROTOCOLS
 from barnabas.config.properties import parse_properties
+from barnabas.config.secrets import exposed
+from barnabas.config.secrets.variables import resolve
 from barnabas.security.sasl.mechanism import OAUTHBEARER, ClientLogin
 
 if TYPE_CHECKING:
@@ -63,19 +66,25 @@ _TOKEN_LIFETIME_MS: Final = 300_000
 class ClientProperties:
     """See the module."""
 
-    def __init__(self, properties: Mapping[str, str], clock: Clock, source: str = "") -> None:
+    def __init__(
+        self, properties: Mapping[str, str], clock: Clock, source: str = "", warnings: Sequence[str] = ()
+    ) -> None:
         self.source = source  # where they are from; errors do not name it
+        self.warnings = tuple(warnings)  # about the file, a line each
         self._properties = dict(properties)
         self._clock = clock
 
     @classmethod
     def load(cls, path: Path, clock: Clock) -> ClientProperties:
-        """Read a properties file; raises ConfigError."""
+        """Read a properties file, and the values that its config providers have; raises ConfigError."""
         try:
-            text = path.read_text()
+            text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read it: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
-        return cls(parse_properties(text), clock, str(path))
+        written = parse_properties(text)
+        resolved = resolve(written, os.environ)
+        warnings = [*resolved.warnings, *exposed.warnings(path, written, {}, resolved)]
+        return cls(resolved.properties, clock, str(path), warnings)
 
     @property
     def bootstrap(self) -> str:

@@ -105,6 +105,8 @@ def _load(file: Path) -> ClientProperties:
         ignored = properties.without_effect()
     except ConfigError as error:
         raise UserError(f"{file}: {error}") from error
+    for line in properties.warnings:
+        click.echo(f"barnabas: warning: {file}: {line}", err=True)
     if ignored:
         click.echo(f"barnabas: warning: {file}: commands do not follow {', '.join(ignored)}", err=True)
     return properties

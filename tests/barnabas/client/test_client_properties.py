@@ -142,6 +142,27 @@ def test_settings_that_are_not_followed_are_named(tmp_path: Path) -> None:
     assert loaded(tmp_path, text).without_effect() == ["ssl.engine.factory.class"]
 
 
+def test_values_come_from_config_providers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "password").write_text("s3cret\n")
+    monkeypatch.setenv("CLIENT_MECHANISM", "SCRAM-SHA-256")
+    package = "org.apache.kafka.common.config.provider"
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    text = (
+        f"config.providers=dir,env\nconfig.providers.dir.class={package}.DirectoryConfigProvider\n"
+        f"config.providers.env.class={package}.EnvVarConfigProvider\n"
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=${env:CLIENT_MECHANISM}\nclient.rack=${vault:rack}\n"
+    )
+    (tmp_path / "jaas").write_text(f'{login} required username="alice" password="s3cret";')
+    properties = loaded(tmp_path, f"{text}sasl.jaas.config=${{dir:{tmp_path}:jaas}}\n")
+    found = properties.librdkafka()
+    assert (found["sasl.mechanism"], found["sasl.username"], found["sasl.password"]) == (
+        "SCRAM-SHA-256", "alice", "s3cret",
+    )  # fmt: skip
+    assert properties.warnings == ("client.rack: ${vault:...} is not replaced, config.providers has no 'vault'",)
+    with pytest.raises(ConfigError, match=r"sasl\.jaas\.config: .* has no file absent"):
+        loaded(tmp_path, f"{text}sasl.jaas.config=${{dir:{tmp_path}:absent}}\n")
+
+
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         ClientProperties.load(tmp_path / "nosuch", CLOCK)

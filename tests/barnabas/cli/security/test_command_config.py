@@ -90,6 +90,13 @@ def test_a_missing_file_is_one_line(barnabas: Barnabas) -> None:
     assert "'/nosuch' does not exist" in outcome.err
 
 
+def test_variables_that_stay_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = a_file(tmp_path / "client.properties", "client.rack=${vault:rack}\n")
+    chosen("--command-config", file)
+    line = "client.rack: ${vault:...} is not replaced, config.providers has no 'vault'"
+    assert capsys.readouterr().err == f"barnabas: warning: {file}: {line}\n"
+
+
 def test_settings_without_effect_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = a_file(tmp_path / "file", "ssl.engine.factory.class=x\nlinger.ms=5\n")
     assert chosen("--command-config", file) == file
