@@ -7,6 +7,7 @@ import re
 import select
 import socket
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.client.connection import NodeConnection
+from barnabas.cluster import HOST
 from barnabas.common.clock import SystemClock
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.cluster import ApacheKafkaTarget, BarnabasCluster, Target
@@ -90,6 +92,12 @@ def entity(kind: str, name: str | None) -> tuple[str, ...]:
     )
 
 
+def page(cluster: BarnabasCluster, path: str) -> str:
+    """Return a page of the broker."""
+    with urllib.request.urlopen(f"http://{HOST}:{cluster.nodes[0].metrics_port}{path}", timeout=TIMEOUT_S) as answer:
+        return str(answer.read(), "utf-8")
+
+
 def producer(cluster: Target, client_id: str, **config: object) -> Producer:
     settings = {key.replace("_", "."): value for key, value in config.items()}
     return Producer({"bootstrap.servers": cluster.bootstrap, "client.id": client_id, **settings})
@@ -101,6 +109,7 @@ def test_the_java_producer_is_held_to_its_rate_and_others_are_not(
     limit("producer_byte_rate", LIMIT, *entity("clients", "limited"))
     clock = SystemClock()
     rates: list[float] = []
+    shown: list[str] = []
     ended = threading.Event()
 
     def others() -> None:
@@ -112,6 +121,8 @@ def test_the_java_producer_is_held_to_its_rate_and_others_are_not(
                 other.produce(topic, bytes(RECORD_BYTES))
             assert other.flush(TIMEOUT_S) == 0
             rates.append(5000 * RECORD_BYTES * 1000 / (clock.monotonic_ms() - started_ms))
+            if isinstance(cluster, BarnabasCluster):
+                shown.append(page(cluster, "/live.json?section=throttled") + page(cluster, "/metrics"))
             ended.wait(1)
 
     thread = threading.Thread(target=others)
@@ -132,6 +143,9 @@ def test_the_java_producer_is_held_to_its_rate_and_others_are_not(
     assert len(steady) >= 2, result.stdout
     assert sum(steady) / len(steady) == pytest.approx(LIMIT, rel=SHARE), result.stdout
     assert sorted(rates)[len(rates) // 2] > 3 * LIMIT
+    if isinstance(cluster, BarnabasCluster):
+        assert [one for one in shown if '"sentence":"client id limited goes on in ' in one], "the live page names it"
+        assert [one for one in shown if re.search(r'kafka_server_produce_throttle_time\{client_id="limited"\} \d', one)]
 
 
 def test_a_consumer_is_held_to_its_rate(cluster: Target, topic: str, limit: Callable[..., None]) -> None:
