@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.network")
 
 UNLIMITED_IDLE: Final = -1
-HANDSHAKES_MAX: Final = 256
-HANDSHAKE_TIMEOUT_MS: Final = 10_000
+HANDSHAKES_MAX: Final = 1000
+HANDSHAKE_TIMEOUT_MS: Final = 30_000
 LRU_MS: Final = 600_000  # how long the order of use is kept where idle connections are not closed
 
 
@@ -194,11 +194,10 @@ class Connections:
         handshake, tls = connection.handshake, self._settings.tls
         assert handshake is not None
         assert tls is not None
-        had_begun = handshake.has_begun()
         try:
+            if not handshake.has_begun() and not self._may_begin(connection, handshake):
+                return False
             if not handshake.handshake():
-                if not had_begun and handshake.has_begun():
-                    self._make_space(connection)
                 return False
             principal = ANONYMOUS if tls.is_sasl else tls.principal(handshake.session)
         except (HandshakeError, ValueError) as error:
@@ -219,11 +218,9 @@ class Connections:
             self._metrics.authenticated()
         return True
 
-    def _make_space(self, connection: Connection) -> None:
-        """Close another handshake if this one, which has begun, is one too many."""
-        excess = self.handshakes.begin(connection)
-        if excess is not None:
-            self.fail_handshake(excess, "too many handshakes, and this one is the oldest")
+    def _may_begin(self, connection: Connection, handshake: SslTransport) -> bool:
+        """Return whether the client has sent something, and not too many others are in the middle of theirs."""
+        return handshake.has_input() and self.handshakes.may_begin(connection, self._now_ns())
 
     def fail_handshake(self, connection: Connection, reason: str) -> None:
         """Close a connection whose TLS handshake failed."""
@@ -235,6 +232,8 @@ class Connections:
         """Close the connections whose TLS handshakes take too long."""
         for connection in self.handshakes.expired(now_ns):
             self.fail_handshake(connection, f"not complete within {self._settings.handshake_timeout_ms} ms")
+        for connection in self.handshakes.overdue(now_ns):
+            self.fail_handshake(connection, "it makes way for others, since too many are not complete")
 
     def adopt(self, connection: Connection) -> None:
         """Take over a connection that another processor had."""

@@ -66,6 +66,14 @@ class SslTransport:
         """Read into this buffer from now on: the connection has another processor."""
         self._raw = raw
 
+    def has_input(self) -> bool:
+        """Return whether something has come from the client: bytes, or the end of the stream."""
+        try:
+            self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        return True
+
     def has_begun(self) -> bool:
         """Return whether something has come from the client, so that there is a session."""
         return self._session is not None

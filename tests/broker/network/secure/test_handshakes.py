@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from barnabas.broker.network.connection import Connection
-from barnabas.broker.network.secure.handshakes import FAILURES_LOGGED, FAILURES_NS, HANDSHAKES_A_TURN, Handshakes
+from barnabas.broker.network.secure.handshakes import (
+    FAILURES_LOGGED,
+    FAILURES_NS,
+    GRACE_NS,
+    HANDSHAKES_A_TURN,
+    Handshakes,
+)
 from barnabas.broker.requests.request import RequestContext
 from barnabas.common.clock import NS_PER_MS
 
@@ -20,22 +26,36 @@ def connection(number: int = 1) -> Connection:
     return Connection(number, TRANSPORT, None, context, 100)
 
 
-def test_the_oldest_that_waits_for_its_client_makes_way() -> None:
+def test_those_that_may_not_begin_wait_until_one_ends() -> None:
     handshakes = Handshakes(2, 1000)
-    connections = [connection(number) for number in range(5)]
-    for each in connections:
+    first, second, third, fourth = (connection(number) for number in range(4))
+    for each in (first, second, third, fourth):
         handshakes.add(each, 0)
-    first, second, third, fourth, _ = connections
-    handshakes.note(first)
-    assert handshakes.begin(first) is None
-    assert handshakes.begin(second) is None
-    assert handshakes.begin(third) is second
-    handshakes.end(second)
-    handshakes.note(third)
-    assert handshakes.begin(fourth) is first  # all wait for us
+    assert handshakes.may_begin(first, 0)
+    assert handshakes.may_begin(second, 0)
+    assert not handshakes.may_begin(third, 0)
+    assert not handshakes.may_begin(third, 0)
+    assert not handshakes.may_begin(fourth, 0)
+    assert not handshakes.has_ready()
+    handshakes.end(third)
     handshakes.end(first)
     handshakes.end(first)
-    assert handshakes.count() == 3
+    assert handshakes.take_ready() == [fourth]
+    assert handshakes.may_begin(fourth, 0)
+    assert handshakes.count() == 2
+
+
+def test_those_that_wait_for_their_clients_make_way_for_others() -> None:
+    handshakes = Handshakes(2, 10_000)
+    first, second, third = (connection(number) for number in range(3))
+    assert handshakes.may_begin(first, 0)
+    assert handshakes.may_begin(second, 1)
+    assert handshakes.overdue(2 * GRACE_NS) == []  # nobody waits
+    assert not handshakes.may_begin(third, 2)
+    assert handshakes.overdue(GRACE_NS - 1) == []
+    assert handshakes.overdue(2 * GRACE_NS) == [first]
+    handshakes.note(first)  # its client has answered
+    assert handshakes.overdue(2 * GRACE_NS) == [second]
 
 
 def test_late_ones_expire() -> None:
