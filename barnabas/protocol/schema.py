@@ -76,6 +76,9 @@ __all__ = [
 
 _ENCODE_FAILURES = (AttributeError, TypeError, _struct.error, UnicodeEncodeError, OverflowError)
 _REPR_BYTES = 64
+_HIDDEN = "[hidden]"
+#: Passwords, and what stands for one; a repr may get into a log line or an error.
+_SECRET_FIELDS = frozenset({"auth_bytes", "hmac", "salted_password", "server_key", "stored_key"})
 
 
 class FileRegion(Protocol):
@@ -168,9 +171,14 @@ class Struct(metaclass=StructMeta):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = [f"{field.name}={_shown(getattr(self, field.name))}" for field in self.FIELDS]
+        """Show the fields; no secret, and of unknown tagged fields, which may hold some, only the sizes."""
+        shown = [
+            f"{field.name}={_HIDDEN if field.name in _SECRET_FIELDS else _shown(getattr(self, field.name))}"
+            for field in self.FIELDS
+        ]
         if self.unknown_tagged_fields:
-            shown.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
+            tags = ", ".join(f"{number}: {len(data)} bytes" for number, data in self.unknown_tagged_fields)
+            shown.append(f"unknown_tagged_fields=({tags})")
         return f"{type(self).__name__}({', '.join(shown)})"
 
 

@@ -15,6 +15,8 @@ from barnabas.protocol.messages.k00_produce import (
 )
 from barnabas.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest
+from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.k51_alter_user_scram_credentials import ScramCredentialUpsertion
 from barnabas.protocol.schema import Message, Struct, int32
 
 
@@ -56,8 +58,14 @@ def test_equality() -> None:
 
 def test_repr() -> None:
     assert repr(MetadataRequestTopic(name="a", topic_id=b"\1" * 16, unknown_tagged_fields=((7, b"x"),))) == (
-        f"MetadataRequestTopic(topic_id={bytes([1] * 16)!r}, name='a', unknown_tagged_fields=((7, b'x'),))"
+        f"MetadataRequestTopic(topic_id={bytes([1] * 16)!r}, name='a', unknown_tagged_fields=(7: 1 bytes))"
     )
+
+
+def test_repr_shows_no_password() -> None:
+    shown = repr(ScramCredentialUpsertion(name="a", mechanism=1, iterations=4096, salted_password=b"secret"))
+    assert shown.endswith("salted_password=[hidden])")
+    assert "secret" not in repr(SaslAuthenticateRequest(auth_bytes=b"secret"))
 
 
 def test_repr_keeps_large_values_out_of_logs() -> None:
