@@ -5,7 +5,8 @@ Rules
    it gives it the frames of a client that authenticates again.
 2. A login that failed keeps its connection muted for `connection.failed.authentication.delay.ms`; then the response, if
    there is one, is sent, and the connection closed.
-3. A connection that has not logged in within `LOGIN_TIMEOUT_NS` is closed.
+3. A connection that has not logged in within `LOGIN_TIMEOUT_NS` is closed. When more than `BEGUN_MAX` have not, the
+   oldest is closed: an honest client needs milliseconds, so the oldest is hardly its.
 4. A session that has ended is closed when its client uses it (KIP-368).
 
 Threads: the processor that owns the connections.
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.network")
 
 LOGIN_TIMEOUT_NS: Final = 30 * NS_PER_S
-BEGUN_MIN: Final = 256
+BEGUN_MAX: Final = 1024
 
 
 class Logins:
@@ -57,9 +58,8 @@ class Logins:
         """Watch a new connection (rule 3)."""
         connection.frames.size_max = self._settings.receive_bytes_max
         self._begun[connection] = now_ns + LOGIN_TIMEOUT_NS
-        if len(self._begun) > 2 * self._connections.count() + BEGUN_MIN:
-            # Why here: a flood of short connections must not fill the memory until their time is over.
-            self._begun = {begun: due for begun, due in self._begun.items() if self._connections.has(begun)}
+        while len(self._begun) > BEGUN_MAX:
+            self._give_up(next(iter(self._begun)), "too many logins, and this one is the oldest", now_ns)
 
     def take(self, connection: Connection, frame: memoryview, now_ns: int) -> bool:
         """Take a frame if it belongs to a login; return false if it is a request.
@@ -125,13 +125,17 @@ class Logins:
             connection, due_ns = next(iter(self._begun.items()))
             if due_ns > now_ns:
                 return
-            del self._begun[connection]
-            authenticator = connection.authenticator
-            if authenticator is None or authenticator.is_failed or not self._connections.has(connection):
-                continue
-            authenticator.fail("no login in time")
-            self._metrics.logins.failed(authenticator, connection.context, now_ns)
-            self._connections.close(connection, "")
+            self._give_up(connection, "no login in time", now_ns)
+
+    def _give_up(self, connection: Connection, reason: str, now_ns: int) -> None:
+        """Close a connection that has not logged in, unless its login has failed or it is closed already."""
+        del self._begun[connection]
+        authenticator = connection.authenticator
+        if authenticator is None or authenticator.is_failed or not self._connections.has(connection):
+            return
+        authenticator.fail(reason)
+        self._metrics.logins.failed(authenticator, connection.context, now_ns)
+        self._connections.close(connection, "")
 
     def _fail(self, connection: Connection, now_ns: int) -> None:
         assert connection.authenticator is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 from collections.abc import Iterator
@@ -62,13 +63,17 @@ class SaslNetwork(Network):
     """A network whose only listener asks for a login."""
 
     def __init__(self, max_reauth_ms: int = 0) -> None:
+        self.max_reauth_ms = max_reauth_ms
         super().__init__(
             listeners=(ListenerRow("OUTSIDE", "SASL_PLAINTEXT"),),
-            sasl=Sources(max_reauth_ms, [self]),
+            sasl=self.make_sources(),
             num_network_threads=1,
         )
         for module in (k17_sasl_handshake, k36_sasl_authenticate):
             self.table[module.API.key] = module.API
+
+    def make_sources(self) -> Sources:
+        return Sources(self.max_reauth_ms, [self])
 
     def client(self, listener: str = "OUTSIDE") -> Client:
         return super().client(listener)
@@ -237,20 +242,22 @@ def test_a_login_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         assert network.count(c.FAILED_AUTHENTICATION) == 1
 
 
-def test_connections_that_are_gone_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logins, "BEGUN_MIN", 4)
-    with SaslNetwork() as network:
-        for _ in range(30):
-            with network.client() as client:
-                client.send(handshake())
-                client.receive(HANDSHAKE, 1, 1)
-        found = network.server.processors()[0]._logins
-        assert found is not None
-        assert len(found._begun) <= 2 * 30
-        eventually("the connections close", lambda: network.connections() == [])
-        with network.client() as client:
-            log_in(client)
-            assert len(found._begun) <= 5
+def test_the_number_of_logins_that_have_begun_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is closed; a client that has logged in is none of them."""
+    monkeypatch.setattr(logins, "BEGUN_MAX", 4)
+    with SaslNetwork() as network, network.client() as client, contextlib.ExitStack() as stack:
+        log_in(client)
+        slow = []
+        for _ in range(6):
+            slow.append(stack.enter_context(network.client()))
+            slow[-1].send(handshake())
+            slow[-1].receive(HANDSHAKE, 1, 1)
+        for early in slow[:2]:
+            assert early.is_closed_by_server()
+        slow[-1].send(token())
+        assert slow[-1].receive(AUTHENTICATE, 2, 2).error_code == ErrorCode.NONE
+        assert client.heartbeat("ok") == ErrorCode.NONE
+        assert len(network.connections()) == 5
 
 
 def test_a_flood_of_failures_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
