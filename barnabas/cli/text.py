@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime
+from typing import TYPE_CHECKING
 
 from barnabas.cli.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def key_value(text: str) -> tuple[str, str]:
@@ -13,6 +17,19 @@ def key_value(text: str) -> tuple[str, str]:
     if not separator or not key.strip():
         raise UserError(f"'{text}' is not of the form KEY=VALUE")
     return key.strip(), value.strip()
+
+
+def properties_of(file: Path | None) -> dict[str, str]:
+    """Return the content of a properties file; nothing without a file. Raises UserError."""
+    if file is None:
+        return {}
+    from barnabas.config.errors import ConfigError  # Why here: few commands have such a file
+    from barnabas.config.properties import parse_properties
+
+    try:
+        return parse_properties(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        raise UserError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def shown(value: bytes | str | None) -> str | None:

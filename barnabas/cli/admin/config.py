@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -22,7 +23,7 @@ from barnabas.cli.complete import complete_groups, complete_keys, complete_setti
 from barnabas.cli.errors import RequestError, UserError
 from barnabas.cli.output import json_option, show
 from barnabas.cli.settings import explained
-from barnabas.cli.text import key_value
+from barnabas.cli.text import key_value, properties_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -122,13 +123,26 @@ def show_config(
 
 @config.command("set")
 @_resource_options
-@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=complete_settings)
+@click.argument("settings", nargs=-1, metavar="KEY=VALUE...", shell_complete=complete_settings)
+@click.option(
+    "--config-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A properties file with settings, for values that nobody shall see in the list of processes.",
+)
 @bootstrap_option
 def set_config(
-    topic: str | None, broker: str | None, group: str | None, settings: tuple[str, ...], bootstrap: str
+    topic: str | None,
+    broker: str | None,
+    group: str | None,
+    settings: tuple[str, ...],
+    config_file: Path | None,
+    bootstrap: str,
 ) -> None:
     """Change settings. They take effect at once and survive restarts."""
-    pairs = list(map(key_value, settings))
+    pairs = list({**properties_of(config_file), **dict(map(key_value, settings))}.items())
+    if not pairs:
+        raise UserError("give KEY=VALUE or --config-file")
     scope = "broker" if broker is not None else "topic" if topic is not None else "group"
     with explained(scope, [key for key, _ in pairs]):
         _alter(bootstrap, topic, broker, group, [(key, value, AlterConfigOpType.SET) for key, value in pairs])

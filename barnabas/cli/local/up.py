@@ -22,7 +22,7 @@ from barnabas.cli.local import detached
 from barnabas.cli.local.ephemeral import run_ephemeral
 from barnabas.cli.local.slow_motion import slow_motion_option, slow_motion_properties
 from barnabas.cli.local.supervisor import Supervisor
-from barnabas.cli.text import key_value
+from barnabas.cli.text import key_value, properties_of
 from barnabas.cluster import LocalCluster, ProcessDiedError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def up(
         port = 0 if ephemeral else PORT
     if port + brokers - 1 > PORT_MAX:
         raise UserError(f"--port {port}: {brokers} brokers need the ports up to {port + brokers - 1}")
-    config = {**slow_motion_properties(slow_motion), **_properties(config_file), **dict(map(key_value, configs))}
+    config = {**slow_motion_properties(slow_motion), **properties_of(config_file), **dict(map(key_value, configs))}
     secure = _security(security, users)
     if ephemeral:
         if data_dir is not None or detach:
@@ -138,19 +138,6 @@ def _security(protocol: str, users: str) -> Callable[[Path], ClusterSecurity] | 
 
     named, now_ms = parse_users(users), SystemClock().wall_ms()
     return lambda directory: ClusterSecurity(directory, protocol.upper(), named, now_ms)
-
-
-def _properties(file: Path | None) -> dict[str, str]:
-    """Return the content of --config-file. Raises UserError."""
-    if file is None:
-        return {}
-    from barnabas.config.errors import ConfigError
-    from barnabas.config.properties import parse_properties
-
-    try:
-        return parse_properties(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
-        raise UserError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _run(cluster: LocalCluster, *, is_temporary: bool) -> int:

@@ -271,6 +271,19 @@ def test_a_group_is_listed_described_reset_and_deleted(barnabas: Barnabas, topic
 # config
 
 
+def test_settings_may_come_from_a_file(barnabas: Barnabas, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "more.properties"
+    file.write_text("# a password would be here\nretention.ms = 7000\nsegment.ms=8000\n")
+    done = barnabas("config", "set", "--topic", topic, "segment.ms=9000", "--config-file", str(file))
+    assert done.out == "set retention.ms, segment.ms\n"
+    changed = ["retention.ms\t7000", "segment.ms\t9000"]
+    eventually(
+        "the broker has both",
+        lambda: ["\t".join(row[:2]) for row in barnabas("config", "show", "--topic", topic).rows] == changed,
+    )
+    assert barnabas("config", "set", "--topic", topic).err == "barnabas: give KEY=VALUE or --config-file\n"
+
+
 def test_a_topics_settings_are_set_and_unset(barnabas: Barnabas, topic: str) -> None:
     assert barnabas("config", "set", "--topic", topic, "retention.ms=7000").out == "set retention.ms\n"
     changed = [["retention.ms", "7000", "DYNAMIC_TOPIC_CONFIG"]]

@@ -33,7 +33,7 @@ NOTHING_LISTENS = f"nothing listens at {UNREACHABLE}; start one: barnabas up"
         (["config", "show", "--broker", "", "-b", UNREACHABLE], 1, f"nothing listens at {UNREACHABLE}"),
         (["up", "--brokers", "0"], 2, "Invalid value for '--brokers': 0 is not in the range 1<=x<=99."),
         (["up", "--controllers", "3"], 1, "--controllers 3: a quorum of controllers is not built yet"),
-        (["up", "--security", "sasl"], 1, "--security sasl: only plaintext is built yet"),
+        (["up", "--security", "sasl"], 2, "Invalid value for '--security': 'sasl' is not one of 'plaintext', 'ssl'"),
         (["up", "--ephemeral", "-d"], 1, "--ephemeral excludes --data-dir and --detach"),
         (["up", "--first-id", "98"], 1, "100 is the controller's id: no broker can have it"),
         (["down", "--data-dir", "/no/dir"], 1, "no cluster runs in /no/dir"),
