@@ -209,7 +209,7 @@ def _respond(
             return FetchResponse(error_code=error, session_id=session_id, responses=[], throttle_time_ms=throttle.ms)
     error, session_id, named = context.finish(answered)
     response = FetchResponse(error_code=error, session_id=session_id, responses=_group(named, request.version))
-    if nodes:
+    if nodes and not params.is_from_follower:  # a follower learns of leaders by the controller's pushes
         response.node_endpoints = list(nodes.values())
     _count_bytes(services, params, named)
     return response

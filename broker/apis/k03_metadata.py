@@ -88,7 +88,7 @@ def _answer(services: Services, request: Request, snapshot: MetadataSnapshot, co
     topics = _topics(services, request, message, snapshot, alive={node.id for node in nodes})
     if message.include_topic_authorized_operations:
         for topic in topics:
-            if topic.error_code == ErrorCode.NONE:
+            if topic.error_code not in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID):
                 topic.topic_authorized_operations = operations(request, ResourceType.TOPIC, topic.name or "")
     includes_cluster = version in CLUSTER_OPERATIONS_VERSIONS and message.include_cluster_authorized_operations
     return MetadataResponse(

@@ -271,13 +271,15 @@ class Partition:
 
     # Leader: followers and the ISR
 
-    def require_follower(self, broker_id: int) -> None:
+    def require_follower(self, broker_id: int, leader_epoch: int) -> None:
         """Raise UNKNOWN_LEADER_EPOCH unless `broker_id` is a follower of this leader.
 
-        Why that code: the fetcher knows an assignment that has not reached this broker yet; it must retry.
+        Why that code: the fetcher knows an assignment that has not reached this broker yet; it must retry. One that
+        names no leader epoch may be behind as well, which NOT_LEADER_OR_FOLLOWER says.
         """
         if broker_id not in self._followers.states:
-            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+            is_behind = leader_epoch == NO_EPOCH
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if is_behind else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def update_follower(
         self, broker_id: int, *, fetch_offset: int, log_start_offset: int, broker_epoch: int

@@ -249,7 +249,7 @@ class FetchReader:
         wants_one: bool,
         moved: list[Hashable] | None,
     ) -> ReadResult:
-        partition.require_follower(params.replica_id)
+        partition.require_follower(params.replica_id, item.current_leader_epoch)
         if self.hosted.metadata_cache.snapshot.is_outdated(params.replica_id, params.replica_epoch):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # a fetch of the follower's earlier incarnation
         held = partition.log_for(item.current_leader_epoch, leader_only=params.leader_only)

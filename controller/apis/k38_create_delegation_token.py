@@ -25,6 +25,8 @@ from barnabas.protocol.messages.k38_create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 
+REQUESTER_FROM = 3  # the first version that tells who requested a token
+
 
 def handle(services: ControllerServices, request: Request) -> Answer:
     """Submit the change."""
@@ -36,7 +38,10 @@ def handle(services: ControllerServices, request: Request) -> Answer:
         owner = str(owner_of(message, caller.principal))
         if access is not None and owner != caller.principal:
             access.require(rights.CREATE_TOKEN, owner)
-        return create_token(view, message, caller)
+        decision = create_token(view, message, caller)
+        if request.version < REQUESTER_FROM:
+            decision.response.token_requester_principal_type = decision.response.token_requester_principal_name = ""
+        return decision
 
     return decide_for_caller(services, request, create)
 

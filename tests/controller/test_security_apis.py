@@ -142,6 +142,15 @@ def test_tokens_are_for_clients_that_authenticated(asker: Asker, message: Any) -
     assert ask(asker, message).error_code in (0, ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
 
 
+def test_only_newer_clients_are_told_who_requested_a_token(asker: Asker) -> None:
+    asker.context = replace(asker.context, principal="User:alice")
+    message = token_wire.CreateDelegationTokenRequest(max_lifetime_ms=-1)
+    for version, requester in ((2, ""), (3, "alice")):
+        response = asker.ask(RequestHeader(38, version, 7, "c"), message)
+        assert not response.error_code
+        assert response.token_requester_principal_name == requester
+
+
 def updates(asker: Asker, broker_id: int) -> list[Any]:
     asker.rig.push()
     return [m for m in asker.rig.brokers[broker_id].take() if isinstance(m, UpdateMetadataRequest)]

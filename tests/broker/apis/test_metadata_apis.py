@@ -166,6 +166,8 @@ def test_many_unknown_topics_take_no_quadratic_time(rig):
 def test_authorized_operations_only_on_request(rig):
     response = ask(rig, 9, ["t"], include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
     assert (response.topics[0].topic_authorized_operations, response.cluster_authorized_operations) == (3576, 8096)
+    missing = ask(rig, 9, ["new"], allow_auto_topic_creation=False, include_topic_authorized_operations=True)
+    assert missing.topics[0].topic_authorized_operations == 3576
     silent = ask(rig, 9, ["t"])
     assert silent.topics[0].topic_authorized_operations == silent.cluster_authorized_operations == -(1 << 31)
 

@@ -169,8 +169,10 @@ def test_epochs_of_fetchers_are_checked(rig):
     rig.push({"t": [state(1, (1, 2), leader_epoch=5, partition_epoch=5)]})
     assert partition_of(rig.answer(follower_fetch(0, epoch=4), 17)).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert partition_of(rig.answer(follower_fetch(0, epoch=6), 17)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    stranger = partition_of(rig.answer(follower_fetch(0, replica=9), 17))
+    stranger = partition_of(rig.answer(follower_fetch(0, replica=9, epoch=5), 17))
     assert stranger.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    without_epoch = partition_of(rig.answer(follower_fetch(0, replica=9), 17))
+    assert without_epoch.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_diverging_fetcher_gets_the_epoch_and_its_end(rig):
