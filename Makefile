@@ -179,6 +179,7 @@ dashboards: $(VENV)/installed ## the Grafana dashboards, from dashboards/build.p
 
 golden: $(VENV)/installed test-tools ## record Apache Kafka's responses again, for tests/compare
 	$(BIN)/python -m tests.compare.record
+	$(BIN)/python -m tests.compare.authorization.record
 
 # After `make free-threaded`, with a column for it.
 bench: $(VENV)/installed test-tools ## compare with Apache Kafka on this machine: a table of ratios, a picture, a line of history (BENCH=options)

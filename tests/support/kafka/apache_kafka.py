@@ -41,6 +41,7 @@ class ApacheKafka:
     directory: Path
     config: Mapping[str, str] = field(default_factory=dict)
     jvm_options: Sequence[str] = SMALL_JVM
+    ports: tuple[int, int] | None = None  # of clients and of the controller; None: free ones
     port: int = 0  # owner: start
     child: subprocess.Popen[bytes] | None = None
 
@@ -112,7 +113,7 @@ class ApacheKafka:
         return self.directory / "server.properties"
 
     def _properties(self) -> str:
-        self.port, controller_port = free_ports(2)
+        self.port, controller_port = self.ports or free_ports(2)
         properties = {
             "process.roles": "broker,controller",
             "node.id": "0",
