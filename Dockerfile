@@ -46,7 +46,7 @@ COPY --from=build /opt/barnabas /opt/barnabas
 # 9092 clients, 19092 brokers and clients in the network, 9093 controller, 9404 /metrics, /healthz, /readyz
 EXPOSE 9092 9093 9404 19092
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
-    CMD ["python", "-I", "-c", "import socket as s; c = s.create_connection(('127.0.0.1', 9404), 2); c.sendall(b'GET /readyz HTTP/1.0\\r\\n\\r\\n'); raise SystemExit(b' 200 ' not in c.recv(99))"]
+    CMD ["python", "-I", "-m", "barnabas.common.pages.probe", "9404"]
 CMD ["broker", "/etc/barnabas/server.properties"]
 
 # --- pipeline-build: adds Spark -------------------------------------------------------------------------------------
