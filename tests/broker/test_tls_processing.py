@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from barnabas.metrics.table import catalogue
+from barnabas.metrics.table.row import Metric
 from tests.support.broker.network import (
     HEARTBEAT,
     HEARTBEAT_VERSION,
@@ -102,6 +103,15 @@ def test_the_principal(network: Network, tmp_path: Path, name: str | None) -> No
     assert network.registry.sensor(catalogue.SUCCESSFUL_AUTHENTICATION, **labels).count == 1
 
 
+def test_the_page_shows_what_expires_and_who_has_not_finished(network: Network) -> None:
+    with network.client("SSL") as silent:
+        eventually("the handshake is counted", lambda: read_gauge(network, catalogue.TLS_HANDSHAKES) == 1)
+        silent.send(b"x")
+        eventually("it has failed", lambda: read_gauge(network, catalogue.TLS_HANDSHAKES) == 0)
+    days = read_gauge(network, catalogue.TLS_CERTIFICATE_SECONDS_LEFT) / 86_400
+    assert 364 < days < 366
+
+
 def test_a_client_of_another_protocol_is_closed(network: Network, tmp_path: Path) -> None:
     with network.client("SSL") as plain:
         plain.send(heartbeat("ok"))
@@ -171,3 +181,9 @@ def _holding(sock: socket.socket) -> Any:
     client = Client.__new__(Client)
     client.sock = sock
     return client
+
+
+def read_gauge(network: Network, row: Metric) -> float:
+    """The value of a gauge of the listener."""
+    ((_, gauge),) = dict(network.registry.collect())[row]
+    return float(gauge.read())
