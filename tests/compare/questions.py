@@ -91,7 +91,7 @@ def _create_topic(conversation: Conversation, name: str, partitions: int = 1, **
     assert created.error_code == 0, created
     topic_id: bytes = created.topic_id
     conversation.topic_ids[topic_id] = f"id of {name}"
-    latest = ListOffsetsRequest(topics=[_list_offsets_topic(name, 0, -1)])
+    latest = ListOffsetsRequest(replica_id=-1, topics=[_list_offsets_topic(name, 0, -1)])
     eventually(f"{name} has a leader", lambda: conversation.ask(latest, 4).topics[0].partitions[0].error_code == 0)
     return topic_id
 
