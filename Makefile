@@ -66,9 +66,9 @@ test-tools: ## install the other programs that tests use (listed in tests/suppor
 	@./tools/ensure javac:openjdk-17-jdk-headless mvn:maven kcat:kcat gcc:gcc promtool:prometheus ip:iproute2 \
 		go:golang node:nodejs npm:npm chromium:chromium chromedriver:chromium-driver
 
-run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAOS=1 kills a broker; BROKERS, MONTHS, …)
+run: setup ## cluster, ingest, delays, audit (KEEP=1 leaves the cluster up, CHAOS=1 kills a broker, SECURITY=sasl_ssl secures it; BROKERS, MONTHS, …)
 	$(BIN)/python -m pipeline.run --brokers $(BROKERS) --port $(PORT) --months $(MONTHS) --work-dir $(WORK_DIR) \
-		$(if $(KEEP),--keep) $(if $(CHAOS),--chaos)
+		$(if $(KEEP),--keep) $(if $(CHAOS),--chaos) $(if $(SECURITY),--security $(SECURITY))
 
 up: $(VENV)/installed ## a cluster in the foreground (BROKERS, PORT)
 	$(BIN)/barnabas up --brokers $(BROKERS) --port $(PORT)

@@ -57,7 +57,7 @@ def run(spark: SparkSession, bootstrap: str, work_dir: Path, until: Path | None)
     airports = stage_airports(work_dir / "input")
     records = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**shared.connection(bootstrap))
         .option("subscribe", FLIGHTS)
         .option("startingOffsets", "earliest")
         .load()

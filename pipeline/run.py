@@ -19,12 +19,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 CHAOS_BROKER = 1
+COMMAND_CONFIG = "BARNABAS_COMMAND_CONFIG"  # the variable by which commands and jobs find their security settings
 Reports = queue.Queue[tuple[str, dict[str, object] | None]]  # (job, its report or None at its end)
 TOPICS = {"flights": 6, "delays": 6}
 BARNABAS = (sys.executable, "-P", "-m", "barnabas.cli")
@@ -198,6 +200,7 @@ def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str,
     """Run `barnabas up`, yield the fields of its ready line, and stop it at the end (not with --keep)."""
     command = [*BARNABAS, "up", "--brokers", str(arguments.brokers)]
     command += ["--port", str(arguments.port), "--data-dir", str(work_dir / "cluster")]
+    command += ["--security", arguments.security]
     log = work_dir / "cluster.log"
     with log.open("ab") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
@@ -207,7 +210,10 @@ def cluster(arguments: argparse.Namespace, work_dir: Path) -> Iterator[dict[str,
         if words[:1] != ["ready"]:
             process.wait()
             raise RunError(f"the cluster did not start: {(log.read_text().splitlines() or ['no output'])[-1]}")
-        yield {**dict(word.split("=", 1) for word in words[1:]), "pid": str(process.pid)}
+        fields = dict(word.split("=", 1) for word in words[1:])
+        if "security" in fields:  # the commands and the jobs connect as admin
+            os.environ[COMMAND_CONFIG] = f"{unquote(fields['security'])}/users/admin/client.properties"
+        yield {**fields, "pid": str(process.pid)}
     except BaseException:
         arguments.keep = False
         raise
@@ -275,6 +281,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=9092)
     parser.add_argument("--work-dir", type=Path, default=checkout() / "data" / "run")
     parser.add_argument("--months", type=int, default=12)
+    parser.add_argument(
+        "--security", default="plaintext", help="ssl, sasl_ssl or sasl_plaintext: the cluster's, as of `barnabas up`"
+    )
     parser.add_argument("--chaos", action="store_true", help="kill a broker during the run, and start it again")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running")
     return parser.parse_args(argv)

@@ -22,6 +22,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
+from barnabas.config.properties import parse_properties
 from pipeline import shipping
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
@@ -41,6 +42,8 @@ FLIGHT = StructType(
         StructField("distance", IntegerType()),
     ]
 )
+COMMAND_CONFIG = "BARNABAS_COMMAND_CONFIG"
+SECURITY_PREFIXES = ("security.", "ssl.", "sasl.")
 HOUR_FORMAT = "yyyy-MM-dd'T'HH:mm:ss'Z'"
 
 
@@ -91,11 +94,22 @@ def check_shared(spark: SparkSession, work_dir: Path) -> None:
         )
 
 
+def connection(bootstrap: str) -> dict[str, str]:
+    """The options that say where the cluster is and how to connect to it.
+
+    $BARNABAS_COMMAND_CONFIG names a file of properties for Kafka's Java client, as for the commands of Barnabas.
+    """
+    file = os.environ.get(COMMAND_CONFIG)
+    properties = parse_properties(Path(file).read_text()) if file else {}
+    security = {f"kafka.{key}": text for key, text in properties.items() if key.startswith(SECURITY_PREFIXES)}
+    return {"kafka.bootstrap.servers": bootstrap, **security}
+
+
 def read_topic(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     """All present records of a topic, as a batch."""
     return (
         spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**connection(bootstrap))
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("endingOffsets", "latest")
@@ -108,7 +122,7 @@ def write_topic(frame: DataFrame, bootstrap: str, topic: str) -> None:
     """Produce the rows (key, value, optional headers) with acks=all; return when all are acknowledged."""
     (
         frame.write.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**connection(bootstrap))
         .option("kafka.acks", "all")
         .option("kafka.enable.idempotence", "true")
         .option("kafka.compression.type", "lz4")

@@ -193,7 +193,10 @@ class LocalCluster:
             return
         from barnabas.cluster.security.node_client import add_users
 
-        add_users(connect, self.brokers[0], self.security.users)
+        users = self.security.users_to_create()
+        if users:
+            add_users(connect, self.brokers[0], users)
+            self.security.users_created()
 
     def signal_node(self, node: Node, number: signal.Signals) -> None:
         """Send a signal to a running process; after SIGSTOP, return when all its threads have stopped.

@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     load_pem_private_key,
+    pkcs12,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -40,6 +41,7 @@ CERTIFICATE_DAYS: Final = 365
 BACKDATED: Final = datetime.timedelta(days=1)
 CERTIFICATE_FILE: Final = "ca.pem"
 KEY_FILE: Final = "ca-key.pem"
+STORE_SUFFIX: Final = ".p12"
 _PRIVATE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 
@@ -67,7 +69,8 @@ class Authority:
     def issue(self, file: str, common_name: str, hosts: Iterable[str] = (), password: str | None = None) -> Path:
         """Write a new key and its certificate chain into a PEM file; return its path.
 
-        A password encrypts the key.
+        A password encrypts the key. Then there is a PKCS12 store beside the file, with the same password: Java cannot
+        read the key otherwise.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(common_name, key.public_key(), CERTIFICATE_DAYS)
@@ -82,6 +85,10 @@ class Authority:
         chain = certificate.public_bytes(Encoding.PEM) + self._certificate.public_bytes(Encoding.PEM)
         path = self._directory / file
         write_private(path, _key_pem(key, encryption) + chain)
+        if password is not None:
+            name, chain_above = common_name.encode(), [self._certificate]
+            store = pkcs12.serialize_key_and_certificates(name, key, certificate, chain_above, encryption)
+            write_private(path.with_suffix(STORE_SUFFIX), store)
         return path
 
     def _authority_certificate(self) -> x509.Certificate:

@@ -1,7 +1,7 @@
 """Settings with which clients connect to a secured cluster, in the words of each client.
 
 They begin as properties of Kafka's Java client, which is also what `--command-config` of commands takes. The others are
-made from them. Certificates and keys are PEM files that all clients can read.
+made from them. Certificates and keys are PEM files; those of users, which have passwords, are PKCS12 stores for Java.
 
 Threads: none; pure.
 """
@@ -49,11 +49,13 @@ def java(login: Login, bootstrap: str = "") -> dict[str, str]:
     if login.ca_file is not None:
         properties["ssl.truststore.type"] = "PEM"
         properties["ssl.truststore.location"] = login.ca_file
-    if login.key_file is not None:
+    if login.key_file is not None and login.is_key_encrypted:  # Why not PEM: Java cannot decrypt such keys in it
+        properties["ssl.keystore.type"] = "PKCS12"
+        properties["ssl.keystore.location"] = login.key_file.removesuffix(".pem") + ".p12"
+        properties["ssl.keystore.password"] = login.password
+    elif login.key_file is not None:
         properties["ssl.keystore.type"] = "PEM"
         properties["ssl.keystore.location"] = login.key_file
-        if login.is_key_encrypted:
-            properties["ssl.key.password"] = login.password
     return properties
 
 

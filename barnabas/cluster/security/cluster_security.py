@@ -10,7 +10,8 @@ Rules
 1. The nodes and the user `admin` are super users. Others need ACLs (`barnabas acl add`).
 2. Everything is in DIR/security, readable by its user alone: the authority, the nodes' keys, the users' passwords, and
    for each user the settings for clients. A later start in DIR uses the same authority and passwords.
-3. Users get SCRAM credentials when the cluster is ready, so `barnabas user` changes them, too.
+3. Users get SCRAM credentials when the cluster is first ready. From then on `barnabas user` changes and deletes them,
+   and a later start leaves them alone, unless it gives a user a new password. PLAIN knows exactly these users.
 
 Threads: none; writes files.
 """
@@ -73,7 +74,8 @@ class ClusterSecurity:
         self.is_encrypted = protocol != SASL_PLAINTEXT
         self.node_protocol = SSL if self.is_encrypted else SASL_PLAINTEXT
         self._authority = Authority(self.directory, now_ms)
-        self._node_password, self.users = self._remembered(users)
+        self._node_password, self.users, self._created = self._remembered(users)
+        self._write_users()
 
     @property
     def client_listener(self) -> str:
@@ -136,15 +138,26 @@ class ClusterSecurity:
     def _directory_of(self, user: str) -> Path:
         return self.directory / "users" / user
 
-    def _remembered(self, users: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """Return the nodes' password and the users' passwords: those of before, changed by the given ones."""
+    def users_to_create(self) -> dict[str, str]:
+        """Return the users whose SCRAM credentials must be set, with their passwords (rule 3)."""
+        return {name: password for name, password in self.users.items() if self._created.get(name) != password}
+
+    def users_created(self) -> None:
+        """Remember that all users have their credentials."""
+        self._created = dict(self.users)
+        self._write_users()
+
+    def _remembered(self, users: Mapping[str, str]) -> tuple[str, dict[str, str], dict[str, str]]:
+        """Return the nodes' password, the users' (those of before, changed by the given ones), and those created."""
         path = self.directory / USERS_FILE
         known: dict[str, dict[str, str]] = json.loads(path.read_text()) if path.exists() else {}
         node_password = known.get("nodes", {}).get(_NODE_USER) or secrets.token_urlsafe(_PASSWORD_BYTES)
         everyone = {ADMIN: secrets.token_urlsafe(_PASSWORD_BYTES), **known.get("users", {}), **users}
-        content = {"nodes": {_NODE_USER: node_password}, "users": everyone}
-        write_private(path, (json.dumps(content, indent=1) + "\n").encode())
-        return node_password, everyone
+        return node_password, everyone, known.get("created", {})
+
+    def _write_users(self) -> None:
+        content = {"nodes": {_NODE_USER: self._node_password}, "users": self.users, "created": self._created}
+        write_private(self.directory / USERS_FILE, (json.dumps(content, indent=1) + "\n").encode())
 
     def _tls_properties(self, node: Node, internal: str) -> dict[str, str]:
         properties = {

@@ -16,12 +16,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
 from kafka import KafkaConsumer
 
 from barnabas.cli.address import VARIABLE
 from barnabas.cli.security import command_config
+from barnabas.cluster import LocalCluster
+from barnabas.cluster.security.client_settings import librdkafka
+from barnabas.cluster.security.cluster_security import ClusterSecurity
+from barnabas.common.clock import SystemClock
 from tests.barnabas.cli.conftest import Barnabas
+from tests.support.kafka.kafka_tools import KafkaTools
 
 UP = [sys.executable, "-P", "-m", "barnabas.cli", "up", "--ephemeral", "--brokers", "1", "--users", 'alice:se\\cr"et']
 PROTOCOLS = ["ssl", "sasl_ssl", "sasl_plaintext"]
@@ -99,6 +104,39 @@ def test_a_user_may_do_what_rules_allow(barnabas: Barnabas, environment: dict[st
     )
     with contextlib.closing(consumer):
         assert next(consumer).value == b"value"
+
+
+def test_kafkas_tools_take_the_same_file(barnabas: Barnabas, environment: dict[str, str], tools: KafkaTools) -> None:
+    barnabas("topic", "create", "tools")
+    barnabas("acl", "add", "alice", "describe", "topic:tools")
+    where = ("--bootstrap-server", environment["BARNABAS_BOOTSTRAP"])
+    for user in ("admin", "alice"):
+        file = f"{environment['BARNABAS_DATA_DIR']}/security/users/{user}/client.properties"
+        listed = tools.run("kafka-topics", *where, "--command-config", file, "--list").check().stdout
+        assert "tools" in listed.split()
+
+
+def test_a_later_start_keeps_what_commands_changed(tmp_path: Path) -> None:
+    def start(**users: str) -> AdminClient:
+        security = ClusterSecurity(tmp_path, "SASL_PLAINTEXT", users, SystemClock().wall_ms())
+        cluster = LocalCluster(tmp_path, 1, 0, security=security)
+        running.enter_context(cluster)
+        return AdminClient(librdkafka(security.login("admin"), cluster.bootstrap))
+
+    def users_of(admin: AdminClient) -> set[str]:
+        return set(admin.describe_user_scram_credentials().result(20))
+
+    with contextlib.ExitStack() as running:
+        admin = start(alice="secret", bob="word")
+        assert users_of(admin) == {"admin", "alice", "bob"}
+        deletions = [
+            UserScramCredentialDeletion("alice", mechanism)
+            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        ]
+        for deletion in deletions:
+            admin.alter_user_scram_credentials([deletion])["alice"].result(20)
+    with contextlib.ExitStack() as running:
+        assert users_of(start(carol="x")) == {"admin", "bob", "carol"}
 
 
 def test_a_client_without_settings_is_told_what_to_set(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from barnabas.cluster.security.authority import CERTIFICATE_DAYS, Authority, write_private
 
@@ -61,3 +62,6 @@ def test_a_password_encrypts_the_key(tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLError):
         context.load_cert_chain(path, password="wrong")
     context.load_cert_chain(path, password="secret")
+    store = pkcs12.load_pkcs12(path.with_suffix(".p12").read_bytes(), b"secret")
+    assert store.cert is not None
+    assert store.cert.certificate == x509.load_pem_x509_certificate(path.read_bytes())

@@ -46,12 +46,14 @@ def test_a_login_by_password() -> None:
 
 
 def test_a_certificate() -> None:
-    assert java(TLS)["ssl.keystore.location"] == "/alice.pem"
-    assert java(TLS)["ssl.key.password"] == "secret"
+    assert java(TLS)["ssl.keystore.type"] == "PKCS12"
+    assert java(TLS)["ssl.keystore.location"] == "/alice.p12"
+    assert java(TLS)["ssl.keystore.password"] == "secret"
     assert librdkafka(TLS)["ssl.key.location"] == librdkafka(TLS)["ssl.certificate.location"] == "/alice.pem"
     assert kafka_python(TLS)["ssl_password"] == "secret"
     assert not [key for settings in (java(TLS), librdkafka(TLS)) for key in settings if "sasl" in key]
-    assert "ssl.key.password" not in java(TLS._replace(is_key_encrypted=False))
+    plain = java(TLS._replace(is_key_encrypted=False))
+    assert (plain["ssl.keystore.type"], plain["ssl.keystore.location"]) == ("PEM", "/alice.pem")
 
 
 def test_spark_has_the_java_properties_with_a_prefix() -> None:

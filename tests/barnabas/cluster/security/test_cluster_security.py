@@ -76,6 +76,17 @@ def test_the_next_start_keeps_passwords_and_takes_new_users(tmp_path: Path) -> N
     assert secured(tmp_path, "SASL_SSL", alice="new").users["alice"] == "new"
 
 
+def test_users_are_created_once(tmp_path: Path) -> None:
+    first = secured(tmp_path, "SASL_SSL", alice="secret")
+    assert first.users_to_create() == first.users
+    assert secured(tmp_path, "SASL_SSL").users_to_create() == first.users  # the first start came to nothing
+    first.users_created()
+    assert first.users_to_create() == {}
+    assert secured(tmp_path, "SASL_SSL").users_to_create() == {}
+    again = secured(tmp_path, "SASL_SSL", alice="new", bob="word")
+    assert again.users_to_create() == {"alice": "new", "bob": "word"}
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b", 'a"', "broker-0", "controller-100", "node", "1a"])
 def test_a_name_that_would_be_dangerous_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ClusterError, match="cannot be a user here"):
