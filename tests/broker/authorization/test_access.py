@@ -19,7 +19,9 @@ from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.authorization.authorizer import Authorizer
 from barnabas.broker.authorization.nodes import is_node_by_listener
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.k02_list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.k03_metadata import MetadataRequest
+from barnabas.protocol.messages.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from barnabas.security.acls.rules import Reason
 from barnabas.security.values import AclOperation, ResourceType
 from tests.broker.authorization.kit import ALICE, ROOT, acl, allowed, authorizer, denied, lacking, make_request
@@ -112,3 +114,20 @@ def test_a_right_to_be_a_node_that_nobody_gave_is_none(by: Authorizer, reason: R
 def test_without_an_authorizer_the_listener_tells_who_is_a_node() -> None:
     assert is_node_by_listener(request_by(None))
     assert not is_node_by_listener(request_by(authorizer(), ROOT))
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "is_a_nodes"),
+    [
+        (ListOffsetsRequest(replica_id=-1), 7, False),
+        (ListOffsetsRequest(replica_id=-2), 7, False),
+        (ListOffsetsRequest(replica_id=2), 7, True),
+        (OffsetForLeaderEpochRequest(replica_id=-1), 4, False),
+        (OffsetForLeaderEpochRequest(replica_id=2), 3, True),
+        (OffsetForLeaderEpochRequest(), 2, False),
+    ],
+)
+def test_a_query_in_the_name_of_a_replica_is_a_nodes(message: Any, version: int, is_a_nodes: bool) -> None:
+    nodes_only = TABLE[message.API_KEY].nodes_only
+    assert nodes_only is not None
+    assert nodes_only(make_request(message, version)) == is_a_nodes
