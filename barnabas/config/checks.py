@@ -159,6 +159,12 @@ def _check_consumer_groups(state: Mapping[str, Any]) -> None:
 
 
 def _check_network(state: Mapping[str, Any]) -> None:
+    delay_ms, idle_ms = state["connection_failed_authentication_delay_ms"], state["connections_max_idle_ms"]
+    _require(
+        idle_ms < 0 or delay_ms < idle_ms,
+        f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
+        f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from timing out",
+    )
     queued = state["queued_max_request_bytes"]
     _require(
         queued <= 0 or queued >= state["socket_request_max_bytes"],

@@ -98,6 +98,7 @@ def test_keys_in_other_units() -> None:
             {"listeners": "SSL://:9092"},
             "Controller listener with name CONTROLLER defined in controller.listener.names",
         ),
+        ({"connections.max.idle.ms": "100"}, "authentication.delay.ms=100 should always be less than connections.max."),
         ({"listener.security.protocol.map": "X:TLS"}, "Invalid security protocol `TLS` defined in"),
         ({"listeners": "X://:9092"}, "No security protocol defined for listener X"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "must have a different name"),
