@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from barnabas.common.threads import HAS_GLOBAL_LOCK
 from barnabas.config.errors import ConfigError
 
 KEY: Final = "ssl.principal.mapping.rules"
@@ -102,10 +103,14 @@ def _is_usable(replacement: str, groups: int) -> bool:
 
 
 def _compiled(pattern: str) -> Any:
+    if not HAS_GLOBAL_LOCK:  # importing it would turn the lock on
+        raise ConfigError(f"{KEY}: patterns need google-re2, which a free-threaded interpreter cannot use")
     import re2  # Why here: hardly any start needs it
 
+    options = re2.Options()
+    options.log_errors = False
     try:
-        return re2.compile(pattern)
+        return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0] if error.args else error
         reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
