@@ -22,12 +22,13 @@ T = TypeVar("T")
 DIRECTORY_VARIABLE = "BARNABAS_DATA_DIR"
 
 
-def _pointers() -> Path | None:
-    """The directory of the pointers, created if missing; None if it cannot be created or belongs to another user."""
+def _pointers(*, is_created: bool = False) -> Path | None:
+    """The directory of the pointers, created on demand; None if it is not there or belongs to another user."""
     base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     directory = Path(base) / f"barnabas-clusters-{os.getuid()}"
     try:
-        directory.mkdir(mode=0o700, exist_ok=True)
+        if is_created:
+            directory.mkdir(mode=0o700, exist_ok=True)
         is_ours = directory.stat().st_uid == os.getuid()
     except OSError:
         return None
@@ -37,7 +38,7 @@ def _pointers() -> Path | None:
 @contextlib.contextmanager
 def announced(directory: Path) -> Iterator[None]:
     """Leave a pointer to a cluster's directory while the block runs."""
-    pointers = _pointers()
+    pointers = _pointers(is_created=True)
     if pointers is None:
         yield
         return
