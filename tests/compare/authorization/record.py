@@ -16,11 +16,11 @@ def main() -> None:
     """Start a fresh Apache Kafka, ask everything and write the answers."""
     with tempfile.TemporaryDirectory(prefix="barnabas-golden-") as directory:
         ports = tuple(free_ports(3))
-        config = settings((ports[0], ports[1]), {"CONTROLLER": "PLAINTEXT"})
+        config = settings((ports[0], ports[1]))
         config["advertised.listeners"] = config["listeners"]
         config["listeners"] += f",CONTROLLER://{HOST}:{ports[2]}"
         with ApacheKafka(kafka_runtime(), Path(directory), config, ports=(ports[0], ports[2])):
-            golden.save(answers(ports[1]), f"Apache Kafka {KAFKA_VERSION}, one KRaft node")
+            golden.save(answers(ports[1], ports[2]), f"Apache Kafka {KAFKA_VERSION}, one KRaft node")
     print(f"wrote {golden.FILE}")
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from barnabas.cluster import HOST
 from tests.compare.authorization.preparation import Preparation, deleted
-from tests.compare.authorization.questions import administration, groups, records
+from tests.compare.authorization.questions import administration, controllers, groups, records
 from tests.compare.authorization.questions.build import build
 from tests.compare.authorization.questions.question import Question
 from tests.compare.authorization.session import Session
@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 def questions() -> list[Question]:
     """Return all questions."""
-    return [*records.questions(), *groups.questions(), *administration.questions()]
+    return [*records.questions(), *groups.questions(), *administration.questions(), *controllers.questions()]
 
 
 def cases() -> Mapping[Rules, list[Case]]:
@@ -40,19 +40,23 @@ def cases() -> Mapping[Rules, list[Case]]:
     return found
 
 
-def settings(ports: tuple[int, int], protocols: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a broker that listens on these ports: for nodes, and for clients, who must log in."""
+def settings(ports: tuple[int, int]) -> dict[str, str]:
+    """Return the settings of a broker that listens on these ports: for nodes, and for clients, who must log in.
+
+    Clients and brokers log in at the controller too.
+    """
     logins = " ".join(f'user_{name}="{PASSWORD}"' for name in (ADMIN, *_logins(cases()).values()))
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     return {
         "listeners": f"PLAINTEXT://{HOST}:{ports[0]},CLIENTS://{HOST}:{ports[1]}",
-        "listener.security.protocol.map": ",".join(
-            f"{name}:{protocol}"
-            for name, protocol in {**protocols, "PLAINTEXT": "PLAINTEXT", "CLIENTS": "SASL_PLAINTEXT"}.items()
-        ),
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.name.clients.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.clients.plain.sasl.jaas.config": (
-            f"org.apache.kafka.common.security.plain.PlainLoginModule required {logins};"
+        "listener.name.clients.plain.sasl.jaas.config": f"{module} {logins};",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.controller.plain.sasl.jaas.config": (
+            f'{module} username="{ADMIN}" password="{PASSWORD}" {logins};'
         ),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
@@ -63,8 +67,8 @@ def settings(ports: tuple[int, int], protocols: Mapping[str, str]) -> dict[str, 
     }
 
 
-def answers(port: int) -> Answers:
-    """Prepare a fresh broker and return its answers."""
+def answers(port: int, controller_port: int) -> Answers:
+    """Prepare a fresh cluster and return its answers."""
     found: Answers = defaultdict(dict)
     asked = cases()
     logins = _logins(asked)
@@ -72,8 +76,9 @@ def answers(port: int) -> Answers:
         preparation = Preparation(admin)
         preparation.prepare(logins)
         for rules, login in logins.items():
-            with Session(port, login, PASSWORD) as session:
+            with Session(port, login, PASSWORD) as broker, Session(controller_port, login, PASSWORD) as controller:
                 for case in asked[rules]:
+                    session = controller if case.question.asks_controller else broker
                     for name, answer in _ask(case.question, session, preparation):
                         found[name][case.user] = answer
     return found

@@ -18,13 +18,8 @@ FOR_NODES = {
     Key.LEADER_AND_ISR,
     Key.STOP_REPLICA,
     Key.UPDATE_METADATA,
-    Key.ALTER_PARTITION,
     Key.ENVELOPE,
     Key.FETCH_SNAPSHOT,
-    Key.BROKER_REGISTRATION,
-    Key.BROKER_HEARTBEAT,
-    Key.ALLOCATE_PRODUCER_IDS,
-    Key.ASSIGN_REPLICAS_TO_DIRS,
 }
 
 
@@ -43,10 +38,10 @@ class SecuredCluster(BarnabasCluster):
 def our_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
     """The answers of an unused broker."""
     nodes_port, clients_port = free_ports(2)
-    config = settings((nodes_port, clients_port), {})
+    config = settings((nodes_port, clients_port))
     directory = tmp_path_factory.mktemp("authorization")
-    with SecuredCluster(directory, broker_count=1, first_port=0, config=config):
-        yield answers(clients_port)
+    with SecuredCluster(directory, broker_count=1, first_port=0, config=config) as cluster:
+        yield answers(clients_port, cluster.controller.port)
 
 
 @pytest.mark.parametrize("question", golden.load())
@@ -54,7 +49,7 @@ def test_each_user_gets_kafkas_answer(question: str, our_answers: Answers) -> No
     theirs = {user: deviations.apply(question, answer) for user, answer in golden.load()[question].items()}
     ours = our_answers[question]
     differing = {user: {"kafka": theirs[user], "ours": ours[user]} for user in theirs if ours[user] != theirs[user]}
-    assert not differing
+    assert [user for user in differing if not deviations.is_deliberate(question, user)] == [], differing
 
 
 def test_every_api_that_asks_for_a_right_is_compared() -> None:

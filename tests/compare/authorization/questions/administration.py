@@ -121,6 +121,12 @@ def _incremental_alter_configs(_world: World, _version: int) -> Fields:
     return {"resources": resources, "validate_only": True}
 
 
+def alter_configs_but_loggers(world: World, version: int) -> Fields:
+    """Return the request without loggers, which each node has for itself."""
+    given = _incremental_alter_configs(world, version)
+    return {**given, "resources": [row for row in given["resources"] if row["resource_type"] != _LOGGER_KIND]}
+
+
 # -- ACLs
 
 

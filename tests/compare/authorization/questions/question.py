@@ -28,10 +28,14 @@ class Question(NamedTuple):
     fields: Callable[[World, int], Fields]
     given_versions: tuple[int, ...] = (OLDEST, NEWEST)
     deletes: bool = False  # whether it deletes topics, which are created again
+    asks_controller: bool = False
 
     def versions(self) -> list[int]:
         """Return the versions in which the question is asked."""
         request = request_class(self.key)
-        newest = min(request.MAX_VERSION, int(_advertised()[str(self.key)].rpartition("-")[2]))
+        of_broker = _advertised().get(str(self.key))  # a broker does not list what only controllers answer
+        newest = request.MAX_VERSION
+        if of_broker is not None:
+            newest = min(newest, int(of_broker.rpartition("-")[2]))
         numbers = {OLDEST: request.MIN_VERSION, NEWEST: newest}
         return sorted({numbers.get(version, version) for version in self.given_versions})
