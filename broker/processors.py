@@ -246,7 +246,7 @@ class Processor:
             self._adopt(accepted)
             return
         connection = self._connections.open(accepted)
-        if self._logins is not None:
+        if self._logins is not None and connection.handshake is None:
             self._logins.opened(connection, connection.last_active_ns)
 
     def _adopt(self, connection: Connection) -> None:
@@ -556,6 +556,8 @@ class Processor:
         connections = self._connections
         for connection in connections.handshakes.take_ready():
             if connections.has(connection) and connections.continue_handshake(connection):
+                if self._logins is not None:
+                    self._logins.opened(connection, connection.last_active_ns)
                 self._read(connection)
 
     def _queue_requests(self) -> None:

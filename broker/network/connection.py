@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SIZE_BYTES: Final = 4
 # A frame's buffer starts no larger than this and grows as bytes arrive: a false size costs its sender, not the broker.
-_TRUSTED_BYTES: Final = 1 << 20
+TRUSTED_BYTES: Final = 1 << 20
 
 _NOTHING: Final = memoryview(b"")
 
@@ -60,10 +60,11 @@ class FrameReader:
     reports how many bytes were written there.
     """
 
-    __slots__ = ("_body", "_filled", "_rest", "_size", "size_max")
+    __slots__ = ("_body", "_filled", "_rest", "_size", "size_max", "trusted_bytes")
 
     def __init__(self, size_max: int) -> None:
         self.size_max = size_max  # of the next frame
+        self.trusted_bytes = TRUSTED_BYTES  # what the next frame's buffer starts with at most
         self._rest = _NOTHING  # our copy of what follows the last frame; a whole frame only before `next_frame`
         self._body: bytearray | None = None  # the incomplete frame; `_filled` bytes are there
         self._size = 0
@@ -156,7 +157,7 @@ class FrameReader:
         return size
 
     def _begin(self, size: int, start: memoryview) -> None:
-        body = bytearray(min(size, max(_TRUSTED_BYTES, len(start))))
+        body = bytearray(min(size, max(self.trusted_bytes, len(start))))
         body[: len(start)] = start
         self._body = body
         self._size = size

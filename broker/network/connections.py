@@ -209,6 +209,10 @@ class Connections:
         except OSError as failure:
             self.close(connection, str(failure))
             return False
+        except Exception as error:  # Why: what one certificate holds must not disturb other connections
+            log.exception("the TLS handshake of connection %s failed unexpectedly", connection.context.connection_id)
+            self.fail_handshake(connection, type(error).__name__)
+            return False
         connection.handshake = None
         connection.context = connection.context.with_principal(principal)
         connection.last_active_ns = self._now_ns()

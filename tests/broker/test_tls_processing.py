@@ -45,10 +45,15 @@ class TlsClient(Client):
 
     def __init__(self, port: int, tmp_path: Path, identity: Identity | None = None) -> None:
         super().__init__(port)
-        context = ssl.create_default_context(cadata=AUTHORITY.pem())
-        if identity is not None:
-            context.load_cert_chain(str(identity.write_pem(tmp_path / "client.pem")))
-        self.sock = context.wrap_socket(self.sock, server_hostname="localhost")
+        self.sock = secured(self.sock, None if identity is None else identity.write_pem(tmp_path / "client.pem"))
+
+
+def secured(sock: socket.socket, identity: Path | None = None) -> ssl.SSLSocket:
+    """Do the handshake of a client."""
+    context = ssl.create_default_context(cadata=AUTHORITY.pem())
+    if identity is not None:
+        context.load_cert_chain(str(identity))
+    return context.wrap_socket(sock, server_hostname="localhost")
 
 
 def make(**config: Any) -> Network:

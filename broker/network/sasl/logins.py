@@ -7,7 +7,11 @@ Rules
    there is one, is sent, and the connection closed.
 3. A connection that has not logged in within `LOGIN_TIMEOUT_NS` is closed. When more than `BEGUN_MAX` have not, the
    oldest is closed: an honest client needs milliseconds, so the oldest is hardly its.
+   Over TLS both count from the end of the handshake, which has bounds of its own (secure/handshakes.py).
 4. A session that has ended is closed when its client uses it (KIP-368).
+5. Until it has logged in, a client pays for memory: the buffer of a frame grows with the bytes that have come, from
+   `TRUSTED_BYTES` on.
+6. What a mechanism did not foresee fails the login, and nothing else.
 
 Threads: the processor that owns the connections.
 Source: KafkaChannel, Selector.DelayedAuthenticationFailureClose, SocketServer.processCompletedReceives (Kafka 4.3).
@@ -21,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.network.connection import TRUSTED_BYTES as TRUSTED_FRAME_BYTES
 from barnabas.common.clock import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ log = logging.getLogger("barnabas.network")
 
 LOGIN_TIMEOUT_NS: Final = 30 * NS_PER_S
 BEGUN_MAX: Final = 1024
+TRUSTED_BYTES: Final = 4096
 
 
 class Logins:
@@ -55,8 +61,8 @@ class Logins:
         self._begun: dict[Connection, int] = {}  # until when they must have logged in, in order
 
     def opened(self, connection: Connection, now_ns: int) -> None:
-        """Watch a new connection (rule 3)."""
-        connection.frames.size_max = self._settings.receive_bytes_max
+        """Watch a connection whose first frame may come now (rule 3)."""
+        self._bound(connection)
         self._begun[connection] = now_ns + LOGIN_TIMEOUT_NS
         while len(self._begun) > BEGUN_MAX:
             self._give_up(next(iter(self._begun)), "too many logins, and this one is the oldest", now_ns)
@@ -71,7 +77,7 @@ class Logins:
         if authenticator.is_complete:
             if authenticator.may_begin_again(frame, now_ns):
                 authenticator = connection.authenticator = authenticator.again(now_ns)
-                connection.frames.size_max = self._settings.receive_bytes_max
+                self._bound(connection)
             elif authenticator.is_expired(now_ns):
                 self._metrics.expired_count += 1
                 log.debug("the session of connection %s has ended", connection.context.connection_id)
@@ -82,7 +88,12 @@ class Logins:
         if connection.gate is not None:
             connection.gate.release(connection)
         connection.is_muted = True
-        outgoing = authenticator.receive(frame)
+        try:
+            outgoing = authenticator.receive(frame)
+        except Exception:
+            log.exception("a login on connection %s failed unexpectedly", connection.context.connection_id)
+            authenticator.fail("unexpected error")
+            outgoing = None
         if authenticator.client_software is not None:
             self._connections.identify(connection, authenticator.client_software)
         if authenticator.is_failed:
@@ -127,6 +138,11 @@ class Logins:
                 return
             self._give_up(connection, "no login in time", now_ns)
 
+    def _bound(self, connection: Connection) -> None:
+        """Let the client's next frames be those of a login (rule 5)."""
+        connection.frames.size_max = self._settings.receive_bytes_max
+        connection.frames.trusted_bytes = TRUSTED_BYTES
+
     def _give_up(self, connection: Connection, reason: str, now_ns: int) -> None:
         """Close a connection that has not logged in, unless its login has failed or it is closed already."""
         del self._begun[connection]
@@ -151,5 +167,6 @@ class Logins:
             connection.context, principal=identity.principal, is_token_authenticated=identity.is_token
         )
         connection.frames.size_max = self._frame_size_max
+        connection.frames.trusted_bytes = TRUSTED_FRAME_BYTES
         self._begun.pop(connection, None)
         self._metrics.logins.succeeded(authenticator)

@@ -86,6 +86,24 @@ def test_a_false_size_allocates_no_memory() -> None:
     assert len(wanted) < 2_000_000
 
 
+def test_a_frame_whose_sender_is_not_trusted_grows_with_its_bytes() -> None:
+    reader = FrameReader(500_000)
+    reader.trusted_bytes = 4096
+    payload = random.Random(1).randbytes(500_000)
+    reader.receive(memoryview(struct.pack(">i", len(payload))))
+    at, frame = 0, None
+    while frame is None:
+        wanted = reader.wanted()
+        assert wanted is not None
+        assert len(wanted) <= max(4096, at)
+        count = min(1000, len(wanted))
+        wanted[:count] = payload[at : at + count]
+        wanted.release()
+        at += count
+        frame = reader.filled(count)
+    assert bytes(frame) == payload
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_random_streams_in_random_cuts(seed: int) -> None:
     random_ = random.Random(seed)

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from barnabas.broker.apis import k17_sasl_handshake, k36_sasl_authenticate
 from barnabas.broker.apis.k18_api_versions import answer
 from barnabas.broker.metadata.features import FinalizedFeatures
+from barnabas.broker.network.connection import TRUSTED_BYTES
 from barnabas.broker.network.sasl import logins
 from barnabas.broker.network.sasl.metrics import LINES_A_SECOND, LoginMetrics
 from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
@@ -25,6 +27,7 @@ from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from barnabas.security.sasl.plain import PlainServer, passwords_of
 from barnabas.security.sasl.server_settings import ServerSettings
+from tests.broker.test_tls_processing import SSL_KEYS, TlsClient, secured
 from tests.support.broker.network import (
     API_VERSIONS,
     HEARTBEAT,
@@ -42,12 +45,21 @@ DELAY_MS = 50
 CHECK = passwords_of({"user_alice": "secret", "user_bob": "secret"})
 
 
+class Broken:
+    """A mechanism with a bug."""
+
+    identity = None
+
+    def evaluate(self, _response: bytes) -> bytes:
+        raise RuntimeError("our bug")
+
+
 class Sources:
-    """The SASL of every listener: PLAIN."""
+    """The SASL of every listener: PLAIN, and a mechanism with a bug."""
 
     def __init__(self, max_reauth_ms: int, network: list[Network]) -> None:
         self.settings = ServerSettings(
-            {"PLAIN": lambda: PlainServer(CHECK)}, {"PLAIN": max_reauth_ms}, 1000, DELAY_MS, ()
+            {"PLAIN": lambda: PlainServer(CHECK), "BROKEN": Broken}, {"PLAIN": max_reauth_ms}, 1000, DELAY_MS, ()
         )
         self.network = network
 
@@ -62,12 +74,10 @@ class Sources:
 class SaslNetwork(Network):
     """A network whose only listener asks for a login."""
 
-    def __init__(self, max_reauth_ms: int = 0) -> None:
+    def __init__(self, max_reauth_ms: int = 0, protocol: str = "SASL_PLAINTEXT", **config: Any) -> None:
         self.max_reauth_ms = max_reauth_ms
         super().__init__(
-            listeners=(ListenerRow("OUTSIDE", "SASL_PLAINTEXT"),),
-            sasl=self.make_sources(),
-            num_network_threads=1,
+            listeners=(ListenerRow("OUTSIDE", protocol),), sasl=self.make_sources(), num_network_threads=1, **config
         )
         for module in (k17_sasl_handshake, k36_sasl_authenticate):
             self.table[module.API.key] = module.API
@@ -258,6 +268,46 @@ def test_the_number_of_logins_that_have_begun_is_bounded(monkeypatch: pytest.Mon
         assert slow[-1].receive(AUTHENTICATE, 2, 2).error_code == ErrorCode.NONE
         assert client.heartbeat("ok") == ErrorCode.NONE
         assert len(network.connections()) == 5
+
+
+def test_clients_that_wait_for_their_tls_handshake_have_not_begun_to_log_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Thousands that come at once are served in their order: none makes way before its turn has come."""
+    monkeypatch.setattr(logins, "BEGUN_MAX", 2)
+    with SaslNetwork(protocol="SASL_SSL", originals=SSL_KEYS) as network, contextlib.ExitStack() as stack:
+        port = network.server.port("OUTSIDE")
+        waiting = [stack.enter_context(network.client()) for _ in range(6)]
+        eventually("all are there", lambda: len(network.connections()) == 6)
+        with TlsClient(port, tmp_path) as client:
+            log_in(client)
+            assert client.heartbeat("ok") == ErrorCode.NONE
+        eventually("one has left", lambda: len(network.connections()) == 6)
+        waiting[0].sock = secured(waiting[0].sock)
+        log_in(waiting[0])
+        assert waiting[0].heartbeat("ok") == ErrorCode.NONE
+        slow = [stack.enter_context(TlsClient(port, tmp_path)) for _ in range(3)]
+        assert slow[0].is_closed_by_server()
+
+
+def test_memory_for_the_frame_of_a_login_grows_with_its_bytes(network: SaslNetwork) -> None:
+    with network.client() as client:
+        eventually("it is there", lambda: len(network.connections()) == 1)
+        (connection,) = network.connections()
+        assert connection.frames.trusted_bytes == logins.TRUSTED_BYTES
+        log_in(client)
+        assert client.heartbeat("ok") == ErrorCode.NONE
+        assert connection.frames.trusted_bytes == TRUSTED_BYTES
+
+
+def test_a_bug_of_a_mechanism_fails_only_its_login(network: SaslNetwork, caplog: pytest.LogCaptureFixture) -> None:
+    with network.client() as client, network.client() as other:
+        client.send(handshake(mechanism="BROKEN") + token())
+        client.receive(HANDSHAKE, 1, 1)
+        assert client.is_closed_by_server()
+        log_in(other)
+    assert network.count(c.FAILED_AUTHENTICATION) == 1
+    assert "uncaught" not in caplog.text
 
 
 def test_a_flood_of_failures_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
