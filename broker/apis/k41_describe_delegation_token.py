@@ -44,7 +44,7 @@ def handle(services: Services, request: Request) -> Reply:
         return Reply(DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED))
     owners = None
     if message.owners is not None:
-        owners = [f"{owner.principal_type}:{owner.principal_name}" for owner in message.owners]
+        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in message.owners}
     tokens = [
         _described(token, token_hmac(secret.value, token.token_id), request.version)
         for token in services.security.image.tokens.values()
@@ -53,8 +53,8 @@ def handle(services: Services, request: Request) -> Reply:
     return Reply(DescribeDelegationTokenResponse(tokens=tokens))
 
 
-def _is_requested(token: TokenInformation, owners: list[str] | None) -> bool:
-    return owners is None or any(token.can_be_renewed_by(owner) for owner in owners)
+def _is_requested(token: TokenInformation, owners: set[str] | None) -> bool:
+    return owners is None or token.owner in owners or not owners.isdisjoint(token.renewers)
 
 
 def _may_describe(request: Request, token: TokenInformation) -> bool:

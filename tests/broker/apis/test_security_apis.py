@@ -9,6 +9,7 @@ Covers `apis/k29_describe_acls.py`, `apis/k30_create_acls.py`, `apis/k31_delete_
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -168,6 +169,18 @@ def test_tokens_are_described_by_owner_or_renewer() -> None:
     assert ids("bob") == ["t2"]
     assert ids("renews") == ["t1", "t2"]
     assert ids("nobody") == ids() == []
+
+
+def test_many_owners_cost_one_look_at_each_token() -> None:
+    """Anybody who has logged in may ask."""
+    services = services_with(*(token(f"t{number}", "alice") for number in range(1000)), **SECRET)
+    owners = [
+        token_wire.DescribeDelegationTokenOwner(principal_type="User", principal_name=str(number))
+        for number in range(20_000)
+    ]
+    began_s = time.process_time()
+    assert ask(services, token_wire.DescribeDelegationTokenRequest(owners=owners), SASL).tokens == []
+    assert time.process_time() - began_s < 0.5
 
 
 def test_a_token_of_another_is_described_by_a_right_to_it_or_to_its_owner() -> None:

@@ -13,14 +13,17 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from barnabas.security.sasl.mechanism import InvalidCredentialsError
+from barnabas.security.sasl.scram.messages import EXTENSIONS_MAX, NAME
 
 CONTROL_A: Final = b"\x01"
 
-_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_KEY: Final = r"[A-Za-z]+"
-_VALUE: Final = r"[\x21-\x7e \t\r\n]+"
-_FIRST: Final = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:{_KEY}={_VALUE}\x01)*)\x01")
-_AUTH: Final = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
+# As in SCRAM's messages: what is refused costs little, and extensions are kept as long as the connection.
+_KEY: Final = r"[A-Za-z]++"
+_VALUE: Final = r"[\x21-\x7e \t\r\n]++"
+_FIRST: Final = re.compile(
+    rf"n,(?:a=(?P<authzid>{NAME}))?,\x01(?P<pairs>(?:{_KEY}={_VALUE}\x01){{0,{EXTENSIONS_MAX}}}+)\x01"
+)
+_AUTH: Final = re.compile(r"(?P<scheme>\w++) ++(?P<token>[-_~+/.a-zA-Z0-9]++=*+)", re.ASCII)
 
 
 class ClientFirst(NamedTuple):

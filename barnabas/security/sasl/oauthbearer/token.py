@@ -48,6 +48,10 @@ def text(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not value.strip():
         raise InvalidTokenError(f"the claim {name} is not a text, or empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can escape half a character; no message, log or page could show it
+        raise InvalidTokenError(f"the claim {name} has half a character") from error
     return value.strip()
 
 

@@ -7,7 +7,8 @@
 
 Rules
 1. A user's name has `=2C` for a comma and `=3D` for an equals sign.
-2. Each pattern is deterministic: a text is refused in time linear to its length.
+2. Anybody may send half a megabyte, so a message must cost little before it is refused. Quantifiers are possessive:
+   nothing is tried twice. No pattern loops over single characters, and extensions are bounded in number.
 3. What is signed are the bytes that were received, not what was understood of them.
 
 Source: RFC 5802 section 7; ScramMessages (Kafka 4.3).
@@ -25,13 +26,14 @@ from barnabas.security.sasl.mechanism import InvalidCredentialsError
 
 TOKEN_AUTH: Final = "tokenauth"
 
-_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
-_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
-_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
-_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE})*"
+NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
+EXTENSIONS_MAX: Final = 64  # in a message
+_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]++"
+_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]++"
+_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*+(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?+"
+_EXTENSIONS: Final = rf"(?:,[A-Za-z]++={_VALUE}){{0,{EXTENSIONS_MAX}}}"
 _CLIENT_FIRST: Final = re.compile(
-    rf"(?P<gs2>n,(?:a=(?P<authzid>{_NAME}))?,)(?P<bare>(?:m={_VALUE},)?n=(?P<user>{_NAME}),"
+    rf"(?P<gs2>n,(?:a=(?P<authzid>{NAME}))?,)(?P<bare>(?:m={_VALUE},)?n=(?P<user>{NAME}),"
     rf"r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
 )
 _SERVER_FIRST: Final = re.compile(

@@ -6,13 +6,15 @@ Tests scram/formulas.py, scram/messages.py, scram/server.py and scram/client.py.
 from __future__ import annotations
 
 import base64
+import time
+from collections.abc import Callable
 
 import pytest
 
 from barnabas.security.sasl.mechanism import AuthenticationError, InvalidCredentialsError, SaslError
 from barnabas.security.sasl.scram.client import ScramClient
 from barnabas.security.sasl.scram.formulas import base36, fake_salt, make_credential
-from barnabas.security.sasl.scram.messages import escape, parse_client_first, unescape
+from barnabas.security.sasl.scram.messages import escape, parse_client_final, parse_client_first, unescape
 from barnabas.security.sasl.scram.server import ScramServer, TokenLogin
 from barnabas.security.values import ScramCredential, ScramMechanism
 
@@ -219,3 +221,30 @@ def test_a_long_message_is_refused_in_linear_time() -> None:
     for message in (b"n,,n=" + b"a" * 500_000, b"n,,n=a,r=" + b"x,a=" * 120_000 + b","):
         with pytest.raises(InvalidCredentialsError):
             parse_client_first(message)
+
+
+@pytest.mark.parametrize(
+    ("parse", "message"),
+    [
+        (parse_client_first, b"n,,n=" + b"a" * 500_000),
+        (parse_client_first, b"n,a=" + b"=2C" * 160_000),
+        (parse_client_first, b"n,,n=a,r=b" + b",a=b" * 120_000),
+        (parse_client_first, b"n,,m=" + b"a," * 200_000),
+        (parse_client_final, b"c=" + b"AAAA" * 120_000 + b"!"),
+        (parse_client_final, b"c=biws,r=b" + b",a=b" * 120_000),
+    ],
+)
+def test_half_a_megabyte_of_nonsense_costs_little(parse: Callable[[bytes], object], message: bytes) -> None:
+    """A network thread reads it, of anybody."""
+    began_s = time.process_time()
+    with pytest.raises(InvalidCredentialsError):
+        parse(message)
+    assert time.process_time() - began_s < 0.05
+
+
+def test_a_few_extensions_are_fine() -> None:
+    first = parse_client_first(b"n,,n=a,r=b" + b",x=y" * 64)
+    assert first.extensions == {"x": "y"}
+    assert parse_client_final(b"c=biws,r=b,p=AAAA,x=y,p=BBBB").proof == b"\x04\x10\x41"
+    with pytest.raises(InvalidCredentialsError):
+        parse_client_first(b"n,,n=a,r=b" + b",x=y" * 65)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -135,3 +136,32 @@ def test_scopes() -> None:
     assert scopes({}, "scope") == frozenset()
     with pytest.raises(InvalidTokenError):
         scopes({"scope": ["a", ""]}, "scope")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"n,,\x01" + b"a=b\x01" * 120_000,
+        b"n,,\x01auth=" + b"a" * 500_000 + b"\x01\x01",
+        b"n,,\x01auth=a" + b" " * 500_000 + b"\x01\x01",
+        b"n,,\x01auth=Bearer " + b"a" * 500_000 + b"!\x01\x01",
+        b"n,a=" + b"a" * 500_000,
+    ],
+)
+def test_half_a_megabyte_of_nonsense_costs_little(message: bytes) -> None:
+    began_s = time.process_time()
+    with pytest.raises(InvalidCredentialsError):
+        parse_client_first(message)
+    assert time.process_time() - began_s < 0.05
+
+
+def test_extensions_are_bounded_since_the_connection_keeps_them() -> None:
+    parts = "".join(f"\x01{'x' * number}=1" for number in range(1, 65))
+    with pytest.raises(InvalidCredentialsError):
+        parse_client_first(f"n,,\x01auth=Bearer {TOKEN}{parts}\x01\x01".encode())
+
+
+def test_a_name_that_is_no_text() -> None:
+    """JSON has escapes for half characters. A principal with one could be neither forwarded nor shown."""
+    with pytest.raises(InvalidTokenError, match="half a character"):
+        text({"sub": "alice\ud800"}, "sub")
