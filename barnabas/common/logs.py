@@ -5,6 +5,8 @@ Rules
    `SLOW_REQUEST_LOGGER`.
 2. A line is `[2025-01-31 12:34:56,789] INFO text (logger)`, as in Kafka, so that existing tools can parse it. Or it is
    a JSON object (`JsonFormatter`), which also contains a caller's `extra={"fields": {...}}`.
+3. A record is one line, whatever its text contains: clients choose names, and must not write lines of their own. The
+   lines of an exception follow it.
 
 *Threads*: any. main calls `configure` and `use_format` before the first thread starts.
 """
@@ -40,6 +42,19 @@ JSON: Final = "json"
 
 lines: Final = Counter[str]()  # by level; guarded by: the handler's lock
 _listeners: Final[list[Callable[[], None]]] = []  # added to before start
+
+
+class LineFormatter(logging.Formatter):
+    """A record as one line of text (rule 3)."""
+
+    def __init__(self) -> None:
+        super().__init__(LINE_FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
+        """Return the line without its exception."""
+        if not record.message.isprintable():
+            record.message = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in record.message)
+        return super().formatMessage(record)
 
 
 class JsonFormatter(logging.Formatter):
@@ -78,7 +93,7 @@ def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
     logging.logMultiprocessing = False
     logging.logProcesses = False
     handler = CountingHandler(stream if stream is not None else sys.stderr)
-    handler.setFormatter(logging.Formatter(LINE_FORMAT))
+    handler.setFormatter(LineFormatter())
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
@@ -89,7 +104,7 @@ def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
 
 def use_format(name: str) -> None:
     """Switch the format of all handlers to `PLAIN` text or `JSON`."""
-    formatter = JsonFormatter() if name == JSON else logging.Formatter(LINE_FORMAT)
+    formatter = JsonFormatter() if name == JSON else LineFormatter()
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
 

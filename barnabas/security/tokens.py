@@ -11,8 +11,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from functools import lru_cache
+from typing import Final
+
+#: HMACs that are remembered. Why: a request to renew or expire a token is compared with those of all tokens.
+_REMEMBERED_MAX: Final = 1 << 16
 
 
+@lru_cache(_REMEMBERED_MAX)
 def token_hmac(secret: str, token_id: str) -> bytes:
     """Return the HMAC of a token: its password, which the client presents to renew or expire the token too."""
     return hmac.new(secret.encode(), token_id.encode(), hashlib.sha512).digest()

@@ -67,9 +67,18 @@ class Access:
     @property
     def reason_to_be_a_node(self) -> Reason:
         """Why the client may, or may not, do what only nodes do."""
+        return self._decision_to_be_a_node.reason
+
+    @property
+    def is_node(self) -> bool:
+        """Whether the client may do what only nodes do."""
+        return self._decision_to_be_a_node.is_allowed
+
+    @property
+    def _decision_to_be_a_node(self) -> Decision:
         return self._rules.decide(
             self.principal, self.host, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
-        ).reason
+        )
 
     def allows(self, row: Row, name: str = CLUSTER_NAME, count: int = 1) -> bool:
         """Return whether the client has a right on a resource, which the request names `count` times."""

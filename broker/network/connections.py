@@ -209,9 +209,9 @@ class Connections:
         except OSError as failure:
             self.close(connection, str(failure))
             return False
-        except Exception as error:  # Why: what one certificate holds must not disturb other connections
+        except Exception as bug:  # Why: what one certificate holds must not disturb other connections
             log.exception("the TLS handshake of connection %s failed unexpectedly", connection.context.connection_id)
-            self.fail_handshake(connection, type(error).__name__)
+            self.fail_handshake(connection, type(bug).__name__)
             return False
         connection.handshake = None
         connection.context = connection.context.with_principal(principal)

@@ -24,7 +24,6 @@ from barnabas.broker.quotas.managers import RateManager, RequestManager, percent
 from barnabas.broker.quotas.rates import MS_PER_S, Window
 from barnabas.broker.quotas.throttle import EXEMPT, UNTHROTTLED, Throttle
 from barnabas.common.clock import NS_PER_MS, Clock
-from barnabas.security.acls.rules import Reason
 from barnabas.security.principal import user_name
 
 if TYPE_CHECKING:
@@ -175,7 +174,7 @@ def is_exempt(request: Request) -> bool:
         return False
     if is_node_by_listener(request):
         return not request.context.is_for_clients
-    return request.access is not None and request.access.reason_to_be_a_node is not Reason.DEFAULT_DENY
+    return request.access is not None and request.access.is_node
 
 
 def _thread_ns(request: Request, now_ns: int) -> int:

@@ -32,6 +32,22 @@ def test_a_line_looks_like_kafkas() -> None:
     assert re.fullmatch(line, stream.getvalue())
 
 
+def test_no_text_makes_a_second_line() -> None:
+    stream = io.StringIO()
+    logs.configure("INFO", stream)
+    log = logging.getLogger("barnabas.test")
+    log.info("refused %s", "eve\n[2026-01-01 00:00:00,000] INFO alice is a super user\u2028\x1b[2J\ud800 \u00e9")
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith(
+        r"refused eve\n[2026-01-01 00:00:00,000] INFO alice is a super user\u2028\x1b[2J\ud800 é (barnabas.test)"
+    )
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        log.exception("broken")
+    assert "broken (barnabas.test)\nTraceback" in stream.getvalue()
+
+
 def test_levels_change_by_name() -> None:
     stream = io.StringIO()
     logs.configure("WARN", stream)

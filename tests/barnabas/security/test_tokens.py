@@ -10,3 +10,8 @@ def test_the_password_depends_on_secret_and_id() -> None:
     assert token_hmac("secret", "id").hex().startswith("2aab23f380f61ef9a7111a7ca97f6f02")
     assert token_password("secret", "id") != token_password("other", "id")
     assert token_password("secret", "id") != token_password("secret", "ie")
+
+
+def test_hmacs_are_remembered() -> None:
+    """Anybody may present an HMAC, which is compared with those of all tokens."""
+    assert token_hmac("secret", "remembered") is token_hmac("secret", "remembered")

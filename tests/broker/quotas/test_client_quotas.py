@@ -161,8 +161,14 @@ def test_nodes_are_exempt() -> None:
     assert not is_exempt(rig.request(follower)), "a client that claims to be a follower"
     assert not is_exempt(rig.request(MetadataRequest(), is_for_clients=False))
     with_access = rig.request(follower)
-    for reason, expected in ((Reason.SUPER_USER, True), (Reason.DEFAULT_DENY, False), (Reason.NOT_READY, False)):
-        access: Any = SimpleNamespace(reason_to_be_a_node=reason)
+    for reason, is_node, expected in (
+        (Reason.SUPER_USER, True, True),
+        (Reason.ACL, True, True),
+        (Reason.ACL, False, False),  # an ACL denies it
+        (Reason.DEFAULT_DENY, False, False),
+        (Reason.NOT_READY, False, False),
+    ):
+        access: Any = SimpleNamespace(reason_to_be_a_node=reason, is_node=is_node)
         with_access.access = access
         assert is_exempt(with_access) is expected
     message_gone = rig.request(follower, is_for_clients=False)
