@@ -23,7 +23,7 @@ Source: Kafka's FetchSession.scala (4.3); KIP-516 for topic ids.
 
 from __future__ import annotations
 
-import random
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -306,7 +306,7 @@ class FetchSessions:
 
     def _new_id(self) -> int:
         while True:
-            session_id = random.randint(1, SESSION_ID_MAX)
+            session_id = 1 + secrets.randbelow(SESSION_ID_MAX)  # Why not guessable: whoever names a session can end it
             if session_id not in self._sessions:
                 return session_id
 

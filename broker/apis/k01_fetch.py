@@ -66,7 +66,9 @@ def handle(services: Services, request: Request) -> Answer:
     message: FetchRequest = request.message
     params = _params(services, request, message)
     request.is_follower = params.is_from_follower
-    context = _context(services, request.version, message, is_follower=params.is_from_follower)
+    # Why the right: a node's session takes the place of clients' sessions.
+    is_node = params.is_from_follower and (request.access is None or request.access.is_node)
+    context = _context(services, request.version, message, is_follower=is_node)
     if context.error:
         return Reply(FetchResponse(error_code=context.error, session_id=context.session_id, responses=[]))
     errors: list[tuple[FetchItem, ErrorCode]] = []

@@ -47,7 +47,7 @@ class Judge(Protocol):
 class Access:
     """See the module."""
 
-    __slots__ = ("_rules", "api_name", "authorizer", "generation", "host", "principal")
+    __slots__ = ("_rules", "api_name", "authorizer", "generation", "host", "lines", "principal")
 
     def __init__(
         self, authorizer: Judge, rules: AclRules, principal: str, host: str, api_name: str, generation: int
@@ -58,6 +58,7 @@ class Access:
         self.host = host
         self.api_name = api_name
         self.generation = generation  # of the rules, for answers that are kept
+        self.lines = 0  # of the log, about this request
 
     @property
     def is_super_user(self) -> bool:

@@ -12,7 +12,8 @@ Rules
 4. A right to be a node that nobody gave is none: on a listener for clients, `allow.everyone.if.no.acl.found` opens no
    API that only nodes may call.
 5. One line of the log `barnabas.authorizer` for each refusal that a client asked for (INFO) and each right that was
-   used (DEBUG). Rights that only filter a list, or have an alternative, are not logged when they are missing.
+   used (DEBUG). Rights that only filter a list, or have an alternative, are not logged when they are missing. A request
+   has at most LINES_MAX lines, since it can name a million topics; the last one says that there are more.
 
 Threads: any handler asks; the thread that brings ACLs replaces the rules.
 Source: StandardAuthorizer, StandardAuthorizerData.logAuditMessage, AuthHelper (Kafka 4.3).
@@ -53,6 +54,7 @@ _BEFORE_ACLS: Final = frozenset(
 )
 _SHOWN_MAX: Final = 300  # characters of a name in the log
 _PER_MINUTE: Final = 60.0
+LINES_MAX: Final = 1_000
 
 
 class Authorizer:
@@ -132,6 +134,14 @@ class Authorizer:
             if not row.is_logged:
                 return False
             level = logging.INFO
+        access.lines += 1
+        if access.lines >= LINES_MAX:
+            if access.lines == LINES_MAX and log.isEnabledFor(level):
+                log.log(
+                    level, "Principal = %s from host = %s: more than %d resources in this %s request, the rest is only "
+                    "counted", _shown(access.principal), access.host, LINES_MAX - 1, access.api_name,
+                )  # fmt: skip
+            return decision.is_allowed
         log.log(
             level,
             "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s with "

@@ -40,6 +40,7 @@ log = logging.getLogger("barnabas.network")
 UNLIMITED_IDLE: Final = -1
 HANDSHAKES_MAX: Final = 1000
 HANDSHAKE_TIMEOUT_MS: Final = 30_000
+SOFTWARE_CHARACTERS: Final = 200
 LRU_MS: Final = 600_000  # how long the order of use is kept where idle connections are not closed
 
 
@@ -298,7 +299,9 @@ class Connections:
             self.close(connection, "")
 
     def identify(self, connection: Connection, software: tuple[str, str]) -> None:
-        """Note the name and version of a client's software."""
+        """Note the name and version of a client's software, cut: anybody may choose them, and the pages show them."""
+        name, version = software
+        software = name[:SOFTWARE_CHARACTERS], version[:SOFTWARE_CHARACTERS]
         if software != connection.client_software:
             self._metrics.identified(connection.client_software, software)
             connection.client_software = software

@@ -135,6 +135,6 @@ def test_a_query_in_the_name_of_a_replica_is_a_nodes(message: Any, version: int,
 
 def test_an_acl_may_deny_to_be_a_node() -> None:
     for given, is_node in ((allowed, True), (denied, False)):
-        access = request_by(authorizer(given(rights.FETCH_AS_REPLICA))).access
+        access = request_by(authorizer([given(rights.FETCH_AS_REPLICA)])).access
         assert access.reason_to_be_a_node is Reason.ACL
         assert access.is_node is is_node

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.broker.apis.table import TABLE
 from barnabas.broker.authorization import broker_rows as rights
-from barnabas.broker.authorization.authorizer import Authorizer, make_authorizer
+from barnabas.broker.authorization.authorizer import LINES_MAX, Authorizer, make_authorizer
 from barnabas.broker.authorization.table import BROKER_RIGHTS, CONTROLLER_RIGHTS
 from barnabas.broker.requests.answers import Close
 from barnabas.common.clock import FakeClock
@@ -151,6 +151,22 @@ def test_a_list_that_is_filtered_is_not_logged(caplog: pytest.LogCaptureFixture)
     assert access.allowed(rights.METADATA_ALL_TOPICS, ["t", "u"]) == set()
     assert not access.allows(rights.LIST_ANY_GROUP)
     assert lines(caplog) == []
+
+
+def test_a_request_that_names_very_much_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "barnabas.authorizer")
+    by = authorizer([], default=False)
+    access = admit(by, DescribeGroupsRequest(), 6).access
+    assert access.allowed(rights.DESCRIBE_GROUP, [str(number) for number in range(3 * LINES_MAX)]) == set()
+    assert len(lines(caplog)) == LINES_MAX
+    assert lines(caplog)[-1] == (
+        "INFO",
+        "Principal = User:alice from host = 10.1.2.3: more than 999 resources in this DescribeGroups request, "
+        "the rest is only counted",
+    )
+    assert by._denied.count == 3 * LINES_MAX
+    assert not is_admitted(by)
+    assert len(lines(caplog)) == LINES_MAX + 1
 
 
 def test_a_name_that_is_asked_often_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -194,6 +194,17 @@ def test_an_unknown_topic_id_is_unknown_whatever_the_rights(kit: MemoryKit) -> N
     }
 
 
+def test_who_is_no_node_opens_no_session_of_a_node(kit: MemoryKit) -> None:
+    """Such a session would end those of clients in a full cache, and no client's could end it."""
+    partition = k01_fetch.FetchPartition(partition=0, fetch_offset=0)
+    topics = [k01_fetch.FetchTopic(topic="t", partitions=[partition])]
+    request = k01_fetch.FetchRequest(replica_id=7, session_epoch=0, max_wait_ms=0, max_bytes=100, topics=topics)
+    for by, is_privileged in ((lacking(rights.FETCH_AS_REPLICA), False), (lacking(), True)):
+        kit.by = by
+        session_id = kit.ask(request, 12).session_id
+        assert kit.broker.services.fetch_sessions._sessions[session_id].is_privileged is is_privileged
+
+
 def test_no_partition_is_named_to_who_may_not_read_its_topic(kit: MemoryKit) -> None:
     """A partition that does not exist gets the same error as one that does."""
     kit.by = lacking(rights.FETCH_TOPIC, name="u")

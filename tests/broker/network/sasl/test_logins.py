@@ -24,6 +24,7 @@ from barnabas.metrics.table import catalogue as c
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, encode_request
 from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from barnabas.security.sasl.plain import PlainServer, passwords_of
 from barnabas.security.sasl.server_settings import ServerSettings
@@ -298,6 +299,15 @@ def test_memory_for_the_frame_of_a_login_grows_with_its_bytes(network: SaslNetwo
         log_in(client)
         assert client.heartbeat("ok") == ErrorCode.NONE
         assert connection.frames.trusted_bytes == TRUSTED_BYTES
+
+
+def test_the_software_of_who_has_not_logged_in_is_cut(network: SaslNetwork) -> None:
+    """The pages show it for each connection."""
+    versions = ApiVersionsRequest(client_software_name="n" * 400, client_software_version="1" * 400)
+    with network.client() as client:
+        client.send(encode_request(RequestHeader(API_VERSIONS, 3, 1, "test"), versions))
+        assert client.receive(API_VERSIONS, 3, 1).error_code == ErrorCode.NONE
+        assert network.connections()[0].client_software == ("n" * 200, "1" * 200)
 
 
 def test_a_bug_of_a_mechanism_fails_only_its_login(network: SaslNetwork, caplog: pytest.LogCaptureFixture) -> None:
