@@ -5,7 +5,7 @@ Threads: main sets the attributes before the sockets are opened; network threads
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request import Request
     from barnabas.common.clock import Clock
     from barnabas.config.config import Config
+    from barnabas.security.sasl.scram.formulas import Looks
     from barnabas.security.sasl.scram.server import ScramLookup, TokenLogin
     from barnabas.security.values import ScramCredential, ScramMechanism
 
@@ -41,6 +42,10 @@ class SaslSources:
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
         """See ScramLookup."""
         return None if self.scram is None else self.scram.token(mechanism, token_id)
+
+    def looks(self, mechanism: ScramMechanism) -> Mapping[Looks, int]:
+        """See ScramLookup."""
+        return {} if self.scram is None else self.scram.looks(mechanism)
 
     def _api_versions(self, request: Request) -> Reply:
         assert self.answer_api_versions is not None, "set before the sockets are opened"

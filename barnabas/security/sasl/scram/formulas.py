@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import secrets
 import string
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from barnabas.security.values import ScramCredential, ScramMechanism
 
 DEFAULT_ITERATIONS: Final = 4096
 _RANDOM_BITS: Final = 130
 _DIGITS: Final = string.digits + string.ascii_lowercase
+_TEXT_MAX: Final = 26  # digits of that many bits
 
 
 def digest(mechanism: ScramMechanism, data: bytes) -> bytes:
@@ -71,6 +74,46 @@ def fake_salt(secret: bytes, user: str) -> bytes:
     """Return the salt that a user without a credential has: as random as others, and the same each time."""
     number = int.from_bytes(hmac.digest(secret, user.encode("utf-8", "surrogatepass"), "sha256"), "big")
     return base36(number & ((1 << _RANDOM_BITS) - 1)).encode()
+
+
+class Looks(NamedTuple):
+    """What a client sees of a credential before it has proved anything."""
+
+    iterations: int
+    salt_size: int
+    is_text: bool  # whether the salt is in base 36, as random_text makes it
+
+
+#: The looks of the credentials that `random_text` and the default iterations make.
+USUAL_LOOKS: Final = Looks(DEFAULT_ITERATIONS, 0, is_text=True)
+
+
+def looks_of(credential: ScramCredential) -> Looks:
+    """Return the looks of a credential; salts of text differ in size by chance."""
+    salt = credential.salt
+    is_text = len(salt) <= _TEXT_MAX and not salt.strip(_DIGITS.encode())
+    return Looks(credential.iterations, 0 if is_text else len(salt), is_text)
+
+
+def fake_looks(secret: bytes, user: str, looks: Mapping[Looks, int]) -> Looks:
+    """Return how a user without a credential looks: the same each time, and each way as often as `looks` says.
+
+    A user is given other looks only if those that it had become rarer, or others more frequent.
+    """
+    own = hmac.digest(secret, b"looks of " + user.encode("utf-8", "surrogatepass"), "sha256")
+
+    def score(candidate: Looks) -> float:
+        seed = hmac.digest(own, repr(tuple(candidate)).encode(), "sha256")
+        return math.log((int.from_bytes(seed[:8], "big") + 1) / (1 << 64)) / looks[candidate]
+
+    return max(looks, key=score, default=USUAL_LOOKS)
+
+
+def false_salt(secret: bytes, user: str, looks: Looks) -> bytes:
+    """Return the salt of a user without a credential, for its looks."""
+    if looks.is_text:
+        return fake_salt(secret, user)
+    return hashlib.shake_256(secret + b"\0" + user.encode("utf-8", "surrogatepass")).digest(looks.salt_size)
 
 
 def base36(number: int) -> str:

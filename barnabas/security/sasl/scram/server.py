@@ -2,7 +2,7 @@
 
 Rules
 1. A user without a credential goes the same way as one with it, to the same failure at the end: with a salt that
-   depends on the name and a secret, and a proof that no client has. The cost is the same too.
+   depends on the name and a secret, iterations that users have, and a proof that no client has. The cost is the same.
 2. The extension `tokenauth=true` makes the user the id of a delegation token. The principal is then the token's owner,
    and the login ends with the token.
 3. A client that asks for another authorization id than its own is refused before its proof is checked, as in Kafka.
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from barnabas.security.principal import user as user_principal
 from barnabas.security.sasl.mechanism import AuthenticationError, Identity, InvalidCredentialsError
-from barnabas.security.sasl.scram.formulas import DEFAULT_ITERATIONS, digest, fake_salt, mac, random_text, xor
+from barnabas.security.sasl.scram.formulas import Looks, digest, fake_looks, false_salt, mac, random_text, xor
 from barnabas.security.sasl.scram.messages import (
     ClientFirst,
     ServerFirst,
@@ -47,6 +47,9 @@ class ScramLookup(Protocol):
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
         """Return a delegation token that is not expired."""
+
+    def looks(self, mechanism: ScramMechanism) -> Mapping[Looks, int]:
+        """Return how many users' credentials have which looks; those of some will do."""
 
 
 class ScramServer:
@@ -80,7 +83,8 @@ class ScramServer:
         if self._client_first is not None:
             raise InvalidCredentialsError("Unexpected message after the last one")
         first = self._client_first = parse_client_first(response)
-        salt = fake_salt(self._secret, first.user)  # also for known users (rule 1)
+        looks = fake_looks(self._secret, first.user, self._lookup.looks(self._mechanism))
+        salt = false_salt(self._secret, first.user, looks)  # also for known users (rule 1)
         self._granted, credential = self._find(first)
         if first.authorization_id and first.authorization_id != first.user:
             raise AuthenticationError(
@@ -93,7 +97,7 @@ class ScramServer:
             )
         if credential is None:
             no_key = bytes(len(digest(self._mechanism, b"")))
-            credential = ScramCredential(salt, no_key, no_key, DEFAULT_ITERATIONS)
+            credential = ScramCredential(salt, no_key, no_key, looks.iterations)
         self._credential = credential
         self._server_first = ServerFirst(first.nonce + self._nonce(), credential.salt, credential.iterations)
         return self._server_first.text.encode()

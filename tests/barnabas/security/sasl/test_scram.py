@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from barnabas.security.sasl.mechanism import AuthenticationError, InvalidCredentialsError, SaslError
 from barnabas.security.sasl.scram.client import ScramClient
-from barnabas.security.sasl.scram.formulas import base36, fake_salt, make_credential
+from barnabas.security.sasl.scram.formulas import Looks, base36, fake_looks, fake_salt, looks_of, make_credential
 from barnabas.security.sasl.scram.messages import escape, parse_client_final, parse_client_first, unescape
 from barnabas.security.sasl.scram.server import ScramServer, TokenLogin
 from barnabas.security.values import ScramCredential, ScramMechanism
@@ -40,6 +41,9 @@ class Users:
 
     def token(self, mechanism: ScramMechanism, token_id: str) -> TokenLogin | None:
         return self.tokens.get(token_id)
+
+    def looks(self, _mechanism: ScramMechanism) -> Counter[Looks]:
+        return Counter(looks_of(credential) for credential in self.credentials.values())
 
 
 def log_in(client: ScramClient, server: ScramServer) -> None:
@@ -248,3 +252,29 @@ def test_a_few_extensions_are_fine() -> None:
     assert parse_client_final(b"c=biws,r=b,p=AAAA,x=y,p=BBBB").proof == b"\x04\x10\x41"
     with pytest.raises(InvalidCredentialsError):
         parse_client_first(b"n,,n=a,r=b" + b",x=y" * 65)
+
+
+def first_answer(users: Users, user: str) -> tuple[bytes, str]:
+    """The salt and the iterations that anybody is told."""
+    answer = ScramServer(SHA_256, users, SECRET, nonce=lambda: "").evaluate(f"n,,n={user},r=x".encode()).decode()
+    _, salt, iterations = answer.split(",")
+    return base64.b64decode(salt[2:]), iterations
+
+
+def test_users_that_do_not_exist_look_like_those_that_do() -> None:
+    """Else a number of iterations that an administrator chose, or a client's own salts, would tell who exists."""
+    users = Users()
+    users.credentials = {f"u{n}": make_credential(SHA_256, "x", 8192, bytes([n]) * 64) for n in range(3)}
+    users.credentials["odd"] = make_credential(SHA_256, "x", 4096)
+    told = [first_answer(users, f"nobody{number}") for number in range(200)]
+    assert {(len(salt), iterations) for salt, iterations in told if len(salt) > 26} == {(64, "i=8192")}
+    assert 100 < sum(len(salt) == 64 for salt, _ in told) < 190
+    assert len({salt for salt, _ in told}) == 200
+    assert told == [first_answer(users, f"nobody{number}") for number in range(200)]
+
+
+def test_few_users_that_do_not_exist_change_when_one_is_added() -> None:
+    before, after = ({Looks(8192, 0, True): 100, Looks(4096, 0, True): count} for count in (20, 21))
+    changed = sum(fake_looks(SECRET, str(n), before) != fake_looks(SECRET, str(n), after) for n in range(1000))
+    assert changed < 30
+    assert fake_looks(SECRET, "x", {}).iterations == 4096

@@ -6,7 +6,7 @@ from barnabas.common.clock import FakeClock
 from barnabas.config.config import Config
 from barnabas.security.image import SecurityImage
 from barnabas.security.sasl.scram.client import ScramClient
-from barnabas.security.sasl.scram.formulas import make_credential
+from barnabas.security.sasl.scram.formulas import Looks, make_credential
 from barnabas.security.sasl.scram.lookup import SecurityLookup
 from barnabas.security.sasl.scram.server import ScramServer
 from barnabas.security.tokens import token_password
@@ -28,6 +28,14 @@ def test_a_user_has_a_credential_for_each_mechanism() -> None:
     assert found.credential(SHA_256, "alice") is credential
     assert found.credential(SHA_512, "alice") is None
     assert found.credential(SHA_256, "bob") is None
+
+
+def test_the_looks_of_credentials_are_counted_once_for_each_change() -> None:
+    credentials = {ScramKey(str(n), SHA_256): make_credential(SHA_256, "x", 4096 + n % 2) for n in range(5)}
+    found = lookup(SecurityImage(credentials=credentials))
+    assert found.looks(SHA_256) == {Looks(4096, 0, True): 3, Looks(4097, 0, True): 2}
+    assert found.looks(SHA_256) is found.looks(SHA_256)
+    assert found.looks(SHA_512) == {}
 
 
 def test_a_token_is_a_login_until_it_expires() -> None:
