@@ -3,6 +3,7 @@
 Behaviour
 - The request, completed by its session, becomes a list of partitions. Each is read up to the offset that its isolation
   allows (followers: LEO; read_uncommitted: HW; read_committed: LSO), as slices of files that are never copied.
+- What was revoked while a request waited is not in its response.
 - The response is sent at once when min_bytes are there, when max_wait_ms is 0, or when a partition has an error, a
   diverging epoch or a preferred replica. Otherwise the request is parked (`DelayedFetch`).
 - A consumer whose quota is exceeded gets an empty response that leaves its session as it was, and waits.
@@ -192,6 +193,18 @@ def _allowed_items(
     return [item for item in known if item.tp.topic in allowed]
 
 
+def _revoked_items(request: Request, params: FetchParams, reads: list[Read]) -> list[tuple[FetchItem, ErrorCode]]:
+    """Return the partitions that the client may not read any more: its request can have waited for weeks."""
+    before = request.access
+    if before is None or (access := before.renewed()) is before:
+        return []
+    if params.is_from_follower:
+        error = rights.FETCH_AS_REPLICA.error
+        return [] if access.allows(rights.FETCH_AS_REPLICA) else [(item, error) for item, _ in reads]
+    allowed = access.allowed(rights.FETCH_TOPIC, [item.tp.topic for item, _ in reads])
+    return [(item, rights.FETCH_TOPIC.error) for item, _ in reads if item.tp.topic not in allowed]
+
+
 def _respond(
     services: Services,
     request: Request,
@@ -201,6 +214,10 @@ def _respond(
     errors: list[tuple[FetchItem, ErrorCode]],
 ) -> FetchResponse:
     nodes: dict[int, NodeEndpoint] = {}
+    if revoked := _revoked_items(request, params, reads):
+        errors = errors + revoked
+        gone = {item.tp for item, _ in revoked}
+        reads = [read for read in reads if read[0].tp not in gone]
     answered = [(item, _partition_data(services, request, item, result, nodes)) for item, result in reads]
     for item, error in errors:
         answered.append((item, _error_data(item, error)))

@@ -1,6 +1,7 @@
 """Access: what the client of one request may do. The dispatcher gives it to the request; None means no authorizer.
 
-Threads: the one that holds the request. The rules of its beginning hold for the whole request.
+Threads: the one that holds the request. The rules of its beginning hold for the whole request, but for one that waited
+and reads afterwards: it asks `renewed`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ class Judge(Protocol):
     def admit(self, api: Any, request: Any) -> Close | None:
         """Give a request its access; None admits it. Raises ApiError."""
 
+    def renewed(self, access: Access) -> Access:
+        """Return an access by the present rules: the same one if they have not changed."""
+
     def note(self, decision: Decision, row: Row, name: str, count: int, access: Access) -> bool:
         """Count and log a decision; return whether it allows."""
 
@@ -47,13 +51,13 @@ class Judge(Protocol):
 class Access:
     """See the module."""
 
-    __slots__ = ("_rules", "api_name", "authorizer", "generation", "host", "lines", "principal")
+    __slots__ = ("api_name", "authorizer", "generation", "host", "lines", "principal", "rules")
 
     def __init__(
         self, authorizer: Judge, rules: AclRules, principal: str, host: str, api_name: str, generation: int
     ) -> None:
         self.authorizer = authorizer
-        self._rules = rules
+        self.rules = rules
         self.principal = principal
         self.host = host
         self.api_name = api_name
@@ -63,7 +67,7 @@ class Access:
     @property
     def is_super_user(self) -> bool:
         """Whether the client may do everything."""
-        return self.principal in self._rules.super_users
+        return self.principal in self.rules.super_users
 
     @property
     def reason_to_be_a_node(self) -> Reason:
@@ -77,22 +81,26 @@ class Access:
 
     @property
     def _decision_to_be_a_node(self) -> Decision:
-        return self._rules.decide(
+        return self.rules.decide(
             self.principal, self.host, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
         )
 
     def allows(self, row: Row, name: str = CLUSTER_NAME, count: int = 1) -> bool:
         """Return whether the client has a right on a resource, which the request names `count` times."""
-        decision = self._rules.decide(self.principal, self.host, row.operation, row.resource, name)
+        decision = self.rules.decide(self.principal, self.host, row.operation, row.resource, name)
         return self.authorizer.note(decision, row, name, count, self)
 
     def has(self, row: Row, name: str) -> bool:
         """Return the same as `allows`, for a question that is asked again where it matters: not counted, not logged."""
-        return self._rules.decide(self.principal, self.host, row.operation, row.resource, name).is_allowed
+        return self.rules.decide(self.principal, self.host, row.operation, row.resource, name).is_allowed
 
     def allows_any(self, row: Row) -> bool:
         """Return whether the client has a right on at least one resource of the row's type."""
-        return self._rules.decide_by_type(self.principal, self.host, row.operation, row.resource).is_allowed
+        return self.rules.decide_by_type(self.principal, self.host, row.operation, row.resource).is_allowed
+
+    def renewed(self) -> Access:
+        """Return the access of the same client by the present rules; this one if they are the same."""
+        return self.authorizer.renewed(self)
 
     def require(self, row: Row, name: str = CLUSTER_NAME) -> None:
         """Raise ApiError with the row's error if the right is missing."""
@@ -111,5 +119,5 @@ class Access:
         return sum(
             1 << operation
             for operation in OPERATIONS[resource]
-            if self._rules.decide(self.principal, self.host, operation, resource, name).is_allowed
+            if self.rules.decide(self.principal, self.host, operation, resource, name).is_allowed
         )

@@ -62,7 +62,9 @@ class Authorizer:
 
     def __init__(self, rules: AclRules, rights: Rights, unchecked: frozenset[int]) -> None:
         self.rules = rules  # replaced whole by `take`
-        self.generation = 0  # grows with each change of `rules`, before it is replaced
+        # Grows after each change of `rules`, and is read before them: an answer that is kept for a generation was given
+        # by its rules, or by newer ones.
+        self.generation = 0
         self._acls: Mapping[bytes, AclBinding] | None = None  # what `rules` were made of
         self._rows = {  # fixed before start; the rows that `admit` asks
             key: tuple(row for row in rows if row.asks is not None) for key, rows in rights.items()
@@ -95,15 +97,14 @@ class Authorizer:
         else:
             gone = [acl.id for acl in index if acl.id not in acls]
             index = index.updated(gone, [acl for acl in acls.values() if index.get(acl.id) != acl])
-        self.generation += 1
         self.rules = self.rules.with_acls(index)
+        self.generation += 1
 
     def admit(self, api: Api, request: Request) -> Close | None:
         """Ask for the rights that the whole request needs (rules 1 to 3); None admits it. Raises ApiError."""
+        generation = self.generation
         context, rules = request.context, self.rules
-        access = request.access = Access(
-            self, rules, context.principal, context.client_address, api.name, self.generation
-        )
+        access = request.access = Access(self, rules, context.principal, context.client_address, api.name, generation)
         if rules.acls is None and not access.is_super_user:
             return None if api.key in _BEFORE_ACLS else Close("the ACLs have not arrived yet")
         rows = self._rows.get(api.key)
@@ -121,6 +122,14 @@ class Authorizer:
             if not is_allowed and row.answer is Answer.REQUEST:
                 raise ApiError(row.error)
         return None
+
+    def renewed(self, access: Access) -> Access:
+        """Return an access by the present rules: the same one if they have not changed."""
+        generation = self.generation
+        rules = self.rules
+        if rules is access.rules:
+            return access
+        return Access(self, rules, access.principal, access.host, access.api_name, generation)
 
     def note(self, decision: Decision, row: Row, name: str, count: int, access: Access) -> bool:
         """Count a decision, and log it (rule 5); return whether it allows."""

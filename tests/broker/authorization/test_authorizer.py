@@ -25,7 +25,9 @@ from barnabas.protocol.messages.k12_heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.k18_api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.k19_create_topics import CreateTopicsRequest
-from tests.broker.authorization.kit import ROOT, acl, allowed, authorizer, denied, lacking, make_request
+from barnabas.security.acls.index import AclIndex
+from barnabas.security.acls.rules import AclRules
+from tests.broker.authorization.kit import ALICE, ROOT, acl, allowed, authorizer, denied, lacking, make_request
 
 SMALL = {"node.id": "1", "controller.quorum.bootstrap.servers": "h:1"}
 HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m")
@@ -112,6 +114,23 @@ def test_an_api_without_rights_is_refused_to_all_but_super_users() -> None:
 
 def test_what_is_forwarded_is_left_to_the_controller() -> None:
     admit(authorizer([], default=False), CreateTopicsRequest(), 7)
+
+
+def test_no_answer_of_older_rules_is_kept_for_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata keeps answers by generation: one that tells of a hidden topic would be kept for long."""
+    by = authorizer([allowed(rights.HEARTBEAT, "g")], default=False)
+    asked = []
+
+    def ask_meanwhile(_rules: AclRules, acls: AclIndex) -> AclRules:
+        asked.append(admit(by, HEARTBEAT, 4).access)
+        return AclRules(acls)
+
+    monkeypatch.setattr(AclRules, "with_acls", ask_meanwhile)
+    by.take({})
+    assert asked[0].generation < by.generation
+    renewed = asked[0].renewed()
+    assert (renewed.generation, renewed.rules, renewed.principal) == (by.generation, by.rules, ALICE)
+    assert renewed.renewed() is renewed
 
 
 # -- the log

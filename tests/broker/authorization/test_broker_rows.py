@@ -15,6 +15,8 @@ from barnabas.broker.apis.table import TABLE
 from barnabas.broker.authorization import broker_rows as rights
 from barnabas.broker.authorization.broker_rows import ROWS
 from barnabas.broker.authorization.row import Answer, Row
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.parking import Park
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages import (
@@ -192,6 +194,29 @@ def test_an_unknown_topic_id_is_unknown_whatever_the_rights(kit: MemoryKit) -> N
         kit.ids["t"]: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         b"?" * 16: ErrorCode.UNKNOWN_TOPIC_ID,
     }
+
+
+def test_what_is_revoked_while_a_fetch_waits_is_not_in_its_response(kit: MemoryKit) -> None:
+    """Its client decides how long it waits: up to 24 days."""
+    topics = [
+        k01_fetch.FetchTopic(topic=name, partitions=[k01_fetch.FetchPartition(partition=0, fetch_offset=0)])
+        for name in ("t", "u")
+    ]
+    message = k01_fetch.FetchRequest(
+        session_epoch=-1, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1, max_bytes=100, topics=topics
+    )
+    before, after = lacking(), lacking(rights.FETCH_TOPIC, name="u")
+    request = make_request(message, 12)
+    assert before.admit(TABLE[1], request) is None
+    waits = TABLE[1].handle(kit.broker.services, request)
+    assert isinstance(waits, Park)
+    assert after.rules.acls is not None
+    before.take({acl.id: acl for acl in after.rules.acls})
+    answer = waits.answer()
+    assert isinstance(answer, Reply)
+    message_of: Any = answer.message
+    found = {topic.topic: topic.partitions[0].error_code for topic in message_of.responses}
+    assert found == {"t": ErrorCode.NONE, "u": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
 def test_who_is_no_node_opens_no_session_of_a_node(kit: MemoryKit) -> None:
