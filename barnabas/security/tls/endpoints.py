@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.tls")
 
 WARN_DAYS: Final = 30
+SHOWN_MAX: Final = 300  # characters of a name in an error
 
 
 class TlsEndpoint:
@@ -68,7 +69,7 @@ class TlsEndpoint:
             return ANONYMOUS
         user = self._mapper.user_name(name)
         if user is None:
-            raise ValueError(f"no rule of ssl.principal.mapping.rules matches {name!r}")
+            raise ValueError(f"no rule of ssl.principal.mapping.rules matches {name[:SHOWN_MAX]!r}")
         return f"User:{user}"
 
 

@@ -6,7 +6,8 @@ Notation: rules separated by commas; the first that matches the whole name decid
     RULE:pattern/replacement/L (or U)    the same, in lower (or upper) case
 
 Different from Kafka: patterns are RE2's, which has neither look-around nor back-references in a pattern, and needs no
-more time for a bad name than for a good one.
+more time for a bad name than for a good one. A name of more than NAME_MAX characters matches no pattern: to replace many
+matches takes time that grows with its square.
 
 Threads: any; immutable. Source: Kafka's SslPrincipalMapper (4.3).
 """
@@ -21,6 +22,7 @@ from barnabas.config.errors import ConfigError
 
 KEY: Final = "ssl.principal.mapping.rules"
 DEFAULT: Final = "DEFAULT"
+NAME_MAX: Final = 4096
 
 _RULE: Final = "RULE:"
 
@@ -43,7 +45,7 @@ class PrincipalMapper:
         for rule in self._rules:
             if rule.pattern is None:
                 return distinguished_name
-            if rule.pattern.fullmatch(distinguished_name):
+            if len(distinguished_name) <= NAME_MAX and rule.pattern.fullmatch(distinguished_name):
                 name = _replaced(rule, distinguished_name)
                 return name.lower() if rule.case == "L" else name.upper() if rule.case == "U" else name
         return None

@@ -91,7 +91,8 @@ class Logins:
         try:
             outgoing = authenticator.receive(frame)
         except Exception:
-            log.exception("a login on connection %s failed unexpectedly", connection.context.connection_id)
+            if self._metrics.logins.may_log(now_ns):
+                log.exception("a login on connection %s failed unexpectedly", connection.context.connection_id)
             authenticator.fail("unexpected error")
             outgoing = None
         if authenticator.client_software is not None:

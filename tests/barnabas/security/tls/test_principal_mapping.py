@@ -61,3 +61,11 @@ def test_other_notations_are_refused(rules: str) -> None:
 
 def test_a_bad_name_costs_no_more_than_a_good_one() -> None:
     assert PrincipalMapper("RULE:(a*)*b/$1/").user_name("a" * 5000) is None
+
+
+def test_a_very_long_name_matches_no_pattern() -> None:
+    """An authority may sign any name, and a pattern may match at each of its characters."""
+    mapper = PrincipalMapper("RULE:[ab]*?b?/y/,DEFAULT")
+    assert mapper.user_name("a" * 4096) != "a" * 4096
+    assert mapper.user_name("a" * 4097) == "a" * 4097
+    assert PrincipalMapper("RULE:.*/y/").user_name("a" * 4097) is None
