@@ -6,8 +6,8 @@ Notation: rules separated by commas; the first that matches the whole name decid
     RULE:pattern/replacement/L (or U)    the same, in lower (or upper) case
 
 Different from Kafka: patterns are RE2's, which has neither look-around nor back-references in a pattern, and needs no
-more time for a bad name than for a good one. A name of more than NAME_MAX characters matches no pattern: to replace many
-matches takes time that grows with its square.
+more time for a bad name than for a good one. A name of more than NAME_MAX characters matches no pattern: the time to
+replace many matches grows with its square.
 
 Threads: any; immutable. Source: Kafka's SslPrincipalMapper (4.3).
 """

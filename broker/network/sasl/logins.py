@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.broker.network.connection import Connection
     from barnabas.broker.network.connections import Connections
     from barnabas.broker.network.network_metrics import ProcessorMetrics
-    from barnabas.broker.network.sasl.server_authenticator import ListenerSasl
+    from barnabas.broker.network.sasl.server_authenticator import ListenerSasl, SaslServerAuthenticator
 
 log = logging.getLogger("barnabas.network")
 
@@ -88,13 +88,7 @@ class Logins:
         if connection.gate is not None:
             connection.gate.release(connection)
         connection.is_muted = True
-        try:
-            outgoing = authenticator.receive(frame)
-        except Exception:
-            if self._metrics.logins.may_log(now_ns):
-                log.exception("a login on connection %s failed unexpectedly", connection.context.connection_id)
-            authenticator.fail("unexpected error")
-            outgoing = None
+        outgoing = self._receive(authenticator, frame, now_ns)
         if authenticator.client_software is not None:
             self._connections.identify(connection, authenticator.client_software)
         if authenticator.is_failed:
@@ -104,6 +98,16 @@ class Logins:
         if authenticator.is_complete:
             self._complete(connection)
         return True
+
+    def _receive(self, authenticator: SaslServerAuthenticator, frame: memoryview, now_ns: int) -> bytes | None:
+        """Let an authenticator take a frame; return what to send (rule 6)."""
+        try:
+            return authenticator.receive(frame)
+        except Exception:
+            if self._metrics.logins.may_log(now_ns):
+                log.exception("a login failed unexpectedly")
+            authenticator.fail("unexpected error")
+            return None
 
     def refuse(self, connection: Connection, reason: str, now_ns: int) -> bool:
         """End the login of a connection that sent something which is no frame; false if none is in progress."""
