@@ -90,7 +90,6 @@ class Authorizer:
         """Decide by these ACLs from now on; one thread at a time. The mapping must not change."""
         if acls is self._acls:
             return
-        self._acls = acls
         index = self.rules.acls
         if index is None:
             index = AclIndex(acls.values())
@@ -99,6 +98,7 @@ class Authorizer:
             index = index.updated(gone, [acl for acl in acls.values() if index.get(acl.id) != acl])
         self.rules = self.rules.with_acls(index)
         self.generation += 1
+        self._acls = acls  # Why last: what failed on the way is done when the push comes again
 
     def admit(self, api: Api, request: Request) -> Close | None:
         """Ask for the rights that the whole request needs (rules 1 to 3); None admits it. Raises ApiError."""

@@ -2,7 +2,7 @@
 
 Rules
 1. `image` is immutable and replaced whole. A request reads it once, without a lock.
-2. A FULL push replaces everything; another one changes what it names.
+2. A FULL push replaces everything; another one changes what it names, and is nothing before the first FULL one.
 3. Before anything has arrived, `is_loaded` is false. Then an absent ACL or user means nothing: refuse, do not allow.
    A broker that authenticates or authorizes clients admits them only afterwards (SocketServer.admit_clients). The
    listener that the controller uses does not wait, or not for long if it is the only one.
@@ -41,6 +41,7 @@ class SecurityCache:
         self._lock = threading.Lock()  # serializes writers and the calls of listeners
         self.image = SecurityImage()  # replaced whole under _lock
         self._offset = NOTHING  # guarded by: _lock; metadata offset of the newest change
+        self._untold: frozenset[Kind] = frozenset(Kind)  # guarded by: _lock; changed, and not all listeners know
         self._listeners: list[Listener] = []  # fixed before start
 
     def on_change(self, listener: Listener) -> None:
@@ -69,19 +70,20 @@ class SecurityCache:
         since the response to a registration may come after a push, and the other way round.
         """
         with self._lock:
-            if offset < self._offset:
+            if offset < self._offset or not (is_full or self.is_loaded):
                 return
-            before, is_first = self.image, not self.is_loaded
+            before = self.image
             editor = SecurityEditor(SecurityImage() if is_full else before)
             for record in records:
                 editor.apply(record)
             self.image = after = editor.image()
             self._offset = offset
-            changed = frozenset(Kind) if is_first else _changed(before, after)
+            changed = self._untold = self._untold | _changed(before, after)
             if changed:
                 log.debug("%s changed", ", ".join(sorted(kind.value for kind in changed)))
                 for listener in self._listeners:
                     listener(after, changed)
+                self._untold = frozenset()
 
 
 def _changed(before: SecurityImage, after: SecurityImage) -> frozenset[Kind]:

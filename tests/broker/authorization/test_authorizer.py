@@ -64,6 +64,18 @@ def test_acls_take_effect_when_they_are_taken() -> None:
     assert by.generation == 2
 
 
+def test_acls_that_could_not_be_taken_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    by = authorizer([], default=False)
+    given = allowed(rights.HEARTBEAT)
+    acls = {given.id: given}
+    with monkeypatch.context() as patch:
+        patch.setattr(AclIndex, "updated", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            by.take(acls)
+    by.take(acls)
+    assert is_admitted(by)
+
+
 def test_the_same_acls_change_nothing() -> None:
     by = authorizer(None)
     acls: dict[bytes, Any] = {}

@@ -125,3 +125,34 @@ def test_a_full_push_keeps_the_configs_of_its_other_half(rig: BrokerRig) -> None
     before = rig.dynamic_config.version
     push(rig, user("alice"), type_=FULL)
     assert rig.dynamic_config.version == before
+
+
+def test_a_listener_that_failed_hears_of_the_change_when_the_push_comes_again() -> None:
+    """The push fails, so the controller sends it again; by then the image has it already."""
+    cache = SecurityCache()
+    failures = [RuntimeError("a bug")]
+
+    def fail_once(*_: object) -> None:
+        if cache.image.quotas and failures:
+            raise failures.pop()
+
+    cache.on_change(fail_once)
+    heard = Heard(cache)
+    cache.apply([user("alice")], 1, is_full=True)
+    heard.take()
+    with pytest.raises(RuntimeError):
+        cache.apply([QUOTA], 2, is_full=False)
+    assert heard.take() == []
+    cache.apply([user("alice"), QUOTA], 2, is_full=True)
+    assert heard.take() == [frozenset({Kind.QUOTAS})]
+    cache.apply([user("alice"), QUOTA], 3, is_full=True)
+    assert heard.take() == []
+
+
+def test_what_changed_is_nothing_before_everything_has_come() -> None:
+    """Else the cluster would seem to have no other ACLs and users."""
+    cache = SecurityCache()
+    cache.apply([QUOTA], 5, is_full=False)
+    assert not cache.is_loaded
+    cache.apply([user("alice"), QUOTA], 4, is_full=True)
+    assert users(cache) == ["alice"]
