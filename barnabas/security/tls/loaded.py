@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 MS_PER_DAY: Final = 86_400_000
 _TURNS_MAX: Final = 20
 
-#: What tells a changed file: (inode, modification time in ns, size) by path; None for a missing file.
+#: What tells a changed file: (inode, ctime in ns, size) by path; None for a missing file. Why not the time of its
+#: modification: a file that could not be read may be readable once its rights have changed.
 Stamps = Mapping[str, tuple[int, int, int] | None]
 
 
@@ -99,7 +100,7 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
         status = os.stat(path)
     except OSError:
         return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    return status.st_ino, status.st_ctime_ns, status.st_size
 
 
 def _check_dates(certificate: x509.Certificate, now_ms: int) -> None:
@@ -139,6 +140,8 @@ def _alternative_names(loaded: Loaded) -> set[str]:
         extension = loaded.entry.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         return set()
+    except ValueError as error:
+        raise ConfigError(f"the alternative names of a certificate cannot be read: {error}") from None
     return {f"{type(name).__name__}:{name.value}" for name in extension.value}
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _BLOCK: Final = r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----"
 _STORE_BYTES_MAX: Final = 16 << 20
-_MALFORMED: Final = (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error)
+_MALFORMED: Final = (ValueError, TypeError, UnsupportedAlgorithm, binascii.Error, x509.InvalidVersion)
 
 
 class KeyEntry(NamedTuple):
@@ -193,10 +193,11 @@ def _pem_key(source: str, text: str, password: Password | None) -> Any:
 
 def _fitting(source: str, key: Any, chain: tuple[x509.Certificate, ...]) -> KeyEntry:
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if key.public_key().public_bytes(*form) != chain[0].public_key().public_bytes(*form):
-        raise ConfigError(
-            f"{source}: the private key does not fit the certificate of {chain[0].subject.rfc4514_string()!r}"
-        )
+    # Why here: cryptography looks at these parts only when they are asked for, and does not refuse bad ones before.
+    own, certified = _reading(source, lambda: [part.public_key().public_bytes(*form) for part in (key, chain[0])])
+    name = _reading(source, lambda: chain[0].subject.rfc4514_string())
+    if own != certified:
+        raise ConfigError(f"{source}: the private key does not fit the certificate of {name!r}")
     return KeyEntry(key, chain)
 
 

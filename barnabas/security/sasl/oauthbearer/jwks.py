@@ -3,7 +3,7 @@
 Rules
 1. Keys from an address are fetched again every `refresh_ms`, and earlier when a token names a key that is not known:
    at most every `SOON_MS`. A failure keeps the keys, and is retried after a pause that doubles.
-2. A file is read again within `FILE_CHECK_MS` after it has changed.
+2. A file is read again within `FILE_CHECK_MS` after it has changed; one that could not be used, after the same pauses.
 3. Addresses are `file:`, `https:`, and for tests `http:` of this machine. No redirect is followed. An answer has at
    most `BYTES_MAX` bytes, and the first `KEYS_MAX` keys of it are used.
 
@@ -115,7 +115,7 @@ class Jwks:
         self._wake = threading.Event()  # a key is missing, or the end; any thread sets it
         self._keys: tuple[SigningKey, ...] = ()  # replaced whole
         # owner: the thread, once started
-        self._changed_ns = 0  # the file's, as last read
+        self._changed_ns: int | None = None  # the file's, as last read; None: it could not be used
         self._failures = 0
         self._fetched_ms = clock.monotonic_ms()
         self._thread: ServiceThread | None = None  # set by start
@@ -161,9 +161,10 @@ class Jwks:
         return FILE_CHECK_MS if self._path is not None else self._refresh_ms
 
     def _load(self) -> None:
+        changed_ns, self._changed_ns = None, None
         if self._path is not None:
             try:
-                self._changed_ns = self._path.stat().st_mtime_ns
+                changed_ns = self._path.stat().st_mtime_ns  # Why first: what changes meanwhile is read again
             except OSError as error:
                 raise JwksError(f"cannot read {self._url}: {error.strerror}") from error
         self._fetched_ms = self._clock.monotonic_ms()
@@ -171,6 +172,7 @@ class Jwks:
             self._keys = parse_keys(self._read(self._url))
         except JwksError as error:
             raise JwksError(f"{self._url}: {error}") from error
+        self._changed_ns = changed_ns
 
     def _run(self) -> None:
         wait_ms = 0 if self._path is None else FILE_CHECK_MS

@@ -90,6 +90,28 @@ def test_a_changed_file_is_used_once_it_can_be(path: Path, wall: Wall, caplog: p
     assert endpoints.seconds_left("SSL") > 299 * DAY_S
 
 
+def test_a_file_that_could_not_be_read_is_used_once_its_rights_have_changed(
+    path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoints = TlsEndpoints(originals(path), wall)
+    endpoint = endpoints.listener("SSL", "SSL")
+    old = endpoint.server_context
+    replace(path, AUTHORITY.issue("one").pem())
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", _refuse)  # Why not the rights: they do not bind root
+        endpoints.review()
+    before_ns = os.stat(path).st_ctime_ns
+    while os.stat(path).st_ctime_ns == before_ns:  # the kernel's clock ticks every few ms
+        path.chmod(0o640)
+    assert endpoint.server_context is old
+    endpoints.review()
+    assert endpoint.server_context is not old
+
+
+def _refuse(_: Path) -> bytes:
+    raise PermissionError(13, "Permission denied")
+
+
 def test_settings_change_under_the_rules(path: Path, tmp_path: Path, wall: Wall) -> None:
     endpoints = TlsEndpoints(originals(path), wall)
     endpoint = endpoints.listener("SSL", "SSL")

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import warnings
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 
+from barnabas.common.clock import SystemClock
 from barnabas.config.errors import ConfigError
+from barnabas.security.tls.loaded import check_replacement, load
 from barnabas.security.tls.settings import settings_of
 from barnabas.security.tls.stores import KeyEntry, load_key_store, load_trust_store
 from tests.support.certificates import Authority
@@ -15,6 +25,7 @@ from tests.support.certificates import Authority
 DATA = Path(__file__).resolve().parents[3] / "data" / "tls"
 AUTHORITY = Authority()
 ONE = AUTHORITY.issue("one")
+NOW_MS = SystemClock().wall_ms()
 
 
 def keys(**values: object) -> KeyEntry | None:
@@ -70,6 +81,27 @@ def test_trusted_certificates_inline() -> None:
     pem = AUTHORITY.pem() + ONE.chain_pem()
     found = load_trust_store(settings(truststore_type="PEM", truststore_certificates=pem))
     assert found == (AUTHORITY.certificate, ONE.certificate, AUTHORITY.certificate)
+
+
+def test_damaged_stores_are_one_line(tmp_path: Path) -> None:
+    """Every byte of a certificate and of a key; the files may be half written, or the disk's mistake."""
+    store = settings(keystore_type="PEM", keystore_location=tmp_path / "damaged.pem")
+    key = ONE.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    certificate = ONE.certificate.public_bytes(Encoding.DER)
+    warnings.simplefilter("ignore")  # of cryptography, about what it accepts for now
+    for at in range(len(key) + len(certificate)):
+        damaged = bytearray(key + certificate)
+        damaged[at] ^= 0x22
+        (tmp_path / "damaged.pem").write_text(
+            pem("PRIVATE KEY", damaged[: len(key)]) + pem("CERTIFICATE", damaged[len(key) :])
+        )
+        with contextlib.suppress(ConfigError):
+            loaded = load(store, is_server=True, now_ms=NOW_MS)
+            check_replacement(loaded, loaded, is_between_nodes=False)
+
+
+def pem(label: str, der: bytes) -> str:
+    return f"-----BEGIN {label}-----\n{base64.b64encode(der).decode()}\n-----END {label}-----\n"
 
 
 def test_bad_stores_are_one_line_without_a_secret(tmp_path: Path) -> None:

@@ -166,6 +166,22 @@ def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
         keys.stop()
 
 
+def test_a_file_that_could_not_be_read_is_tried_until_it_can(tmp_path: Path) -> None:
+    """Its time of change stays the same when only the rights to read it change, or the disk works again."""
+    path = tmp_path / "jwks.json"
+    path.write_text(json.dumps(JWKS))
+    errors = [JwksError("Permission denied"), JwksError("Permission denied")]
+
+    def read(url: str) -> bytes:
+        if errors:
+            raise errors.pop()
+        return read_url(url)
+
+    keys = Jwks(path.as_uri(), CLOCK, read=read)
+    assert [keys.refresh() for _ in range(3)] == [200, 400, 1000]
+    assert keys.find("rsa")
+
+
 def test_a_file_that_is_missing_at_start(tmp_path: Path) -> None:
     with pytest.raises(JwksError, match=r"cannot read file:.*No such file"):
         Jwks((tmp_path / "none").as_uri(), CLOCK).read_file()
