@@ -247,7 +247,7 @@ def _quota_questions() -> Iterator[tuple[str, Request]]:
             entry({"user": None, "client-id": None}, limit(rate, 1.0)),
             entry({"client-id": "c"}, limit(rate, 2.0)),
             entry({"ip": "10.0.0.1"}, limit(created, 3.0)),
-            entry({"ip": None}, limit(created, 4.0)),
+            entry({"ip": None}, limit(created, 4000.0)),  # each question is a connection
             entry({"user": "of nothing"}),
         ),
     )

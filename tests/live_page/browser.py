@@ -148,6 +148,11 @@ class Browser:
             visited[focused] = self.script("return getComputedStyle(document.activeElement).outline")
         return visited
 
+    def leave(self) -> None:
+        """Leave the page, before its server ends and its next request fails."""
+        self.driver.get("about:blank")
+        self.complaints()
+
     def complaints(self) -> list[str]:
         """Return the errors and violations of the page's policy in the console since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]

@@ -20,3 +20,4 @@ def test_a_browser_presents_the_token_as_a_password(tmp_path: Path, window: Brow
         window.open(f"http://token:t0ken@{address}")
         assert window.driver.title == "broker 0 · Barnabas"
         window.open(f"http://{address}")  # the browser keeps them for the site
+        window.leave()
