@@ -176,7 +176,7 @@ def test_thread_time_is_limited(cluster: Target, limit: Callable[..., None]) -> 
 
     def throttle_ms(client_id: str) -> int:
         with NodeConnection(*address(cluster), timeout_ms=TIMEOUT_S * 1000, client_id=client_id) as connection:
-            for _ in range(3):
+            for _ in range(500):
                 response = connection.send(MetadataRequest(topics=[]), 12)
                 if response.throttle_time_ms:
                     return int(response.throttle_time_ms)
