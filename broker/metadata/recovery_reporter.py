@@ -41,7 +41,7 @@ from barnabas.common.recovery_report import (
     encode_report,
 )
 from barnabas.config.secrets.sensitive import is_sensitive
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, MalformedMessageError
 from barnabas.protocol.metadata_records import UserScramCredentialRecord, decode_record, encode_record
 
 if TYPE_CHECKING:
@@ -96,7 +96,10 @@ class RecoveryReporter:
         self._written_rest: tuple[int, int, int] | None = None  # guarded by: _lock; the rest of that source
         self._copy = self._read_copies()  # guarded by: _lock; the newest copy of an earlier process
         if self._copy is not None and self._copy.image is not None:
-            security.remember(decode_record(bytes.fromhex(text)) for text in self._copy.image.security)
+            try:
+                security.remember([decode_record(bytes.fromhex(text)) for text in self._copy.image.security])
+            except (ValueError, MalformedMessageError) as error:  # of a newer release, say; pushes bring all of them
+                log.warning("the users of the metadata copy are not used: %s", error)
 
     def write_copy(self) -> None:
         """Write the image to every online log directory, if it has changed."""

@@ -9,9 +9,10 @@ import pytest
 
 from barnabas.broker.metadata.recovery_reporter import RecoveryReporter
 from barnabas.broker.metadata.security_cache import SecurityCache
-from barnabas.common.recovery_report import NOTHING, Report
+from barnabas.broker.storage.directories.names import METADATA_COPY_FILE
+from barnabas.common.recovery_report import NOTHING, Report, encode_report
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.metadata_records import MetadataRecord, UserScramCredentialRecord, decode_record
+from barnabas.protocol.metadata_records import MetadataRecord, UserScramCredentialRecord, decode_record, encode_record
 from barnabas.protocol.push_tags import FULL
 from barnabas.security.image import quota_record
 from barnabas.security.values import QuotaEntity
@@ -78,6 +79,21 @@ def test_the_copy_on_disk_has_the_security_metadata() -> None:
     assert list(rig.security.image.records()) == [USER]
     assert security_of(later.report(with_credentials=True)) == [USER, QUOTA]
     assert security_of(later.report()) == [QUOTA]
+
+
+@pytest.mark.parametrize("text", ["no hex", "01ff7f00"])
+def test_a_copy_with_records_of_a_newer_release_ends_no_start(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    rig = BrokerRig()
+    rig.answer(rig.update_metadata({}, type_=FULL), 8)
+    report = reporter_of(rig).report()
+    assert report.image is not None
+    report.image.security = [encode_record(USER).hex(), text]
+    for directory in rig.log_manager.online_directories():
+        rig.fs.atomic_write(f"{directory.path}/{METADATA_COPY_FILE}", encode_report(report))
+    rig.security = SecurityCache()
+    reporter_of(rig)
+    assert list(rig.security.image.records()) == []
+    assert "the users of the metadata copy are not used" in caplog.text
 
 
 def test_a_producer_id_that_was_never_allocated_is_not_reported() -> None:

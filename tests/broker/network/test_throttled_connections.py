@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.broker.network.connection import Connection
-from barnabas.broker.network.throttled_connections import ThrottledConnections
+from barnabas.broker.network.throttled_connections import KEPT_MIN, ThrottledConnections
 from tests.support.broker.connections import connection_over
 
 
@@ -48,3 +48,14 @@ def test_two_may_end_at_the_same_time(throttled: ThrottledConnections, connectio
     for connection in connections:
         throttled.add(connection, 7)
     assert [throttled.next_expired(7), throttled.next_expired(7)] == connections
+
+
+def test_closed_ones_are_forgotten(throttled: ThrottledConnections, connections: list[Connection]) -> None:
+    """A client that closes its throttled connection, and comes again, for days."""
+    open_one, closed = connections
+    closed.is_closed = True
+    throttled.add(open_one, 10**12)
+    for until_ns in range(3 * KEPT_MIN):
+        throttled.add(closed, 10**15 + until_ns)
+    assert len(throttled.snapshot()) <= KEPT_MIN
+    assert throttled.next_expired(10**13) is open_one
