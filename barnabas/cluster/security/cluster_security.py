@@ -150,7 +150,10 @@ class ClusterSecurity:
     def _remembered(self, users: Mapping[str, str]) -> tuple[str, dict[str, str], dict[str, str]]:
         """Return the nodes' password, the users' (those of before, changed by the given ones), and those created."""
         path = self.directory / USERS_FILE
-        known: dict[str, dict[str, str]] = json.loads(path.read_text()) if path.exists() else {}
+        try:
+            known: dict[str, dict[str, str]] = json.loads(path.read_text()) if path.exists() else {}
+        except ValueError as error:  # a crash of the machine can leave it empty
+            raise ClusterError(f"{path} cannot be read ({error}): remove it, and users get new passwords") from None
         node_password = known.get("nodes", {}).get(_NODE_USER) or secrets.token_urlsafe(_PASSWORD_BYTES)
         everyone = {ADMIN: secrets.token_urlsafe(_PASSWORD_BYTES), **known.get("users", {}), **users}
         return node_password, everyone, known.get("created", {})

@@ -110,3 +110,10 @@ def test_users_of_the_command_line() -> None:
     assert parse_users("alice:se:cret, bob:x,") == {"alice": "se:cret", "bob": "x"}
     with pytest.raises(ClusterError, match="alice has no password"):
         parse_users("alice")
+
+
+def test_a_file_of_users_that_a_crash_left_empty_is_one_line(tmp_path: Path) -> None:
+    secured(tmp_path, "SASL_SSL", alice="secret")
+    (tmp_path / "security" / "users.json").write_text("")
+    with pytest.raises(ClusterError, match=r"users\.json cannot be read \(.*\): remove it"):
+        secured(tmp_path, "SASL_SSL")
