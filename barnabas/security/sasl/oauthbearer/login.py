@@ -77,12 +77,12 @@ class ProviderTokens:
         try:
             answer = json.loads(self._read(self._url, self._body(), self._headers()))
             token = answer["access_token"]
-            lifetime_s = float(answer.get("expires_in", _LIFETIME_S))
-        except (JwksError, ValueError, KeyError, TypeError, AttributeError) as error:
+            lifetime_ms = int(float(answer.get("expires_in", _LIFETIME_S)) * 1000 * self._window)
+        except (JwksError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
             raise AuthenticationError(f"the provider gave no token: {error}") from error
         if not isinstance(token, str) or not token:
             raise AuthenticationError("the provider gave no token")
-        self._token = token, now_ms + int(lifetime_s * 1000 * self._window)
+        self._token = token, now_ms + lifetime_ms
         return token
 
     def _body(self) -> bytes:

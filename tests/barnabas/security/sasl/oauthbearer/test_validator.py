@@ -271,7 +271,19 @@ def test_tokens_of_a_provider_are_used_until_they_grow_old(provider: str) -> Non
     assert "s3cret" not in repr(ClientCredentials("id", "s3cret", None))
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"access_token": 5}', b'{"access_token": ""}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"access_token": 5}',
+        b'{"access_token": ""}',
+        b'{"access_token": "t", "expires_in": Infinity}',
+        b'{"access_token": "t", "expires_in": NaN}',
+        b"[" * 100_000,
+    ],
+)
 def test_a_provider_without_a_token(body: bytes) -> None:
     tokens = ProviderTokens("https://p", ClientCredentials("i", "s", None), FakeClock(), 0.8, lambda *_: body)
     with pytest.raises(AuthenticationError, match="the provider gave no token"):
