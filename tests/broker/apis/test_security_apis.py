@@ -9,7 +9,6 @@ Covers `apis/k29_describe_acls.py`, `apis/k30_create_acls.py`, `apis/k31_delete_
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +51,7 @@ from barnabas.security.values import (
 )
 from tests.broker.apis.config_rig import CONTEXT, answer_of, make_request, make_services
 from tests.broker.authorization.kit import lacking
+from tests.support.cpu_time import least_cpu_s
 
 SIZE_BYTES = 4
 FORWARDED = (
@@ -178,9 +178,9 @@ def test_many_owners_cost_one_look_at_each_token() -> None:
         token_wire.DescribeDelegationTokenOwner(principal_type="User", principal_name=str(number))
         for number in range(20_000)
     ]
-    began_s = time.process_time()
-    assert ask(services, token_wire.DescribeDelegationTokenRequest(owners=owners), SASL).tokens == []
-    assert time.process_time() - began_s < 0.5
+    request = token_wire.DescribeDelegationTokenRequest(owners=owners)
+    assert ask(services, request, SASL).tokens == []
+    assert least_cpu_s(lambda: ask(services, request, SASL)) < 0.5
 
 
 def test_a_token_of_another_is_described_by_a_right_to_it_or_to_its_owner() -> None:
