@@ -38,7 +38,7 @@ from barnabas.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.schema import Message
 from barnabas.security.sasl.mechanism import ClientLogin, SaslError
-from barnabas.security.tls.session import TlsSession
+from barnabas.security.tls.session import TlsSession, failure_text
 
 log = logging.getLogger("barnabas.client")
 
@@ -344,10 +344,8 @@ def _reason(error: BaseException) -> str:
     """A readable phrase: `Connection refused`, not `[Errno 111] Connection refused`."""
     if isinstance(error, TimeoutError):
         return "no response in time"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the other node's certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
+        return failure_text(error, "the other node")
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

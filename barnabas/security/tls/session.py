@@ -15,6 +15,13 @@ import ssl
 from barnabas.security.tls.names import distinguished_name
 
 
+def failure_text(error: ssl.SSLError, peer: str) -> str:
+    """Return why a handshake or a record failed; `peer` is the other end, as in `the client`."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{peer}'s certificate is refused: {error.verify_message}"
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
 class TlsSession:
     """See the module."""
 

@@ -22,7 +22,7 @@ import ssl
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.network.transport import TURN_BYTES, FileRemainder
-from barnabas.security.tls.session import TlsSession
+from barnabas.security.tls.session import TlsSession, failure_text
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import FileRegion, Part
@@ -167,7 +167,7 @@ class SslTransport:
         except ssl.SSLError as error:
             with contextlib.suppress(OSError):
                 self._flush()  # the alert, which tells the client
-            raise HandshakeError(_reason(error)) from None
+            raise HandshakeError(failure_text(error, "the client")) from None
         return self._flush() and is_complete
 
     def _answer(self) -> None:
@@ -229,9 +229,3 @@ def _read(region: FileRegion, size_max: int) -> tuple[bytes, Part | None]:
     if len(data) < size:
         raise OSError(f"the file ends {region.size - len(data)} bytes before the slice to be sent")
     return data, FileRemainder(region, size) if size < region.size else None
-
-
-def _reason(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the client's certificate is refused: {error.verify_message}"
-    return (error.reason or str(error)).replace("_", " ").lower()
