@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.client.security import ClientSecurity
 from barnabas.config.config import Config
 from barnabas.config.errors import ConfigError
-from barnabas.config.listeners import PLAINTEXT, PROTOCOLS
+from barnabas.config.listeners import PLAINTEXT, PROTOCOLS, SSL_STORE_KEYS
 from barnabas.config.properties import parse_properties
 from barnabas.config.secrets import exposed
 from barnabas.config.secrets.variables import resolve
@@ -41,21 +41,7 @@ PROTOCOL_KEY: Final = "security.protocol"
 MECHANISM_KEY: Final = "sasl.mechanism"
 _SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.")
 _TLS_KEYS: Final = frozenset(
-    {
-        "ssl.cipher.suites",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.protocol",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    }
+    {*SSL_STORE_KEYS, "ssl.cipher.suites", "ssl.endpoint.identification.algorithm", "ssl.protocol"}
 )
 _SASL_KEYS: Final = frozenset({MECHANISM_KEY, "sasl.jaas.config", "sasl.login.callback.handler.class"})
 _TOKEN_PREFIX: Final = "sasl.oauthbearer."

@@ -25,25 +25,29 @@ TLS_PROTOCOLS: Final = (SSL, "SASL_SSL")
 #: Keys that may be set for one listener: `listener.name.<listener in lower case>.<key>`.
 LISTENER_LIMITS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 LOGIN_KEYS: Final = ("connections.max.reauth.ms", "connection.failed.authentication.delay.ms")
-SSL_KEYS: Final = (
-    "ssl.allow.dn.changes",
-    "ssl.allow.san.changes",
-    "ssl.cipher.suites",
-    "ssl.client.auth",
-    "ssl.enabled.protocols",
-    "ssl.endpoint.identification.algorithm",
+#: Settings of a key store and a trust store, wherever there is TLS.
+SSL_STORE_KEYS: Final = (
     "ssl.key.password",
     "ssl.keystore.certificate.chain",
     "ssl.keystore.key",
     "ssl.keystore.location",
     "ssl.keystore.password",
     "ssl.keystore.type",
-    "ssl.principal.mapping.rules",
-    "ssl.protocol",
     "ssl.truststore.certificates",
     "ssl.truststore.location",
     "ssl.truststore.password",
     "ssl.truststore.type",
+)
+SSL_KEYS: Final = (
+    *SSL_STORE_KEYS,
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.principal.mapping.rules",
+    "ssl.protocol",
 )
 LISTENER_KEYS: Final = LISTENER_LIMITS + LOGIN_KEYS + SSL_KEYS
 #: Groups of keys that may be set for one listener too; those of SASL also for one of its mechanisms:

@@ -5,6 +5,7 @@ Part of THE table (see `keys.py`): a row has its facts in the first line and its
 
 from __future__ import annotations
 
+from barnabas.config.listeners import SSL_STORE_KEYS
 from barnabas.config.table.keys_security import SECURITY_ROWS
 
 # fmt: off
@@ -24,23 +25,7 @@ from barnabas.config.table.notation import (
 from barnabas.config.validators import PAGE_ADDRESSES, at_least, between, one_of
 
 #: Settings of TLS that the pages have as well, as `barnabas.pages.ssl.…`.
-PAGE_SSL_KEYS = frozenset(
-    {
-        "ssl.cipher.suites",
-        "ssl.client.auth",
-        "ssl.enabled.protocols",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    }
-)
+PAGE_SSL_KEYS = frozenset({*SSL_STORE_KEYS, "ssl.cipher.suites", "ssl.client.auth", "ssl.enabled.protocols"})
 
 OWN_ROWS: tuple[Key, ...] = (
     Key("barnabas.busy.poll.max.us", INT, 200, LOW, between(0, 10_000),
