@@ -24,7 +24,7 @@ from barnabas.protocol.messages.k29_describe_acls import (
     DescribeAclsResponse,
 )
 from barnabas.security.acls.filters import AclFilter
-from barnabas.security.values import AclOperation, PatternType, PermissionType, ResourceType
+from barnabas.security.values import PatternType, ResourceType
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.services import Services
@@ -39,7 +39,7 @@ def handle(services: Services, request: Request) -> Reply:
     codes = (message.resource_type_filter, message.pattern_type_filter, message.operation, message.permission_type)
     if 0 in codes:
         raise ApiError(ErrorCode.INVALID_REQUEST, "The filter has unknown elements")
-    wanted = _filter(message)
+    wanted = AclFilter.of_request(message)
     resources: dict[tuple[ResourceType, str, PatternType], DescribeAclsResource] = {}
     for acl in services.security.image.acls.values():
         if wanted.matches(acl):
@@ -55,18 +55,6 @@ def handle(services: Services, request: Request) -> Reply:
                 )
             )
     return Reply(DescribeAclsResponse(resources=list(resources.values())))
-
-
-def _filter(message: DescribeAclsRequest) -> AclFilter:
-    return AclFilter(
-        ResourceType.of(message.resource_type_filter),
-        message.resource_name_filter,
-        PatternType.of(message.pattern_type_filter),
-        message.principal_filter,
-        message.host_filter,
-        AclOperation.of(message.operation),
-        PermissionType.of(message.permission_type),
-    )
 
 
 API = Api(29, "DescribeAcls", (1, 3), handle)

@@ -11,9 +11,13 @@ Source: AclBindingFilter, ResourcePatternFilter.matches, AccessControlEntryFilte
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.security.values import ANY_NAME, AclBinding, AclOperation, PatternType, PermissionType, ResourceType
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.k29_describe_acls import DescribeAclsRequest
+    from barnabas.protocol.messages.k31_delete_acls import DeleteAclsFilter
 
 
 class AclFilter(NamedTuple):
@@ -26,6 +30,19 @@ class AclFilter(NamedTuple):
     host: str | None = None
     operation: AclOperation = AclOperation.ANY
     permission: PermissionType = PermissionType.ANY
+
+    @classmethod
+    def of_request(cls, fields: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+        """Return the filter that a request carries; a code that this release does not know is UNKNOWN."""
+        return cls(
+            ResourceType.of(fields.resource_type_filter),
+            fields.resource_name_filter,
+            PatternType.of(fields.pattern_type_filter),
+            fields.principal_filter,
+            fields.host_filter,
+            AclOperation.of(fields.operation),
+            PermissionType.of(fields.permission_type),
+        )
 
     @property
     def is_unknown(self) -> bool:

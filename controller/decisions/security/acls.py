@@ -113,7 +113,7 @@ def delete_acls(view: View, request: delete_wire.DeleteAclsRequest) -> Decision[
     removed: dict[bytes, MetadataRecord] = {}
     results = []
     for wanted in request.filters:
-        chosen = _filter(wanted)
+        chosen = AclFilter.of_request(wanted)
         if chosen.is_unknown:
             is_pattern = not (chosen.resource_type and chosen.pattern_type)
             text = "Unknown patternFilter." if is_pattern else "Unknown entryFilter."
@@ -127,18 +127,6 @@ def delete_acls(view: View, request: delete_wire.DeleteAclsRequest) -> Decision[
             delete_wire.DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for acl in matching])
         )
     return Decision(list(removed.values()), delete_wire.DeleteAclsResponse(filter_results=results))
-
-
-def _filter(wanted: delete_wire.DeleteAclsFilter) -> AclFilter:
-    return AclFilter(
-        ResourceType.of(wanted.resource_type_filter),
-        wanted.resource_name_filter,
-        PatternType.of(wanted.pattern_type_filter),
-        wanted.principal_filter,
-        wanted.host_filter,
-        AclOperation.of(wanted.operation),
-        PermissionType.of(wanted.permission_type),
-    )
 
 
 def _matching(acl: AclBinding) -> delete_wire.DeleteAclsMatchingAcl:
