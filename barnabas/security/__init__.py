@@ -1,1 +1,1 @@
-"""Principals, ACLs, credentials, tokens and quotas as values, shared by brokers and controllers."""
+"""Principals, ACLs, credentials and quotas as values, TLS and SASL without sockets: for brokers and controllers."""
