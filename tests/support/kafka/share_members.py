@@ -1,0 +1,120 @@
+"""Members of a share group of Kafka's Java client in a JVM (ShareMembers.java), and what they report.
+
+`Deliveries` checks the reports: a record is settled (accepted or rejected) by one member, and not delivered after that.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from tests.support.history import Worker
+from tests.support.kafka.kafka_jars import KafkaRuntime
+from tests.support.processes import tied_to_parent
+
+SOURCE = Path(__file__).with_name("ShareMembers.java")
+READ_BYTES = 1 << 20
+LEAVE_TIMEOUT_S = 60
+JVM = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+ACCEPT, RELEASE, REJECT = "A", "L", "R"
+Position: TypeAlias = tuple[int, int]  # partition, offset
+
+
+class Deliveries:
+    """What members got and acknowledged, as they report it. The members' thread adds, and others read."""
+
+    def __init__(self) -> None:
+        self.got: Counter[Position] = Counter()  # deliveries
+        self.counts: dict[Position, int] = {}  # the highest delivery count
+        self.settled: dict[Position, str] = {}  # accepted or rejected for certain
+        self.released: Counter[Position] = Counter()
+        self.unknown: Counter[Position] = Counter()  # acknowledgements that may have been taken or not
+        self.by_member: Counter[int] = Counter()  # records that a member got
+        self.mistakes: list[str] = []
+        self._pending: dict[tuple[int, Position], str] = {}  # by member
+
+    def add(self, line: str) -> None:
+        """Take a line of the program."""
+        kind, *fields = line.split(" ")
+        if kind == "X":
+            return
+        member, partition, offset = (int(field) for field in fields[:3])
+        position = (partition, offset)
+        if kind == "G":
+            self._delivered(member, position, int(fields[3]), fields[4])
+            return
+        how = self._pending.pop((member, position), None)
+        if how is None:
+            self.unknown[position] += 1  # the answer to an earlier delivery to this member
+        elif kind == "E":
+            self.unknown[position] += 1
+        elif how == RELEASE:
+            self.released[position] += 1
+        elif position in self.settled:
+            self.mistakes.append(f"{position} is settled twice: {line}")
+        else:
+            self.settled[position] = how
+
+    def _delivered(self, member: int, position: Position, count: int, how: str) -> None:
+        if position in self.settled:
+            self.mistakes.append(f"{position} is delivered to {member} after it was settled")
+        self.got[position] += 1
+        self.by_member[member] += 1
+        self.counts[position] = max(count, self.counts.get(position, 0))
+        self._pending[member, position] = how
+
+
+class ShareMembers(Worker):
+    """Runs the program; `stop` returns when the members have left."""
+
+    def __init__(
+        self,
+        runtime: KafkaRuntime,
+        settings: Mapping[str, str],
+        topic: str,
+        deliveries: Deliveries,
+        *,
+        members: int = 1,
+        releases: int = 0,
+        rejects: int = 0,
+    ) -> None:
+        """Of `releases` offsets one is released at its first delivery, of `rejects` one is rejected; 0: none."""
+        super().__init__("java-share-members")
+        self._deliveries = deliveries
+        program = runtime.command(SOURCE.stem, *JVM, classes=runtime.compiled(SOURCE))
+        pairs = [f"{key}={value}" for key, value in settings.items()]
+        command = [*program, topic, str(members), str(releases), str(rejects), *pairs]
+        self._child = subprocess.Popen(
+            tied_to_parent(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self._rest = b""  # owner: its thread; the beginning of a line
+
+    def __exit__(self, failure: type[BaseException] | None = None, *_: object) -> None:
+        """Let the members leave, within a timeout; after a failure, end the program at once."""
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        if failure is None:
+            self._thread.join(LEAVE_TIMEOUT_S)
+        self._child.kill()
+        self._thread.join()
+
+    def _turn(self) -> None:
+        assert self._child.stdout is not None
+        heard = os.read(self._child.stdout.fileno(), READ_BYTES)
+        if heard:
+            *lines, self._rest = (self._rest + heard).split(b"\n")
+            for line in lines:
+                self._deliveries.add(line.decode())
+            return
+        self._stopping.set()
+        code = self._child.wait()
+        assert code == 0, f"the Java members ended with {code}"
+
+    def _close(self) -> None:
+        self._child.kill()
+        with self._child:
+            pass  # its pipes are closed
