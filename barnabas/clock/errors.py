@@ -1,0 +1,7 @@
+"""What can go wrong when the clock of a cluster is moved."""
+
+from __future__ import annotations
+
+
+class ClockError(Exception):
+    """The clock cannot be moved, or a node does not finish its work: the reason in one line."""

@@ -1,0 +1,1 @@
+"""The network of a simulated machine: links, TCP streams, sockets, epoll."""

@@ -1,0 +1,117 @@
+"""Groups: who owned what in which generation, which offsets were committed, and whether a correct cluster allows that.
+
+Rules
+1. two owners       In one generation (classic) or at one member epoch (KIP-848), a partition has one owner.
+2. former owner     A commit that a member sends after another one owned its partition is not confirmed.
+3. offset went back A committed offset that is reported is not below one that was confirmed before it was asked for.
+                    Exception: a commit without an answer may be carried out late.
+4. unread           Some member got every record below the last committed offset.
+5. owned at a time  A report of a member that owns what another one owned already is not confirmed (KIP-848).
+
+*Threads*: none. No clock, no client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+
+class Commit(NamedTuple):
+    """A commit that was sent."""
+
+    member: str
+    offsets: Mapping[int, int]  # by partition
+    former: Mapping[int, str]  # partition -> who owned it already when the commit was sent, unless it was the member
+
+
+class GroupJournal:
+    """What the members of one group did and saw."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.claims = 0
+        self.commits = 0  # those that were confirmed
+        self._owners: dict[tuple[int, int], str] = {}  # (epoch, partition) -> member
+        self._latest: dict[int, str] = {}  # partition -> who claimed it last
+        self._confirmed: dict[int, int] = {}  # partition -> the highest offset
+        self._unsure: list[Commit] = []  # those without an answer
+        self._consumed: dict[int, set[int]] = {}  # partition -> offsets
+        self._found: list[str] = []
+
+    def claimed(self, member: str, epoch: int, partitions: Iterable[int]) -> None:
+        """A member owns these partitions from now on, and no others."""
+        taken = set(partitions)
+        for partition in [each for each, owner in self._latest.items() if owner == member and each not in taken]:
+            del self._latest[partition]
+        for partition in sorted(taken):
+            self.claims += 1
+            owner = self._owners.setdefault((epoch, partition), member)
+            if owner != member:
+                self._note("two owners", f"partition {partition} at epoch {epoch}: {owner} and {member}")
+            self._latest[partition] = member
+
+    def partitions(self) -> set[int]:
+        """Return the partitions that some member owned."""
+        return {partition for _, partition in self._owners}
+
+    def reporting(self, member: str, partitions: Iterable[int]) -> Mapping[int, str]:
+        """A member reports what it owns; return what `kept` needs: which of that others own already."""
+        return {each: self._latest[each] for each in partitions if self._latest.get(each, member) != member}
+
+    def kept(self, member: str, given: Mapping[int, str]) -> None:
+        """The report was confirmed."""
+        for partition, owner in given.items():
+            self._note("owned at a time", f"{member} kept partition {partition}, which {owner} owned")
+
+    def committing(self, member: str, offsets: Mapping[int, int]) -> Commit:
+        """A member sends a commit."""
+        commit = Commit(member, dict(offsets), self.reporting(member, offsets))
+        self._unsure.append(commit)
+        return commit
+
+    def confirmed(self, commit: Commit) -> None:
+        """The commit was confirmed."""
+        self.commits += 1
+        self._answered(commit)
+        for partition, owner in commit.former.items():
+            self._note("former owner", f"a commit of {commit.member} for partition {partition}, which {owner} owned")
+        for partition, offset in commit.offsets.items():
+            self._confirmed[partition] = max(offset, self._confirmed.get(partition, 0))
+
+    def refused(self, commit: Commit) -> None:
+        """The commit had no effect."""
+        self._answered(commit)
+
+    def asking(self) -> Mapping[int, int]:
+        """Return what `fetched` needs, before committed offsets are asked for."""
+        return dict(self._confirmed)
+
+    def fetched(self, asker: str, asked: Mapping[int, int], offsets: Mapping[int, int]) -> None:
+        """The coordinator reported committed offsets (-1: none)."""
+        for partition, offset in offsets.items():
+            before = asked.get(partition, -1)
+            late = any(commit.offsets.get(partition) == offset for commit in self._unsure)
+            if offset < before and not late:
+                self._note("offset went back", f"{asker} got {offset} for partition {partition} after {before}")
+
+    def consumed(self, member: str, partition: int, offsets: Collection[int]) -> None:
+        """A member got the records at these offsets."""
+        self._consumed.setdefault(partition, set()).update(offsets)
+
+    def check(self, final: Mapping[int, Collection[int]], committed: Mapping[int, int]) -> list[str]:
+        """Return all anomalies, given the offsets of all records of each partition, and the last committed ones."""
+        return [*self._found, *self._check_unread(final, committed)]
+
+    def _check_unread(self, final: Mapping[int, Collection[int]], committed: Mapping[int, int]) -> Iterator[str]:
+        for partition, end in committed.items():
+            got = self._consumed.get(partition, set())
+            unread = sorted(offset for offset in final.get(partition, ()) if offset < end and offset not in got)
+            if unread:
+                yield f"unread: {self.group}, partition {partition}: {unread[:10]} below {end}"
+
+    def _answered(self, commit: Commit) -> None:
+        self._unsure = [each for each in self._unsure if each is not commit]
+
+    def _note(self, kind: str, detail: str) -> None:
+        self._found.append(f"{kind}: {self.group}: {detail}")

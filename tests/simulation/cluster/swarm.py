@@ -1,0 +1,96 @@
+"""The settings of a cluster, drawn by the seed: each life has others, since faults hide behind some of them.
+
+A setting keeps its default in about half of the lives; those of SHORT never do, since a life has a minute. Swarm
+testing (Groce et al., 2012): a mix in which everything takes part always hides what needs the absence of something.
+
+Threads: none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.testing.simulation.fault_decisions import KINDS, FaultPace
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.testing.simulation.nodes import SimulatedNode
+
+#: Setting -> values in place of a default that is too long for a short life.
+SHORT: Final[Mapping[str, Sequence[str]]] = {
+    "broker.heartbeat.interval.ms": ("500", "1000"),
+    "broker.session.timeout.ms": ("2500", "4000", "9000"),
+    "replica.lag.time.max.ms": ("1000", "2000", "5000", "20000"),
+}
+#: Setting -> values beside its default.
+CHOICES: Final[Mapping[str, Sequence[str]]] = {
+    "auto.leader.rebalance.enable": ("false",),
+    "fetch.purgatory.purge.interval.requests": ("1",),
+    "internal.segment.bytes": ("1000", "5000"),
+    "leader.imbalance.check.interval.seconds": ("3", "10"),
+    "log.flush.offset.checkpoint.interval.ms": ("500", "5000"),
+    "log.index.interval.bytes": ("0", "300"),
+    "log.roll.ms": ("700", "5000"),
+    "log.segment.delete.delay.ms": ("0", "1000"),
+    "metadata.log.max.record.bytes.between.snapshots": ("2000", "20000"),
+    "num.io.threads": ("1", "2"),
+    "num.network.threads": ("1",),
+    "num.replica.fetchers": ("2",),
+    "producer.purgatory.purge.interval.requests": ("1",),
+    "replica.fetch.backoff.ms": ("50",),
+    "replica.fetch.max.bytes": ("1", "200"),
+    "replica.fetch.wait.max.ms": ("50", "900"),
+    "replica.high.watermark.checkpoint.interval.ms": ("300", "60000"),
+    "share.coordinator.snapshot.update.records.per.snapshot": ("0", "5"),
+    "share.fetch.purgatory.purge.interval.requests": ("1",),
+}
+
+
+FLUSHED: Final = {"log.flush.interval.messages": "1"}
+#: How long a broker waits after each fetch of a follower.
+SLOW_FETCHER: Final = "barnabas.slow.motion.fetcher.ms"
+
+
+def draw_pace(rng: random.Random) -> FaultPace:
+    """Return the faults of one life."""
+    left_out = frozenset(kind for kind in KINDS if rng.random() < 0.4)
+    return FaultPace(
+        gap_ms_max=rng.choice((800, 3_000, 8_000)),
+        length_ms_max=rng.choice((1_500, 6_000, 15_000)),
+        is_flushed=rng.random() < 0.35,
+        left_out=left_out if len(left_out) < len(KINDS) else frozenset(),
+    )
+
+
+def draw_slow_fetchers(rng: random.Random, broker_ids: Sequence[int]) -> dict[int, str]:
+    """Return broker -> how long it waits before each fetch, for those that copy more slowly than the others."""
+    if rng.random() < 0.4:
+        return {}
+    return {rng.choice(broker_ids): rng.choice(("20", "150", "600"))}
+
+
+def end_slow_fetcher(broker: SimulatedNode) -> None:
+    """Let a broker copy as fast as the others from now on.
+
+    Why: a fetch returns a part of one segment, and a segment may have 1,000 bytes; a follower whose next fetch comes
+    later than half of replica.lag.time.max.ms stays behind the high watermark. Both hold in Kafka too. Under load, such
+    a follower never joins an ISR.
+    """
+    broker.properties.pop(SLOW_FETCHER, None)
+    config = broker.server.config if broker.is_running and broker.server is not None else None
+    if config is not None:
+        config.originals.pop(SLOW_FETCHER, None)  # from which each change at run time starts
+        config.barnabas_slow_motion_fetcher_ms = 0
+
+
+def draw_delay_ns(rng: random.Random) -> int:
+    """Return how much longer everything from and to the controller takes: changes are on their way for so long."""
+    return rng.choice((0, 0, 0, 20, 150)) * 1_000_000
+
+
+def draw_settings(rng: random.Random) -> dict[str, str]:
+    """Return the settings of one life."""
+    short = {key: rng.choice(values) for key, values in SHORT.items()}
+    return short | {key: rng.choice(values) for key, values in CHOICES.items() if rng.random() < 0.5}

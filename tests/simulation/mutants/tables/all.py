@@ -1,0 +1,59 @@
+"""Every mistake, by area and name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.mutants.mutant import Mutant
+from tests.simulation.mutants.tables.cleaning import CLEANING
+from tests.simulation.mutants.tables.election import ELECTION
+from tests.simulation.mutants.tables.groups import GROUPS
+from tests.simulation.mutants.tables.quorum import QUORUM
+from tests.simulation.mutants.tables.recovery import RECOVERY
+from tests.simulation.mutants.tables.replication import REPLICATION
+from tests.simulation.mutants.tables.shares import SHARES
+from tests.simulation.mutants.tables.transactions import TRANSACTIONS
+from tests.simulation.mutants.tables.waiting import WAITING
+
+AREAS: Final[dict[str, dict[str, Mutant]]] = {
+    "replication": REPLICATION,
+    "election": ELECTION,
+    "recovery": RECOVERY,
+    "waiting": WAITING,
+    "transactions": TRANSACTIONS,
+    "groups": GROUPS,
+    "cleaning": CLEANING,
+    "quorum": QUORUM,
+    "shares": SHARES,
+}
+
+
+def _story(**given: int) -> str:
+    kinds = (
+        *("producers", "pipelining", "readers", "plain", "silent", "transactional", "copiers", "classic", "consumers"),
+        *("keyed", "trimmed", "meddlers", "deciders", "sharers"),
+    )
+    counts = {"brokers": 3, "controllers": 1, **dict.fromkeys(kinds, 0), **given}
+    return ",".join(f"{name}={count}" for name, count in counts.items())
+
+
+#: The cast of the lives of an area (load/story.py): few clients, so that a life is short, and those that may notice.
+#: What it does not name, the seed draws.
+STORIES: Final[dict[str, str]] = {
+    "replication": _story(seconds=40, producers=1, pipelining=1, readers=1, plain=1),
+    "election": _story(seconds=40, producers=2, readers=1, transactional=1),
+    "recovery": _story(seconds=40, producers=1, pipelining=1, readers=1, plain=1, transactional=1),
+    "waiting": _story(seconds=40, producers=1, pipelining=1, readers=2, plain=1),
+    "transactions": _story(producers=1, transactional=2, copiers=1),
+    "groups": _story(producers=1, classic=2, consumers=2),
+    "cleaning": _story(seconds=40, keyed=2, trimmed=1),
+    "quorum": _story(seconds=40, controllers=3, deciders=1, producers=1),
+    "shares": _story(seconds=40, producers=1, sharers=3),
+}
+MUTANTS: Final = {name: mutant for mutants in AREAS.values() for name, mutant in mutants.items()}
+#: What was replaced since it had no effect that anybody could see.
+REPLACED: Final = (
+    "the-older-value-stays was `flags[number] = DEAD` alone, which a later line undoes: nothing was removed at all.",
+    "isr-becomes-empty was right once eligible leader replicas were on: the last member of an ISR may leave it.",
+)
+AREA_OF: Final = {name: area for area, mutants in AREAS.items() for name in mutants}

@@ -1,0 +1,97 @@
+"""Mistakes in waiting: purgatories, the queues between threads, runs of requests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.mutants.mutant import Mutant
+
+WAITING: Final = {
+    "a-watcher-is-tried-once": Mutant(
+        "broker.purgatory",
+        "return not operation.is_completed and operation.try_complete()",
+        "return operation.is_completed",
+        "a change between the first try and the watching is not missed",
+    ),
+    "operations-are-not-timed": Mutant(
+        "broker.purgatory",
+        "if operation.delay_ms != _FOR_EVER_MS:\n            self._time(operation)",
+        "if operation.delay_ms == _FOR_EVER_MS:\n            self._time(operation)",
+        "a request that waits is answered when its time is up",
+    ),
+    "late-produce-is-acknowledged": Mutant(
+        "broker.replication.delayed.delayed_produce",
+        "errors = dict.fromkeys(self._pending, ErrorCode.REQUEST_TIMED_OUT)",
+        "errors = dict.fromkeys(self._pending, ErrorCode.NONE)",
+        "a produce that ran out of time is no success",
+    ),
+    "a-former-leader-acknowledges": Mutant(
+        "broker.replication.partition",
+        "if log is None or not role.is_leader:\n            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER",
+        "if log is None:\n            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER",
+        "a batch that waits at a broker that leads no more is refused",
+    ),
+    "isr-changes-wake-nobody": Mutant(
+        "broker.replication.in_sync.isr_updates",
+        "if moved:\n            self._complete_delayed(partition.tp)",
+        "if moved and again is not None:\n            self._complete_delayed(partition.tp)",
+        "a produce is answered when a smaller ISR lets the watermark pass it",
+    ),
+    "pushes-wake-nobody": Mutant(
+        "broker.replication.leadership",
+        "for tp in errors:  # Why all",
+        "for tp, _ in ():  # Why all",
+        "a request that waits at a former leader is answered at the push",
+        "e4979d3",
+    ),
+    "follower-fetches-wake-nobody": Mutant(
+        "broker.replication.reading",
+        "if moved is not None and self._note(held, partition, params, item):\n            moved.append(item.tp)",
+        "if moved is not None:\n            self._note(held, partition, params, item)",
+        "a produce is answered as soon as the watermark has passed it",
+    ),
+    "appends-wake-nobody": Mutant(
+        "broker.apis.k00_produce",
+        "request.moved.append(tp)",
+        "request.moved += ()",
+        "a fetch that waits is answered as soon as there are records",
+    ),
+    "answers-wake-no-processor": Mutant(
+        "broker.request_channel",
+        "self.queue.append(item)\n            must_wake = self._is_asleep",
+        "self.queue.append(item)\n            must_wake = False",
+        "an answer is sent although its processor sleeps",
+    ),
+    "processors-sleep-over-answers": Mutant(
+        "broker.request_channel",
+        "self._is_asleep = not self.queue\n            return self._is_asleep",
+        "self._is_asleep = not self.queue\n            return True",
+        "a processor does not sleep while answers wait",
+    ),
+    "the-last-handler-sleeps": Mutant(
+        "broker.request_channel",
+        "return self._handler_count - len(self._sleepers) > 1 and",
+        "return self._handler_count - len(self._sleepers) > 0 and",
+        "a handler is awake while requests wait",
+    ),
+    "the-rest-of-a-run-is-forgotten": Mutant(
+        "broker.processors",
+        "connection.postponed = last.following",
+        "connection.postponed = None",
+        "every request of a run is answered",
+    ),
+    "a-run-goes-on-while-one-waits": Mutant(
+        "broker.handlers",
+        "if request is not None and request.goes_on else None",
+        "if request is not None and (request.goes_on or request.operation is not None) else None",
+        "the requests of a connection are carried out one at a time",
+        "416bf63",
+    ),
+    "unmuted-connections-are-not-read": Mutant(
+        "broker.processors",
+        "connection.is_muted = False\n        if connection.may_have_input or not connection.frames.is_at_boundary():\n"
+        "            self._read(connection)",
+        "connection.is_muted = False",
+        "a request that came while its connection was muted is read",
+    ),
+}
