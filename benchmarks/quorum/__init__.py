@@ -1,0 +1,1 @@
+"""What a quorum of controllers costs and how fast it elects, beside Apache Kafka's: `python -m benchmarks.quorum`."""

@@ -1,0 +1,91 @@
+"""DescribeQuorum: v0-v2
+
+Behaviour: the leader lists the voters and observers of `__cluster_metadata-0`, and how far each has fetched. A single
+controller lists itself.
+
+Version notes: v1 (KIP-836): times of the last fetch. v2 (KIP-853): directory ids and endpoints.
+
+Errors: of the partition: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.requests.answers import Reply
+from barnabas.broker.requests.api import Api
+from barnabas.broker.requests.parking import Answer
+from barnabas.broker.requests.request import Request
+from barnabas.common.ids import ZERO_UUID
+from barnabas.controller.apis.services import ControllerServices
+from barnabas.controller.raft.handlers.quorum_description import describe_leader
+from barnabas.controller.raft.leader_state import CHECK_QUORUM_FACTOR
+from barnabas.controller.raft.messages import TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import k55_describe_quorum as wire
+from barnabas.protocol.push_tags import set_active_since, set_check_quorum
+
+_FIRST_VERSION_WITH_DIRECTORIES: Final = 2
+
+
+def handle(services: ControllerServices, request: Request) -> Answer:
+    """Describe the one partition."""
+    topics = request.message.topics
+    if [(topic.topic_name, [found.partition_index for found in topic.partitions]) for topic in topics] != [
+        (TOPIC, [0])
+    ]:
+        return Reply(wire.DescribeQuorumResponse(error_code=0, topics=[_unknown(topic) for topic in topics]))
+    response = _alone(services) if services.raft is None else services.raft.describe()
+    if request.header.api_version < _FIRST_VERSION_WITH_DIRECTORIES:
+        _remove_directories(response)
+    if services.raft is not None:
+        fetch_timeout_ms = int(services.config.controller_quorum_fetch_timeout_ms)
+        set_check_quorum(response, int(fetch_timeout_ms * CHECK_QUORUM_FACTOR))
+    since_ms = services.controller.active_since_ms  # Why once: the event thread may replace it meanwhile
+    if since_ms is not None:
+        set_active_since(response, since_ms)
+    return Reply(response)
+
+
+def _remove_directories(response: wire.DescribeQuorumResponse) -> None:
+    """Remove what older versions do not have, and would refuse to encode."""
+    response.nodes = []
+    for partition in response.topics[0].partitions:
+        for replica in (*partition.current_voters, *partition.observers):
+            replica.replica_directory_id = ZERO_UUID
+
+
+def _alone(services: ControllerServices) -> wire.DescribeQuorumResponse:
+    """Return what the leader of a quorum of one would answer."""
+    status, now_ms, registration = (
+        services.controller.quorum(),
+        services.clock.wall_ms(),
+        services.controller.registration,
+    )
+    voter = wire.ReplicaState(
+        replica_id=status.key.id,
+        log_end_offset=status.end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    listeners = [] if registration is None else registration.listeners
+    node = wire.Node(
+        node_id=status.key.id,
+        listeners=[wire.Listener(name=found.name, host=found.host, port=found.port) for found in listeners],
+    )
+    return describe_leader((status.key.id, status.epoch, status.high_watermark), [voter], [], [node])
+
+
+def _unknown(topic: wire.RequestTopicData) -> wire.ResponseTopicData:
+    return wire.ResponseTopicData(
+        topic_name=topic.topic_name,
+        partitions=[
+            wire.ResponsePartitionData(
+                partition_index=found.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for found in topic.partitions
+        ],
+    )
+
+
+API = Api(55, "DescribeQuorum", (0, 2), handle, is_forwarded=True)

@@ -1,0 +1,1 @@
+"""What a replica does with each request and response of the raft protocol."""
